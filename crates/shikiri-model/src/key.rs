@@ -1,0 +1,130 @@
+//! API keys. The secret is shown once; the store keeps its SHA-256, which is enough because a
+//! secret has 256 random bits (a slow hash protects guessable passwords, and costs every request).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::ids::{KeyId, TenantId};
+use crate::record::{Columns, Document};
+
+/// The text a caller sends. Neither printed nor serialised except through `reveal`.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn mint(entropy: [u8; 32]) -> Self {
+        Self(format!("shk_{}", hex(&entropy)))
+    }
+
+    pub fn from_caller(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    pub fn hash(&self) -> KeyHash {
+        KeyHash(hex(&Sha256::digest(self.0.as_bytes())))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// What is stored of a secret.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyHash(String);
+
+impl KeyHash {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq for KeyHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+impl Eq for KeyHash {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    pub id: KeyId,
+    pub name: String,
+    pub scope: KeyScope,
+    pub hash: KeyHash,
+}
+
+/// What a key opens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyScope {
+    Admin,
+    Tenant(TenantId),
+}
+
+impl KeyScope {
+    pub fn allows(&self, tenant: &TenantId) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::Tenant(own) => own == tenant,
+        }
+    }
+}
+
+impl Document for ApiKey {
+    const KIND: &'static str = "key";
+
+    // Keys are looked up by hash before the tenant is known.
+    fn tenant(&self) -> TenantId {
+        TenantId::system()
+    }
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn columns(&self) -> Columns {
+        let parent = match &self.scope {
+            KeyScope::Admin => None,
+            KeyScope::Tenant(tenant) => Some(tenant.to_string()),
+        };
+        Columns { parent, unique: Some(self.hash.0.clone()), ..Columns::default() }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_known_by_its_hash_and_never_printed() {
+        let secret = Secret::mint([7; 32]);
+        assert_eq!(secret.hash(), Secret::from_caller(secret.reveal()).hash());
+        assert_ne!(secret.hash(), Secret::mint([8; 32]).hash());
+        assert!(!format!("{secret:?} {:?}", secret.hash()).contains(secret.reveal()));
+    }
+
+    #[test]
+    fn a_tenant_key_opens_its_tenant_only() {
+        let own: TenantId = "a".parse().unwrap();
+        let other: TenantId = "b".parse().unwrap();
+        let key = KeyScope::Tenant(own.clone());
+        assert!(key.allows(&own) && !key.allows(&other));
+        assert!(KeyScope::Admin.allows(&other));
+    }
+}

@@ -1,0 +1,16 @@
+//! The nouns and rules of Shikiri.
+//!
+//! Nothing here does I/O, reads a clock or awaits: time and randomness are passed in, and what
+//! should happen comes back as a value. So every rule can be tested as a table, and the same rule
+//! decides for the server, a hook process and a test.
+
+pub mod cursor;
+pub mod event;
+pub mod ids;
+pub mod journal;
+pub mod key;
+pub mod lease;
+pub mod record;
+pub mod run;
+pub mod tenant;
+pub mod time;

@@ -1,0 +1,246 @@
+//! Records: typed documents with the few columns that are searched.
+//!
+//! A record is changed only with the version that was read, so two writers never overwrite each
+//! other. `due_at` makes any kind a work queue: a record is up for claiming once that time has
+//! come, a claim pushes it into the future, and confirming (a change with the claimed version)
+//! settles it. A claimer that dies confirms nothing, so the record comes up again.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ids::TenantId;
+use crate::time::Timestamp;
+
+/// Which record: unique over the store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKey {
+    pub kind: &'static str,
+    pub tenant: TenantId,
+    pub id: String,
+}
+
+/// The searched part of a record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    pub state: String,
+    /// What this belongs to, for listing (a run's parent, a key's tenant).
+    pub parent: Option<String>,
+    /// Who works on it (a node, a session).
+    pub owner: Option<String>,
+    /// Unique among the records of this kind and tenant.
+    pub unique: Option<String>,
+    /// When it is next up for claiming; never, if none.
+    pub due_at: Option<Timestamp>,
+}
+
+/// A record as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub key: RecordKey,
+    /// 1 for the first, one more at every change.
+    pub version: u64,
+    /// Claims since the last change.
+    pub attempts: u32,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub columns: Columns,
+    /// One JSON document.
+    pub doc: String,
+}
+
+/// What is stored as a record.
+pub trait Document: Serialize + DeserializeOwned {
+    const KIND: &'static str;
+
+    fn tenant(&self) -> TenantId;
+    fn id(&self) -> &str;
+    fn columns(&self) -> Columns;
+
+    fn key(&self) -> RecordKey {
+        RecordKey { kind: Self::KIND, tenant: self.tenant(), id: self.id().to_owned() }
+    }
+}
+
+/// A document with what the store knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored<T> {
+    pub version: u64,
+    pub attempts: u32,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub value: T,
+}
+
+impl Record {
+    pub fn decode<T: Document>(&self) -> Result<Stored<T>, serde_json::Error> {
+        Ok(Stored {
+            version: self.version,
+            attempts: self.attempts,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            value: serde_json::from_str(&self.doc)?,
+        })
+    }
+}
+
+/// What the writer believes about the record that it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    New,
+    Version(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordChange {
+    Put { key: RecordKey, expect: Expect, columns: Columns, doc: String },
+    Delete { key: RecordKey, version: u64 },
+}
+
+impl RecordChange {
+    pub fn put<T: Document>(value: &T, expect: Expect) -> Result<Self, serde_json::Error> {
+        Ok(Self::Put {
+            key: value.key(),
+            expect,
+            columns: value.columns(),
+            doc: serde_json::to_string(value)?,
+        })
+    }
+
+    pub fn key(&self) -> &RecordKey {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key, .. } => key,
+        }
+    }
+}
+
+/// Takes up to `limit` due records, oldest due first, and hides them for `hold`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub kind: &'static str,
+    /// Only this tenant's, if given.
+    pub tenant: Option<TenantId>,
+    /// Only records with this parent, if given.
+    pub parent: Option<String>,
+    pub owner: String,
+    pub hold: Duration,
+    pub limit: u32,
+}
+
+impl Claim {
+    pub fn wants(&self, record: &Record, now: Timestamp) -> bool {
+        self.kind == record.key.kind
+            && self.tenant.as_ref().is_none_or(|tenant| *tenant == record.key.tenant)
+            && self.parent.as_ref().is_none_or(|p| Some(p) == record.columns.parent.as_ref())
+            && record.columns.due_at.is_some_and(|due| due <= now)
+    }
+
+    /// The record as claimed.
+    pub fn take(&self, record: &Record, now: Timestamp) -> Record {
+        let mut claimed = record.clone();
+        claimed.version += 1;
+        claimed.attempts += 1;
+        claimed.updated_at = now;
+        claimed.columns.owner = Some(self.owner.clone());
+        claimed.columns.due_at = Some(now + self.hold);
+        claimed
+    }
+}
+
+/// A page of records in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordQuery {
+    pub kind: &'static str,
+    pub tenant: Option<TenantId>,
+    pub state: Option<String>,
+    pub parent: Option<String>,
+    pub owner: Option<String>,
+    /// Strictly after this one.
+    pub after: Option<Position>,
+    pub newest_first: bool,
+    pub limit: u32,
+}
+
+/// Where a record stands in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub created_at: Timestamp,
+    pub id: String,
+}
+
+impl Position {
+    /// As an opaque text for `next_cursor`.
+    pub fn encode(&self) -> String {
+        format!("{:x}.{}", self.created_at.as_millis(), self.id)
+    }
+
+    pub fn decode(text: &str) -> Option<Self> {
+        let (at, id) = text.split_once('.')?;
+        let ms = i64::from_str_radix(at, 16).ok()?;
+        crate::ids::is_valid(id)
+            .then(|| Self { created_at: Timestamp::from_millis(ms), id: id.to_owned() })
+    }
+}
+
+impl Record {
+    pub fn position(&self) -> Position {
+        Position { created_at: self.created_at, id: self.key.id.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(due_at: Option<i64>) -> Record {
+        Record {
+            key: RecordKey { kind: "thing", tenant: TenantId::local(), id: "t1".into() },
+            version: 3,
+            attempts: 0,
+            created_at: Timestamp::default(),
+            updated_at: Timestamp::default(),
+            columns: Columns {
+                parent: Some("p".into()),
+                due_at: due_at.map(Timestamp::from_millis),
+                ..Columns::default()
+            },
+            doc: "{}".into(),
+        }
+    }
+
+    fn claim(parent: Option<&str>) -> Claim {
+        Claim {
+            kind: "thing",
+            tenant: Some(TenantId::local()),
+            parent: parent.map(str::to_owned),
+            owner: "me".into(),
+            hold: Duration::from_millis(50),
+            limit: 1,
+        }
+    }
+
+    #[test]
+    fn a_claim_takes_what_is_due_and_hides_it_for_its_hold() {
+        let now = Timestamp::from_millis(10);
+        assert!(claim(None).wants(&record(Some(10)), now));
+        assert!(claim(Some("p")).wants(&record(Some(10)), now));
+        assert!(!claim(Some("q")).wants(&record(Some(10)), now));
+        assert!(!claim(None).wants(&record(Some(11)), now));
+        assert!(!claim(None).wants(&record(None), now));
+
+        let taken = claim(None).take(&record(Some(10)), now);
+        assert_eq!((taken.version, taken.attempts), (4, 1));
+        assert!(!claim(None).wants(&taken, Timestamp::from_millis(59)));
+        assert!(claim(None).wants(&taken, Timestamp::from_millis(60)));
+    }
+
+    #[test]
+    fn list_positions_are_read_back_and_nonsense_is_refused() {
+        let position = record(None).position();
+        assert_eq!(Position::decode(&position.encode()), Some(position));
+        for bad in ["", ".", "x", "zz.t1", "1.", "1.a b"] {
+            assert_eq!(Position::decode(bad), None, "{bad:?}");
+        }
+    }
+}
