@@ -1,1 +1,60 @@
-fn main() {}
+//! Development commands, run as `cargo xtask COMMAND`: one file per command, so that what CI
+//! runs is what anybody runs. Kept light, because every change to the product waits for it.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "telling what it does is this program's job"
+)]
+
+mod bench;
+mod cargo;
+mod chaos;
+mod fresh;
+mod postgres;
+mod provision;
+mod report;
+mod rows;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Shikiri's development commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything CI checks: format, lints, rows, dependencies, and all tests on both databases
+    Test(test::Arguments),
+    /// Run a benchmark in a release build
+    Bench(bench::Arguments),
+    /// Run a chaos story: kills, restarts, full disks
+    Chaos(chaos::Arguments),
+    /// Check that every requirement has its test
+    Rows,
+    /// Prove that a fresh clone of HEAD builds and plays the demo with nothing but Rust
+    Fresh(fresh::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Chaos(arguments) => chaos::run(&arguments),
+        Command::Rows => rows::run(),
+        Command::Fresh(arguments) => fresh::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

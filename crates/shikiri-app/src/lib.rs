@@ -1,1 +1,17 @@
+//! Shikiri's use cases: everything a user or an agent can ask for.
+//!
+//! A use case loads state, lets the model decide, commits, and only then acts. The doors (REST,
+//! MCP, CLI) translate to and from these functions and hold no rules of their own.
 
+pub mod agents;
+mod app;
+mod error;
+mod failpoint;
+pub mod keys;
+pub mod run;
+pub mod tenants;
+mod watch;
+
+pub use app::{App, AppOptions};
+pub use error::AppError;
+pub use watch::{Delivery, Watch, WatchError};

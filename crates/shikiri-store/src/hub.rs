@@ -21,8 +21,8 @@ pub enum Topic {
 
 #[derive(Clone, Debug)]
 pub enum Wake {
-    /// Committed just now by this process.
-    Chunk(Chunk),
+    /// Committed just now by this process; `closes` if nothing can follow it.
+    Chunk { chunk: Chunk, closes: bool },
     /// Look in the store: another process wrote, or this subscription fell behind.
     Behind,
 }
@@ -43,7 +43,7 @@ struct Mailbox {
 
 #[derive(Debug, Default)]
 struct Queue {
-    chunks: Vec<Chunk>,
+    wakes: Vec<Wake>,
     behind: bool,
 }
 
@@ -97,11 +97,11 @@ impl Mailbox {
     fn put(&self, wake: &Wake) {
         let mut queue = lock(&self.queue);
         match wake {
-            Wake::Chunk(chunk) if !queue.behind && queue.chunks.len() < QUEUE_CHUNKS => {
-                queue.chunks.push(chunk.clone());
+            Wake::Chunk { .. } if !queue.behind && queue.wakes.len() < QUEUE_CHUNKS => {
+                queue.wakes.push(wake.clone());
             }
             _ => {
-                queue.chunks.clear();
+                queue.wakes.clear();
                 queue.behind = true;
             }
         }
@@ -128,7 +128,7 @@ impl Subscription {
         if std::mem::take(&mut queue.behind) {
             return vec![Wake::Behind];
         }
-        std::mem::take(&mut queue.chunks).into_iter().map(Wake::Chunk).collect()
+        std::mem::take(&mut queue.wakes)
     }
 }
 
@@ -148,3 +148,7 @@ impl Drop for Subscription {
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

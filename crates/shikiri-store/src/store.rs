@@ -79,7 +79,8 @@ pub trait Store: Send + Sync + 'static {
     /// Removes a lapsed lease whose fence is still this one.
     async fn forget_lease(&self, guard: &Guard) -> Result<(), StoreError>;
 
-    /// Removes events older than `before`, at most `limit` chunks; returns how many chunks went.
+    /// Removes events older than `before` from closed streams (the journal of a living run is
+    /// never cut), at most `limit` chunks; returns how many chunks went.
     async fn purge(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
     /// Removes a tenant's streams, events and records for good.
@@ -118,8 +119,7 @@ pub trait StoreExt: Store {
         owner: &str,
         ttl: Duration,
     ) -> Result<Lease, CommitError> {
-        let change =
-            LeaseChange::Acquire { name: name.to_owned(), owner: owner.to_owned(), ttl };
+        let change = LeaseChange::Acquire { name: name.to_owned(), owner: owner.to_owned(), ttl };
         single(self.commit(Commit::new().lease(change)).await?)
     }
 

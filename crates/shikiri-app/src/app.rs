@@ -1,0 +1,116 @@
+//! `App`: the store, the agents and the settings, held by every door.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shikiri_model::event::{Seq, StreamId};
+use shikiri_model::ids::{Entropy, TenantId};
+use shikiri_model::record::{Document, Expect, RecordChange, Stored};
+use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
+
+use crate::error::AppError;
+use crate::run::{Agent, Agents};
+use crate::watch::Watch;
+
+/// How often a use case starts over when somebody else changed the record first.
+const MAX_TRIES: u32 = 50;
+
+#[derive(Clone, Debug)]
+pub struct AppOptions {
+    /// After this long without renewal, a node's runs are taken over.
+    pub node_lease: Duration,
+    /// Runs that one node works on at once.
+    pub max_runs: usize,
+    /// How long a run that was asked to stop may take to do so.
+    pub cancel_grace: Duration,
+    /// Events of ended streams are kept this long.
+    pub retention: Duration,
+}
+
+impl Default for AppOptions {
+    fn default() -> Self {
+        Self {
+            node_lease: Duration::from_secs(15),
+            max_runs: 1_024,
+            cancel_grace: Duration::from_secs(10),
+            retention: Duration::from_secs(30 * 24 * 3_600),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct App {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) agents: Arc<Agents>,
+    pub(crate) options: Arc<AppOptions>,
+}
+
+impl App {
+    pub fn new(store: Arc<dyn Store>, agents: Vec<Arc<dyn Agent>>, options: AppOptions) -> Self {
+        Self { store, agents: Arc::new(Agents::new(agents)), options: Arc::new(options) }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn options(&self) -> &AppOptions {
+        &self.options
+    }
+
+    /// Follows a stream: first what is there after `after`, then what comes.
+    pub async fn watch(
+        &self,
+        tenant: &TenantId,
+        stream: StreamId,
+        after: Seq,
+    ) -> Result<Watch, StoreError> {
+        Watch::start(Arc::clone(&self.store), tenant.clone(), stream, after).await
+    }
+
+    /// Changes a record by a pure function, starting over when somebody else was first.
+    pub(crate) async fn update<T: Document + Send + Sync>(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        change: impl Fn(&mut T) -> Result<(), AppError> + Send,
+    ) -> Result<Stored<T>, AppError> {
+        for _ in 0..MAX_TRIES {
+            let Some(mut stored) = self.store.load::<T>(tenant, id).await? else {
+                return Err(AppError::not_found(T::KIND, id));
+            };
+            change(&mut stored.value)?;
+            let put = RecordChange::put(&stored.value, Expect::Version(stored.version))?;
+            match self.store.commit(Commit::new().record(put)).await {
+                Ok(committed) => {
+                    stored.version += 1;
+                    stored.updated_at = committed.at;
+                    return Ok(stored);
+                }
+                Err(CommitError::Conflict(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Err(busy(T::KIND, id))
+    }
+}
+
+pub(crate) fn busy(kind: &str, id: &str) -> AppError {
+    AppError::Unavailable(format!("{kind} {id} is changing too fast: try again"))
+}
+
+pub(crate) fn max_tries() -> u32 {
+    MAX_TRIES
+}
+
+/// Fresh randomness for an id.
+pub(crate) fn entropy() -> Result<Entropy, AppError> {
+    random()
+}
+
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], AppError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| AppError::Broken(format!("the system gave no randomness: {e}")))?;
+    Ok(bytes)
+}

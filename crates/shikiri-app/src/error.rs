@@ -1,0 +1,76 @@
+//! Why a use case said no, named after what the caller may do about it.
+
+use shikiri_model::run::Refusal;
+use shikiri_store::{CommitError, StoreError};
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AppError {
+    /// No such thing, or not the caller's: the two are not told apart.
+    #[error("there is no {kind} {id}")]
+    NotFound { kind: &'static str, id: String },
+    #[error("{kind} {id} exists already: choose another id")]
+    Exists { kind: &'static str, id: String },
+    /// The request itself is wrong; `field` says where.
+    #[error("{field}: {reason}")]
+    Invalid { field: &'static str, reason: String },
+    /// Right request, wrong moment.
+    #[error("{0}")]
+    NotNow(String),
+    /// Try again later; nothing was changed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A fault of ours or of the store that needs a person.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl AppError {
+    pub fn not_found(kind: &'static str, id: impl std::fmt::Display) -> Self {
+        Self::NotFound { kind, id: id.to_string() }
+    }
+
+    pub fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
+        Self::Invalid { field, reason: reason.into() }
+    }
+}
+
+impl From<StoreError> for AppError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) | StoreError::Unknown(_) => {
+                Self::Unavailable(error.to_string())
+            }
+            StoreError::NoStream(stream) => Self::not_found("stream", stream),
+            StoreError::Cursor(_) => Self::invalid("cursor", error.to_string()),
+            StoreError::Broken(_) => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<CommitError> for AppError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Store(error) => error.into(),
+            CommitError::Exists(key) => Self::Exists { kind: key.kind, id: key.id },
+            CommitError::Lease(_)
+            | CommitError::Conflict(_)
+            | CommitError::NotUnique(_)
+            | CommitError::Closed(_) => Self::NotNow(error.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for AppError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoSuchQuestion(ref id) => Self::not_found("open question", id),
+            Refusal::Ended(_) | Refusal::NotNow(_) => Self::NotNow(refusal.to_string()),
+        }
+    }
+}
+
+impl From<serde_json::Error> for AppError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Broken(format!("a value could not be written as JSON: {error}"))
+    }
+}

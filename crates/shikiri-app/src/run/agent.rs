@@ -1,0 +1,74 @@
+//! What an in-process agent is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use shikiri_model::run::RunError;
+
+use super::context::{Context, StepError};
+
+/// A journaled agent. After a crash `run` is called again with the same input, and everything
+/// that it did through its context is played back; so outside of the context it must be
+/// deterministic: no clock, no randomness, no I/O except inside a step.
+#[async_trait]
+pub trait Agent: Send + Sync + 'static {
+    /// Unique; a lower-case word.
+    fn name(&self) -> &'static str;
+
+    /// One line for people.
+    fn description(&self) -> &'static str;
+
+    /// Refuses an input before a run is made of it.
+    fn check(&self, input: &Value) -> Result<(), String>;
+
+    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError>;
+}
+
+/// Why an agent gave up.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct AgentError {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl AgentError {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<StepError> for AgentError {
+    fn from(error: StepError) -> Self {
+        let code = match error {
+            StepError::Failed(_) => "STEP_FAILED",
+            StepError::Unknown { .. } => "UNKNOWN_OUTCOME",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<AgentError> for RunError {
+    fn from(error: AgentError) -> Self {
+        RunError::new(error.code, error.message)
+    }
+}
+
+/// The agents that this process can run.
+pub struct Agents(BTreeMap<&'static str, Arc<dyn Agent>>);
+
+impl Agents {
+    pub fn new(agents: Vec<Arc<dyn Agent>>) -> Self {
+        Self(agents.into_iter().map(|agent| (agent.name(), agent)).collect())
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Agent>> {
+        self.0.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+}

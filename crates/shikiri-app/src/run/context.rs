@@ -1,0 +1,294 @@
+//! What an agent is given: every method records its outcome in the run's stream, and after a
+//! crash gives the recorded outcome instead of doing the thing again.
+//!
+//! Each method takes its place in the journal when it is called, not when it is awaited, so an
+//! agent may join several. When nothing is left to do but wait, the agent's future is dropped and
+//! the run waits in the store; what it waits for starts the replay.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use shikiri_model::event::NewEvent;
+use shikiri_model::journal::{Operation, OperationKind, Recorded};
+use shikiri_model::run::{Answer, Outcome, QuestionKind};
+use shikiri_model::time::Timestamp;
+
+use super::drive::Driver;
+
+#[derive(Clone)]
+pub struct Context {
+    driver: Arc<Driver>,
+}
+
+/// What to do about a step that began before a crash and whose outcome nobody recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnknown {
+    /// Do it again: it does no harm twice.
+    Retry,
+    /// Give the agent `StepError::Unknown`.
+    Stop,
+    /// Ask a person whether to do it again.
+    Ask,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StepError {
+    #[error("{0}")]
+    Failed(String),
+    #[error("the step began {attempts} times and it is not known whether it happened")]
+    Unknown { attempts: u64 },
+}
+
+/// Bounds on a model's answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelLimits {
+    pub max_tokens: u32,
+}
+
+impl Context {
+    pub(super) fn new(driver: Arc<Driver>) -> Self {
+        Self { driver }
+    }
+
+    /// How far the run is, and with what. Also shown as the run's status.
+    pub fn progress(
+        &self,
+        progress: f64,
+        total: f64,
+        message: &str,
+    ) -> impl Future<Output = ()> + use<> {
+        let note = json!({ "progress": progress, "total": total, "message": message });
+        self.note("progress", note.clone(), Some(note.to_string()))
+    }
+
+    pub fn log(
+        &self,
+        level: &str,
+        logger: &str,
+        message: &str,
+    ) -> impl Future<Output = ()> + use<> {
+        self.note("log", json!({ "level": level, "logger": logger, "message": message }), None)
+    }
+
+    /// A result that may be looked at before the run ends.
+    pub fn partial(&self, data: &Value) -> impl Future<Output = ()> + use<> {
+        self.note("partial", json!({ "data": data }), None)
+    }
+
+    fn note(
+        &self,
+        kind: &'static str,
+        mut data: Value,
+        note: Option<String>,
+    ) -> impl Future<Output = ()> + use<> {
+        let index = self.driver.next_index();
+        data["index"] = index.into();
+        let driver = Arc::clone(&self.driver);
+        async move {
+            let operation = Operation { kind: OperationKind::Note, name: kind.to_owned() };
+            if driver.recall(index, &operation).await.is_none() {
+                driver.tell(NewEvent::from_value(kind, &data), note).await;
+            }
+        }
+    }
+
+    /// Does something once. `work` runs only if no outcome is recorded, and its beginning is
+    /// durable before it runs.
+    pub fn step<T, E>(
+        &self,
+        name: &str,
+        on_unknown: OnUnknown,
+        work: impl Future<Output = Result<T, E>> + Send,
+    ) -> impl Future<Output = Result<T, StepError>> + Send
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Display,
+    {
+        let index = self.driver.next_index();
+        let driver = Arc::clone(&self.driver);
+        let operation = Operation { kind: OperationKind::Step, name: name.to_owned() };
+        async move {
+            let attempts = match driver.recall(index, &operation).await {
+                None => 0,
+                Some(Recorded::StepCompleted(value)) => return read_back(value),
+                Some(Recorded::StepFailed(error)) => return Err(StepError::Failed(error)),
+                Some(Recorded::Unknown { attempts }) => attempts,
+                Some(_) => return driver.never().await,
+            };
+            if attempts > 0 {
+                doubt(&driver, index, &operation.name, on_unknown, attempts).await?;
+            }
+            let started =
+                json!({ "index": index, "name": operation.name, "attempt": attempts + 1 });
+            driver.record("step_started", &started).await;
+            let outcome = match driver.busy(work).await {
+                Ok(value) => serde_json::to_value(&value).map_err(|e| e.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match outcome {
+                Ok(value) => {
+                    let ended = json!({ "index": index, "name": operation.name, "result": value });
+                    driver.record("step_completed", &ended).await;
+                    read_back(value)
+                }
+                Err(error) => {
+                    let ended = json!({ "index": index, "name": operation.name, "error": error });
+                    driver.record("step_failed", &ended).await;
+                    Err(StepError::Failed(error))
+                }
+            }
+        }
+    }
+
+    /// Asks a person. No answer in time is an answer: `AnswerAction::Timeout`.
+    pub fn ask_human(
+        &self,
+        schema: Value,
+        message: &str,
+        wait: Option<Duration>,
+    ) -> impl Future<Output = Answer> + use<> {
+        self.ask(QuestionKind::Human, message.to_owned(), schema, wait)
+    }
+
+    /// Asks whichever model the caller has.
+    pub fn ask_model(
+        &self,
+        messages: &Value,
+        limits: &ModelLimits,
+        wait: Option<Duration>,
+    ) -> impl Future<Output = Answer> + use<> {
+        let schema = json!({ "messages": messages, "max_tokens": limits.max_tokens });
+        self.ask(QuestionKind::Model, String::new(), schema, wait)
+    }
+
+    fn ask(
+        &self,
+        kind: QuestionKind,
+        message: String,
+        schema: Value,
+        wait: Option<Duration>,
+    ) -> impl Future<Output = Answer> + use<> {
+        let index = self.driver.next_index();
+        let driver = Arc::clone(&self.driver);
+        async move {
+            let operation = Operation { kind: OperationKind::Question, name: name_of(kind) };
+            match driver.recall(index, &operation).await {
+                Some(Recorded::Answered(answer)) => return answer,
+                Some(_) => {}
+                None => driver.ask(index, kind, message, schema, wait).await,
+            }
+            driver.wait(None).await
+        }
+    }
+
+    /// Goes on at `until`, in whichever process then carries the run.
+    pub fn sleep_until(&self, until: Timestamp) -> impl Future<Output = ()> + use<> {
+        self.timer(move |_| until)
+    }
+
+    pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
+        self.timer(move |now| now + duration)
+    }
+
+    fn timer<F>(&self, until: F) -> impl Future<Output = ()> + Send + use<F>
+    where
+        F: FnOnce(Timestamp) -> Timestamp + Send,
+    {
+        let index = self.driver.next_index();
+        let driver = Arc::clone(&self.driver);
+        async move {
+            let operation = Operation { kind: OperationKind::Timer, name: "sleep".to_owned() };
+            let until = match driver.recall(index, &operation).await {
+                Some(Recorded::TimerFired) => return,
+                Some(Recorded::TimerSet(until)) => until,
+                _ => {
+                    let until = until(driver.now().await);
+                    let set = json!({ "index": index, "until": until });
+                    driver.record("timer_set", &set).await;
+                    until
+                }
+            };
+            if driver.now().await < until {
+                return driver.wait(Some(until)).await;
+            }
+            let fired = NewEvent::from_value("timer_fired", &json!({ "index": index }));
+            driver.tell(fired, None).await;
+        }
+    }
+
+    /// Runs another agent as a run of its own, once, and waits for its end.
+    pub fn call(&self, agent: &str, input: Value) -> impl Future<Output = Outcome> + use<> {
+        let index = self.driver.next_index();
+        let driver = Arc::clone(&self.driver);
+        let agent = agent.to_owned();
+        async move {
+            let operation = Operation { kind: OperationKind::Child, name: agent.clone() };
+            match driver.recall(index, &operation).await {
+                Some(Recorded::ChildEnded(outcome)) => return outcome,
+                Some(_) => {}
+                None => driver.start_child(index, &agent, input).await,
+            }
+            driver.wait(None).await
+        }
+    }
+
+    /// Resolves when somebody wants the run stopped.
+    pub async fn cancelled(&self) {
+        self.driver.cancelled().await;
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.driver.is_cancelled()
+    }
+}
+
+/// Settles what to do about a step whose outcome is unknown; Ok means: do it again.
+async fn doubt(
+    driver: &Arc<Driver>,
+    index: u64,
+    name: &str,
+    on_unknown: OnUnknown,
+    attempts: u64,
+) -> Result<(), StepError> {
+    let unknown = StepError::Unknown { attempts };
+    match (on_unknown, driver.doubt(index)) {
+        (OnUnknown::Retry, _) => Ok(()),
+        (OnUnknown::Stop, _) => Err(unknown),
+        (OnUnknown::Ask, Some(Recorded::Answered(answer))) => {
+            let again = answer.accepted().and_then(|c| c["retry"].as_bool()).unwrap_or(false);
+            if again { Ok(()) } else { Err(unknown) }
+        }
+        (OnUnknown::Ask, asked) => {
+            if asked.is_none() {
+                let message = format!(
+                    "The step {name:?} was under way when its process died, so it may have \
+                     happened. Do it again?"
+                );
+                let schema = json!({
+                    "type": "object",
+                    "properties": { "retry": { "type": "boolean" } },
+                    "required": ["retry"],
+                });
+                driver.ask(index, QuestionKind::Human, message, schema, None).await;
+            }
+            driver.wait(None).await
+        }
+    }
+}
+
+fn name_of(kind: QuestionKind) -> String {
+    match kind {
+        QuestionKind::Human => "human".to_owned(),
+        QuestionKind::Model => "model".to_owned(),
+    }
+}
+
+fn read_back<T: DeserializeOwned>(value: Value) -> Result<T, StepError> {
+    serde_json::from_value(value)
+        .map_err(|e| StepError::Failed(format!("the recorded result does not fit the code: {e}")))
+}

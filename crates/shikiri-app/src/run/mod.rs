@@ -1,0 +1,14 @@
+//! Durable runs: start, follow, answer, cancel; and the worker that carries them.
+
+mod agent;
+mod context;
+mod drive;
+mod node;
+mod outbox;
+mod use_cases;
+mod worker;
+
+pub use agent::{Agent, AgentError, Agents};
+pub use context::{Context, ModelLimits, OnUnknown, StepError};
+pub use node::Node;
+pub use use_cases::{NewRun, RunView};

@@ -1,0 +1,166 @@
+//! What a running agent writes to its stream, in order.
+//!
+//! The agent runs ahead: its events are handed to the store while it goes on, at most one commit
+//! of a run being under way, so that everything told meanwhile goes into the next one together.
+//! A full outbox makes the agent wait. Whoever needs durability waits for its ticket.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use shikiri_model::event::{NewEvent, StreamId};
+use shikiri_model::ids::TenantId;
+use shikiri_model::lease::Guard;
+use shikiri_store::{Append, Commit, CommitError, Store, StoreError};
+use tokio::sync::Notify;
+
+/// Bytes that may wait for the store.
+const MAX_WAITING: usize = 1024 * 1024;
+/// Pause before a refused write is tried again; the node's lease ends the trying.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Outbox {
+    store: Arc<dyn Store>,
+    tenant: TenantId,
+    stream: StreamId,
+    guard: Guard,
+    state: Mutex<State>,
+    moved: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<NewEvent>,
+    bytes: usize,
+    note: Option<String>,
+    pushed: u64,
+    committed: u64,
+    flushing: bool,
+    /// Set once, when this run must not be written any more.
+    lost: Option<CommitError>,
+}
+
+/// Resolves, given to `committed`, once everything up to it is durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket(u64);
+
+impl Outbox {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        tenant: TenantId,
+        stream: StreamId,
+        guard: Guard,
+    ) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self { store, tenant, stream, guard, state, moved: Notify::new() })
+    }
+
+    /// Queues an event; waits only while too much is queued already.
+    pub(super) async fn push(
+        self: &Arc<Self>,
+        event: NewEvent,
+        note: Option<String>,
+    ) -> Result<Ticket, CommitError> {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            {
+                let mut state = self.lock();
+                if let Some(lost) = &state.lost {
+                    return Err(lost.clone());
+                }
+                if state.bytes < MAX_WAITING {
+                    return Ok(self.queue(&mut state, event, note));
+                }
+            }
+            moved.await;
+        }
+    }
+
+    fn queue(self: &Arc<Self>, state: &mut State, event: NewEvent, note: Option<String>) -> Ticket {
+        state.bytes += event.size();
+        state.waiting.push(event);
+        state.pushed += 1;
+        if note.is_some() {
+            state.note = note;
+        }
+        if !std::mem::replace(&mut state.flushing, true) {
+            tokio::spawn(Arc::clone(self).flush());
+        }
+        Ticket(state.pushed)
+    }
+
+    /// Waits until the ticket's event is durable.
+    pub(super) async fn committed(&self, ticket: Ticket) -> Result<(), CommitError> {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            {
+                let state = self.lock();
+                if state.committed >= ticket.0 {
+                    return Ok(());
+                }
+                if let Some(lost) = &state.lost {
+                    return Err(lost.clone());
+                }
+            }
+            moved.await;
+        }
+    }
+
+    /// Waits until all that was pushed is durable.
+    pub(super) async fn settled(&self) -> Result<(), CommitError> {
+        let last = Ticket(self.lock().pushed);
+        self.committed(last).await
+    }
+
+    async fn flush(self: Arc<Self>) {
+        loop {
+            let (events, note) = {
+                let mut state = self.lock();
+                if state.waiting.is_empty() || state.lost.is_some() {
+                    state.flushing = false;
+                    return;
+                }
+                state.bytes = 0;
+                (std::mem::take(&mut state.waiting), state.note.take())
+            };
+            let count = events.len() as u64;
+            let result = self.write(events, note).await;
+            let mut state = self.lock();
+            match result {
+                Ok(()) => state.committed += count,
+                Err(error) => state.lost = Some(error),
+            }
+            drop(state);
+            self.moved.notify_waiters();
+        }
+    }
+
+    /// Nothing was written when the store is unavailable, so trying again is safe; it ends when
+    /// the store is back or the lease is gone. An unknown outcome must not be tried again.
+    async fn write(&self, events: Vec<NewEvent>, note: Option<String>) -> Result<(), CommitError> {
+        let append = Append {
+            tenant: self.tenant.clone(),
+            stream: self.stream.clone(),
+            events,
+            note,
+            close: false,
+        };
+        let commit = Commit::new().guarded_by(self.guard.clone()).append(append);
+        loop {
+            match self.store.commit(commit.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(CommitError::Store(StoreError::Unavailable(_))) => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

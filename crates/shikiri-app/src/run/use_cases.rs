@@ -1,0 +1,273 @@
+//! What one can ask of runs: start, look, list, answer, cancel.
+
+use serde_json::{Value, json};
+use shikiri_model::event::NewEvent;
+use shikiri_model::ids::{NodeId, QuestionId, RunId, TenantId};
+use shikiri_model::lease::Guard;
+use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::run::{Answer, Command, Decision, Run, RunStatus, decide, stream_of};
+use shikiri_model::tenant::TenantStatus;
+use shikiri_model::time::Timestamp;
+use shikiri_store::{Append, Commit, CommitError, StoreExt, store};
+
+use super::node::control_stream;
+use crate::app::{App, busy, entropy, max_tries};
+use crate::error::AppError;
+use crate::failpoint;
+
+/// A run to be started.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    pub agent: String,
+    pub input: Value,
+    pub idempotency_key: Option<String>,
+}
+
+/// A run as the outside sees it.
+#[derive(Clone, Debug)]
+pub struct RunView {
+    pub run: Run,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// The latest progress: `{"progress", "total", "message"}`.
+    pub progress: Option<Value>,
+}
+
+const MAX_KEY: usize = 200;
+
+impl App {
+    pub fn agent_names(&self) -> Vec<&'static str> {
+        self.agents.names().collect()
+    }
+
+    /// Puts a run in the queue; with a known idempotency key, gives the run that has it.
+    pub async fn start_run(&self, tenant: &TenantId, new: NewRun) -> Result<RunView, AppError> {
+        if self.tenant(tenant).await?.value.status == TenantStatus::Inactive {
+            return Err(AppError::NotNow(format!("tenant {tenant} is inactive")));
+        }
+        let Some(agent) = self.agents.get(&new.agent) else {
+            let known = self.agent_names().join(", ");
+            let reason = format!("there is no agent {:?}; there are: {known}", new.agent);
+            return Err(AppError::invalid("agent", reason));
+        };
+        agent.check(&new.input).map_err(|reason| AppError::invalid("input", reason))?;
+        let key = new.idempotency_key;
+        if key.as_ref().is_some_and(|k| k.is_empty() || k.len() > MAX_KEY) {
+            return Err(AppError::invalid("idempotency_key", "must have 1 to 200 characters"));
+        }
+        let now = self.store.now().await?;
+        let id = RunId::mint(now, entropy()?);
+        let mut run = Run::new(id, tenant.clone(), new.agent, new.input, now);
+        run.idempotency_key = key.map(|key| format!("key:{key}"));
+        match self.store.commit(enqueue(&run, now)?).await {
+            Ok(_) => self.run(tenant, &run.id).await,
+            Err(CommitError::NotUnique(first)) => {
+                let first = first.id.parse().map_err(|_| AppError::not_found("run", &first.id))?;
+                self.run(tenant, &first).await
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    pub async fn run(&self, tenant: &TenantId, id: &RunId) -> Result<RunView, AppError> {
+        let found = self.store.load::<Run>(tenant, id.as_str()).await?;
+        let stored = found.ok_or_else(|| AppError::not_found("run", id))?;
+        self.view(stored).await
+    }
+
+    pub async fn list_runs(
+        &self,
+        tenant: &TenantId,
+        status: Option<RunStatus>,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Run>>, Option<Position>), AppError> {
+        self.tenant(tenant).await?;
+        self.list_records(RecordQuery {
+            kind: Run::KIND,
+            tenant: Some(tenant.clone()),
+            state: status.map(|status| status.as_str().to_owned()),
+            after,
+            newest_first: true,
+            limit,
+            ..RecordQuery::default()
+        })
+        .await
+    }
+
+    /// Stops a run and the runs that it called. Stopping an ended run is refused.
+    pub async fn cancel_run(&self, tenant: &TenantId, id: &RunId) -> Result<RunView, AppError> {
+        self.change_run(tenant, id, None, |_| Command::Cancel).await?;
+        for child in self.children(tenant, id).await? {
+            // A child that ended meanwhile needs no stopping.
+            if let Err(error) = Box::pin(self.cancel_run(tenant, &child)).await {
+                tracing::debug!(run.id = %child, %error, "child was not cancelled");
+            }
+        }
+        self.run(tenant, id).await
+    }
+
+    pub async fn answer_run(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        question: &QuestionId,
+        answer: Answer,
+    ) -> Result<RunView, AppError> {
+        let command =
+            |_: &Run| Command::Answer { question: question.clone(), answer: answer.clone() };
+        self.change_run(tenant, id, None, command).await?;
+        self.run(tenant, id).await
+    }
+
+    async fn view(&self, stored: Stored<Run>) -> Result<RunView, AppError> {
+        let run = stored.value;
+        let state = self.store.stream(&run.tenant, &run.stream()).await?;
+        let note = state.and_then(|state| state.note);
+        Ok(RunView {
+            progress: note.and_then(|note| serde_json::from_str(&note).ok()),
+            created_at: stored.created_at,
+            updated_at: stored.updated_at,
+            run,
+        })
+    }
+
+    async fn children(&self, tenant: &TenantId, id: &RunId) -> Result<Vec<RunId>, AppError> {
+        let query = RecordQuery {
+            kind: Run::KIND,
+            tenant: Some(tenant.clone()),
+            parent: Some(id.to_string()),
+            limit: 1_000,
+            ..RecordQuery::default()
+        };
+        let records = self.store.list(query).await?;
+        let runs = records.iter().map(store::decode::<Run>).collect::<Result<Vec<_>, _>>()?;
+        let open = runs.into_iter().map(|run| run.value).filter(|run| !run.status.is_terminal());
+        Ok(open.map(|run| run.id).collect())
+    }
+
+    /// Loads the run, decides and commits, starting over when somebody else was first. With a
+    /// guard, only while that lease is held.
+    pub(super) async fn change_run(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        guard: Option<&Guard>,
+        command: impl Fn(&Run) -> Command,
+    ) -> Result<Stored<Run>, AppError> {
+        for _ in 0..max_tries() {
+            let found = self.store.load::<Run>(tenant, id.as_str()).await?;
+            let stored = found.ok_or_else(|| AppError::not_found("run", id))?;
+            let command = command(&stored.value);
+            match self.commit_run(&stored, command, guard).await {
+                Err(CommitOrRefusal::Commit(CommitError::Conflict(_))) => {}
+                Err(CommitOrRefusal::Commit(error)) => return Err(error.into()),
+                Err(CommitOrRefusal::Refused(error)) => return Err(error),
+                Ok(stored) => return Ok(stored),
+            }
+        }
+        Err(busy("run", id.as_str()))
+    }
+
+    /// One decision about a run, committed with what follows from it for others: its parent
+    /// learns that it ended, its node that it should stop.
+    pub(super) async fn commit_run(
+        &self,
+        stored: &Stored<Run>,
+        command: Command,
+        guard: Option<&Guard>,
+    ) -> Result<Stored<Run>, CommitOrRefusal> {
+        let now = self.store.now().await.map_err(CommitError::from)?;
+        let before = &stored.value;
+        let decision = decide(before, command, now).map_err(AppError::from)?;
+        let mut commit = apply(Commit::new(), &decision, Expect::Version(stored.version))?;
+        commit.guards.extend(guard.cloned());
+        if !before.cancel_requested && decision.run.cancel_requested {
+            commit.appends.extend(before.node.as_ref().map(|node| stop_note(node, &before.id)));
+        }
+        if decision.run.status.is_terminal() {
+            commit = self.tell_parent(commit, &decision.run, now).await?;
+        }
+        failpoint::hit("run.before_commit");
+        let committed = self.store.commit(commit).await?;
+        failpoint::hit("run.after_commit");
+        Ok(Stored {
+            version: stored.version + 1,
+            attempts: 0,
+            created_at: stored.created_at,
+            updated_at: committed.at,
+            value: decision.run,
+        })
+    }
+
+    async fn tell_parent(
+        &self,
+        commit: Commit,
+        run: &Run,
+        now: Timestamp,
+    ) -> Result<Commit, CommitOrRefusal> {
+        let (Some(parent), Some(outcome)) = (&run.parent, run.outcome()) else {
+            return Ok(commit);
+        };
+        let found = self.store.load::<Run>(&run.tenant, parent.run.as_str()).await;
+        let Some(stored) = found.map_err(CommitError::from)? else { return Ok(commit) };
+        let child = run.id.to_string();
+        let command = Command::ChildEnded { index: parent.index, child, outcome };
+        match decide(&stored.value, command, now) {
+            Ok(decision) => apply(commit, &decision, Expect::Version(stored.version)),
+            // A parent that has ended does not wait.
+            Err(_) => Ok(commit),
+        }
+    }
+}
+
+/// A failed `commit_run`: the caller may try again only for the first kind.
+#[derive(Debug)]
+pub(super) enum CommitOrRefusal {
+    Commit(CommitError),
+    Refused(AppError),
+}
+
+impl From<CommitError> for CommitOrRefusal {
+    fn from(error: CommitError) -> Self {
+        Self::Commit(error)
+    }
+}
+
+impl From<AppError> for CommitOrRefusal {
+    fn from(error: AppError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The commit that makes a new run.
+pub(super) fn enqueue(run: &Run, now: Timestamp) -> Result<Commit, AppError> {
+    let decision = decide(run, Command::Enqueue, now)?;
+    match apply(Commit::new(), &decision, Expect::New) {
+        Ok(commit) => Ok(commit),
+        Err(CommitOrRefusal::Commit(error)) => Err(error.into()),
+        Err(CommitOrRefusal::Refused(error)) => Err(error),
+    }
+}
+
+fn apply(
+    mut commit: Commit,
+    decision: &Decision,
+    expect: Expect,
+) -> Result<Commit, CommitOrRefusal> {
+    let run = &decision.run;
+    commit.records.push(RecordChange::put(run, expect).map_err(AppError::from)?);
+    commit.appends.push(Append {
+        tenant: run.tenant.clone(),
+        stream: stream_of(&run.id),
+        events: decision.events.clone(),
+        note: None,
+        close: run.status.is_terminal(),
+    });
+    Ok(commit)
+}
+
+fn stop_note(node: &NodeId, run: &RunId) -> Append {
+    let event = NewEvent::from_value("stop_run", &json!({ "run_id": run }));
+    Append::new(TenantId::system(), control_stream(node), vec![event])
+}

@@ -1,0 +1,260 @@
+//! Takes due runs from the queue and carries each in a task of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use shikiri_model::ids::{NodeId, RunId, TenantId};
+use shikiri_model::journal::Journal;
+use shikiri_model::lease::Guard;
+use shikiri_model::record::{Claim, Document, Record, Stored};
+use shikiri_model::run::{Command, Outcome, Run, RunError, RunStatus};
+use shikiri_store::{Commit, StoreError, Topic, store};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::drive::{Driver, Ending};
+use super::node::{control_stream, lose};
+use super::use_cases::CommitOrRefusal;
+use crate::app::App;
+use crate::error::AppError;
+
+/// A run that was claimed and not started within this time is handed out again.
+const CLAIM_HOLD: Duration = Duration::from_secs(10);
+/// The longest nap: a net under the wake-ups, not the way work is found.
+const LONGEST_NAP: Duration = Duration::from_secs(2);
+const PAGE_BYTES: usize = 1024 * 1024;
+
+pub(super) struct Worker {
+    app: App,
+    node: NodeId,
+    guard: Guard,
+    lost: CancellationToken,
+    slots: Arc<Semaphore>,
+    tasks: TaskTracker,
+    /// How to tell a carried run that somebody wants it stopped.
+    carried: Mutex<HashMap<RunId, CancellationToken>>,
+}
+
+impl Worker {
+    pub(super) fn new(app: App, node: NodeId, guard: Guard, lost: CancellationToken) -> Self {
+        let slots = Arc::new(Semaphore::new(app.options.max_runs));
+        Self { app, node, guard, lost, slots, tasks: TaskTracker::new(), carried: Mutex::default() }
+    }
+
+    /// Claims whatever is due, for as long as the lease is held.
+    pub(super) async fn claim_runs(self: Arc<Self>) {
+        let mut due = self.app.store.hub().subscribe(Topic::Due(Run::KIND));
+        while !self.lost.is_cancelled() {
+            let claimed = match self.claim().await {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot look for work; trying again");
+                    0
+                }
+            };
+            if claimed == 0 {
+                let nap = self.nap().await;
+                tokio::select! {
+                    _ = tokio::time::timeout(nap, due.next()) => {}
+                    () = self.lost.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    async fn claim(self: &Arc<Self>) -> Result<usize, AppError> {
+        // With every slot taken, wait for one rather than claiming what cannot be started.
+        let permit = tokio::select! {
+            permit = Arc::clone(&self.slots).acquire_owned() => permit,
+            () = self.lost.cancelled() => return Ok(0),
+        };
+        let free = u32::try_from(self.slots.available_permits()).unwrap_or(0) + 1;
+        drop(permit);
+        let claim = Claim {
+            kind: Run::KIND,
+            tenant: None,
+            parent: None,
+            owner: self.node.to_string(),
+            hold: CLAIM_HOLD,
+            limit: free.min(64),
+        };
+        let commit = Commit::new().claim(claim).guarded_by(self.guard.clone());
+        let claimed = self.app.store.commit(commit).await?.claimed;
+        for record in &claimed {
+            let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else { break };
+            let (worker, record) = (Arc::clone(self), record.clone());
+            self.tasks.spawn(async move {
+                worker.carry(&record).await;
+                drop(permit);
+            });
+        }
+        Ok(claimed.len())
+    }
+
+    async fn nap(&self) -> Duration {
+        let (Ok(now), Ok(Some(next))) =
+            (self.app.store.now().await, self.app.store.next_due(Run::KIND).await)
+        else {
+            return LONGEST_NAP;
+        };
+        next.since(now).clamp(Duration::from_millis(5), LONGEST_NAP)
+    }
+
+    async fn carry(&self, record: &Record) {
+        let stored = match store::decode::<Run>(record) {
+            Ok(stored) => stored,
+            Err(error) => {
+                tracing::error!(run.id = %record.key.id, %error, "a run cannot be read");
+                return;
+            }
+        };
+        let id = stored.value.id.clone();
+        if let Err(error) = self.attempt(stored).await {
+            tracing::warn!(run.id = %id, %error, "run {id} was put back");
+        }
+        self.lock().remove(&id);
+    }
+
+    /// One attempt: start, replay, carry, and commit how it ended.
+    async fn attempt(&self, claimed: Stored<Run>) -> Result<(), AppError> {
+        let node = self.node.clone();
+        let started = self.app.commit_run(&claimed, Command::Start { node }, Some(&self.guard));
+        let run = match started.await {
+            Ok(started) => started.value,
+            // Somebody answered or cancelled it since the claim; it is due again at once.
+            Err(CommitOrRefusal::Commit(error)) => return Err(error.into()),
+            Err(CommitOrRefusal::Refused(error)) => return Err(error),
+        };
+        if run.status != RunStatus::Running {
+            return Ok(());
+        }
+        let cancel = CancellationToken::new();
+        self.lock().insert(run.id.clone(), cancel.clone());
+        self.catch_cancel(&run, &cancel).await?;
+        let ending = self.drive(&run, cancel).await;
+        self.end(&run, ending).await
+    }
+
+    /// A cancel that came between the claim and the token above left no note.
+    async fn catch_cancel(&self, run: &Run, cancel: &CancellationToken) -> Result<(), AppError> {
+        if self.app.run(&run.tenant, &run.id).await?.run.cancel_requested {
+            cancel.cancel();
+        }
+        Ok(())
+    }
+
+    async fn drive(&self, run: &Run, cancel: CancellationToken) -> Ending {
+        let Some(agent) = self.app.agents.get(&run.agent) else {
+            let message = format!("this node has no agent {:?}", run.agent);
+            return Ending::Finished(Outcome::Failed(RunError::new("UNKNOWN_AGENT", message)));
+        };
+        let journal = match self.read_journal(run).await {
+            Ok(journal) => journal,
+            Err(error) => return error.into(),
+        };
+        let driver =
+            Driver::new(self.app.clone(), run.clone(), self.guard.clone(), journal, cancel);
+        let carry = driver.carry(agent.as_ref());
+        tokio::select! {
+            ending = catch_panic(carry) => ending,
+            () = self.lost.cancelled() => Ending::Lost("this node is stopping".to_owned()),
+        }
+    }
+
+    async fn read_journal(&self, run: &Run) -> Result<Journal, StoreError> {
+        let mut journal = Journal::default();
+        let mut after = 0;
+        loop {
+            let page = self.app.store.read(&run.tenant, &run.stream(), after, PAGE_BYTES).await?;
+            for event in page.chunks.iter().flat_map(|chunk| chunk.events_after(after)) {
+                journal.replay(event).map_err(StoreError::broken)?;
+            }
+            match page.chunks.last() {
+                Some(last) => after = last.last_seq(),
+                None => return Ok(journal),
+            }
+        }
+    }
+
+    async fn end(&self, run: &Run, ending: Ending) -> Result<(), AppError> {
+        let command = match ending {
+            Ending::Finished(outcome) => Command::Finish(outcome),
+            Ending::Waiting { until, seen_wakes } => Command::Suspend { seen_wakes, until },
+            Ending::Lost(reason) => {
+                lose(&self.app, &run.tenant, &run.id, &self.node).await?;
+                return Err(AppError::Unavailable(reason));
+            }
+        };
+        let guard = Some(&self.guard);
+        let ended = self.app.change_run(&run.tenant, &run.id, guard, |_| command.clone()).await;
+        match ended {
+            // It was ended by somebody else meanwhile.
+            Ok(_) | Err(AppError::NotNow(_)) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Listens to what other processes want of this node.
+    pub(super) async fn hear_notes(self: Arc<Self>) {
+        let stream = control_stream(&self.node);
+        let mut after = 0;
+        let mut news = self.app.store.hub().subscribe(Topic::Stream(stream.clone()));
+        while !self.lost.is_cancelled() {
+            match self.app.store.read(&TenantId::system(), &stream, after, PAGE_BYTES).await {
+                Ok(page) => {
+                    for event in page.chunks.iter().flat_map(|chunk| chunk.events_after(after)) {
+                        self.hear(event.kind, event.data);
+                    }
+                    after = page.chunks.last().map_or(after, |chunk| chunk.last_seq());
+                }
+                // There is no stream before the first note.
+                Err(StoreError::NoStream(_)) => {}
+                Err(error) => tracing::warn!(%error, "cannot read notes; trying again"),
+            }
+            tokio::select! {
+                _ = tokio::time::timeout(LONGEST_NAP, news.next()) => {}
+                () = self.lost.cancelled() => {}
+            }
+        }
+    }
+
+    fn hear(&self, kind: &str, data: &str) {
+        #[derive(Deserialize)]
+        struct StopRun {
+            run_id: RunId,
+        }
+        if kind != "stop_run" {
+            return;
+        }
+        if let Ok(note) = serde_json::from_str::<StopRun>(data)
+            && let Some(cancel) = self.lock().get(&note.run_id)
+        {
+            cancel.cancel();
+        }
+    }
+
+    /// Waits until nothing is carried any more.
+    pub(super) async fn drop_runs(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, CancellationToken>> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A panicking agent fails its run; it does not take the worker with it.
+async fn catch_panic(carry: impl Future<Output = Ending>) -> Ending {
+    use futures_util::FutureExt as _;
+    match std::panic::AssertUnwindSafe(carry).catch_unwind().await {
+        Ok(ending) => ending,
+        Err(_) => {
+            let error = RunError::new("INTERNAL_ERROR", "the agent panicked");
+            Ending::Finished(Outcome::Failed(error))
+        }
+    }
+}

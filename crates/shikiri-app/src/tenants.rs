@@ -1,0 +1,149 @@
+//! Tenants: make, change, list, remove.
+
+use shikiri_model::ids::TenantId;
+use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
+use shikiri_store::{Commit, CommitError, StoreExt, store};
+
+use crate::app::{App, entropy};
+use crate::error::AppError;
+
+/// What a caller may set; absent fields stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct TenantPatch {
+    pub name: Option<String>,
+    pub system_prompt: Option<String>,
+    pub model_id: Option<Option<String>>,
+    pub status: Option<TenantStatus>,
+    pub workspace_enabled: Option<bool>,
+    pub limits: Option<Limits>,
+}
+
+const MAX_NAME: usize = 200;
+const MAX_PROMPT: usize = 100_000;
+
+impl TenantPatch {
+    fn check(&self) -> Result<(), AppError> {
+        let name = self.name.as_deref().unwrap_or("x");
+        if name.trim().is_empty() || name.chars().count() > MAX_NAME {
+            return Err(AppError::invalid("name", "must have 1 to 200 characters"));
+        }
+        if self.system_prompt.as_ref().is_some_and(|text| text.chars().count() > MAX_PROMPT) {
+            return Err(AppError::invalid("system_prompt", "must be under 100,000 characters"));
+        }
+        Ok(())
+    }
+
+    fn apply(&self, tenant: &mut Tenant) {
+        fn set<T: Clone>(field: &mut T, value: Option<&T>) {
+            if let Some(value) = value {
+                *field = value.clone();
+            }
+        }
+        set(&mut tenant.name, self.name.as_ref());
+        set(&mut tenant.system_prompt, self.system_prompt.as_ref());
+        set(&mut tenant.model_id, self.model_id.as_ref());
+        set(&mut tenant.status, self.status.as_ref());
+        set(&mut tenant.workspace_enabled, self.workspace_enabled.as_ref());
+        set(&mut tenant.limits, self.limits.as_ref());
+    }
+}
+
+impl App {
+    /// Makes the tenant `local` if this is a fresh store.
+    pub async fn ensure_local_tenant(&self) -> Result<(), AppError> {
+        let local = Tenant::new(TenantId::local(), "Local".to_owned());
+        let put = RecordChange::put(&local, Expect::New)?;
+        match self.store.commit(Commit::new().record(put)).await {
+            Ok(_) | Err(CommitError::Exists(_)) => Ok(()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    pub async fn create_tenant(
+        &self,
+        id: Option<TenantId>,
+        patch: TenantPatch,
+    ) -> Result<Stored<Tenant>, AppError> {
+        patch.check()?;
+        let id = match id {
+            Some(id) if id == TenantId::system() => {
+                return Err(AppError::invalid("id", "is reserved: choose another"));
+            }
+            Some(id) => id,
+            None => TenantId::mint(self.store.now().await?, entropy()?),
+        };
+        let mut tenant = Tenant::new(id.clone(), id.to_string());
+        patch.apply(&mut tenant);
+        let put = RecordChange::put(&tenant, Expect::New)?;
+        let committed = self.store.commit(Commit::new().record(put)).await?;
+        Ok(Stored {
+            version: 1,
+            attempts: 0,
+            created_at: committed.at,
+            updated_at: committed.at,
+            value: tenant,
+        })
+    }
+
+    pub async fn tenant(&self, id: &TenantId) -> Result<Stored<Tenant>, AppError> {
+        let found = self.store.load::<Tenant>(&TenantId::system(), id.as_str()).await?;
+        found.ok_or_else(|| AppError::not_found("tenant", id))
+    }
+
+    pub async fn update_tenant(
+        &self,
+        id: &TenantId,
+        patch: TenantPatch,
+    ) -> Result<Stored<Tenant>, AppError> {
+        patch.check()?;
+        self.update::<Tenant>(&TenantId::system(), id.as_str(), |tenant| {
+            patch.apply(tenant);
+            Ok(())
+        })
+        .await
+    }
+
+    pub async fn list_tenants(
+        &self,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Tenant>>, Option<Position>), AppError> {
+        self.list_records(RecordQuery {
+            kind: Tenant::KIND,
+            tenant: Some(TenantId::system()),
+            after,
+            limit,
+            ..RecordQuery::default()
+        })
+        .await
+    }
+
+    /// Removes a tenant with its keys and all that it owns, for good.
+    pub async fn delete_tenant(&self, id: &TenantId) -> Result<(), AppError> {
+        if *id == TenantId::local() {
+            return Err(AppError::NotNow("the tenant local cannot be removed".to_owned()));
+        }
+        let stored = self.tenant(id).await?;
+        self.revoke_all_keys(id).await?;
+        let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
+        self.store.commit(Commit::new().record(delete)).await?;
+        Ok(self.store.erase(id).await?)
+    }
+
+    /// A page of documents, and where the next page starts.
+    pub(crate) async fn list_records<T: Document>(
+        &self,
+        query: RecordQuery,
+    ) -> Result<(Vec<Stored<T>>, Option<Position>), AppError> {
+        let limit = query.limit;
+        // One more than asked for tells whether there is a next page.
+        let mut records =
+            self.store.list(RecordQuery { limit: limit.saturating_add(1), ..query }).await?;
+        let more = records.len() > limit as usize;
+        records.truncate(limit as usize);
+        let next = more.then(|| records.last().map(|r| r.position())).flatten();
+        let values = records.iter().map(store::decode).collect::<Result<_, _>>()?;
+        Ok((values, next))
+    }
+}

@@ -1,0 +1,263 @@
+//! The run's state machine, readable as a table: (status, command) → what happens.
+
+use serde_json::json;
+
+use super::{Answer, Outcome, Question, Run, RunError, RunStatus};
+use crate::event::NewEvent;
+use crate::ids::{NodeId, QuestionId};
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// The first: puts a new run in the queue.
+    Enqueue,
+    /// A worker takes it up, for the first time or again.
+    Start { node: NodeId },
+    /// The agent asks; the run goes on until it has nothing else to do.
+    Ask(Question),
+    /// Somebody answers, whoever is working on the run and wherever.
+    Answer { question: QuestionId, answer: Answer },
+    /// A child that the agent called has ended.
+    ChildEnded { index: u64, child: String, outcome: Outcome },
+    /// The agent has nothing to do until an answer, a child or `until`.
+    Suspend { seen_wakes: u64, until: Option<Timestamp> },
+    /// The agent's function has returned.
+    Finish(Outcome),
+    /// Somebody wants it stopped.
+    Cancel,
+    /// The node that worked on it is gone.
+    Lose { node: NodeId },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub run: Run,
+    pub events: Vec<NewEvent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the run has ended ({})", .0.as_str())]
+    Ended(RunStatus),
+    #[error("no open question {0}: it was answered, has expired or never was")]
+    NoSuchQuestion(QuestionId),
+    #[error("the run is {}, which does not allow that", .0.as_str())]
+    NotNow(RunStatus),
+}
+
+pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, Refusal> {
+    use RunStatus::{Queued, Running, Waiting};
+    let next = Next { run: run.clone(), events: Vec::new() };
+    match (run.status, command) {
+        (status, _) if status.is_terminal() => Err(Refusal::Ended(status)),
+
+        (Queued, Command::Enqueue) => Ok(next.enqueued()),
+        (Queued | Waiting, Command::Start { .. }) if run.cancel_requested => {
+            Ok(next.finished(Outcome::Cancelled, now))
+        }
+        (Queued | Waiting, Command::Start { node }) => Ok(next.started(node, now)),
+
+        (Running, Command::Ask(question)) => Ok(next.asked(question)),
+        (Running, Command::Suspend { seen_wakes, until }) => {
+            Ok(next.suspended(seen_wakes, until, now))
+        }
+        (Running, Command::Finish(outcome)) => Ok(next.finished(outcome, now)),
+
+        (_, Command::Answer { question, answer }) => next.answered(&question, &answer, now),
+        (_, Command::ChildEnded { index, child, outcome }) => {
+            Ok(next.child_ended(index, &child, &outcome, now))
+        }
+
+        (Queued | Waiting, Command::Cancel) => Ok(next.finished(Outcome::Cancelled, now)),
+        (Running, Command::Cancel) => Ok(next.cancel_requested()),
+
+        (Running, Command::Lose { node }) if run.node.as_ref() == Some(&node) => {
+            Ok(next.requeued(now))
+        }
+        (status, _) => Err(Refusal::NotNow(status)),
+    }
+}
+
+/// A run on its way to the next state.
+struct Next {
+    run: Run,
+    events: Vec<NewEvent>,
+}
+
+impl Next {
+    fn tell(&mut self, kind: &'static str, data: &serde_json::Value) {
+        self.events.push(NewEvent::from_value(kind, data));
+    }
+
+    fn done(self) -> Decision {
+        Decision { run: self.run, events: self.events }
+    }
+
+    fn enqueued(mut self) -> Decision {
+        let parent = self.run.parent.as_ref().map(|parent| parent.run.as_str());
+        let data = json!({ "agent": self.run.agent, "parent_run_id": parent });
+        self.tell("queued", &data);
+        self.done()
+    }
+
+    fn started(mut self, node: NodeId, now: Timestamp) -> Decision {
+        self.run.status = RunStatus::Running;
+        self.run.node = Some(node);
+        self.run.due_at = None;
+        self.run.starts += 1;
+        self.tell("started", &json!({ "attempt": self.run.starts }));
+        self.expire_questions(now);
+        self.done()
+    }
+
+    fn expire_questions(&mut self, now: Timestamp) {
+        let expired = |q: &Question| q.expires_at.is_some_and(|at| at <= now);
+        let (gone, open) = self.run.questions.drain(..).partition::<Vec<_>, _>(expired);
+        self.run.questions = open;
+        for question in gone {
+            self.tell_answer(&question, &Answer::timeout());
+        }
+    }
+
+    fn asked(mut self, question: Question) -> Decision {
+        self.tell(
+            "question",
+            &json!({
+                "index": question.index,
+                "question_id": question.id,
+                "kind": question.kind,
+                "message": question.message,
+                "schema": question.schema,
+                "expires_at": question.expires_at,
+            }),
+        );
+        self.run.questions.push(question);
+        self.done()
+    }
+
+    fn answered(
+        mut self,
+        id: &QuestionId,
+        answer: &Answer,
+        now: Timestamp,
+    ) -> Result<Decision, Refusal> {
+        let at = self.run.questions.iter().position(|q| q.id == *id);
+        let question = at.map(|at| self.run.questions.remove(at));
+        match question {
+            // Too late is too late, even if the worker has not woken yet.
+            Some(question) if question.expires_at.is_none_or(|at| at > now) => {
+                self.tell_answer(&question, answer);
+                self.wake(now);
+                Ok(self.done())
+            }
+            _ => Err(Refusal::NoSuchQuestion(id.clone())),
+        }
+    }
+
+    fn tell_answer(&mut self, question: &Question, answer: &Answer) {
+        let data = json!({
+            "index": question.index,
+            "question_id": question.id,
+            "action": answer.action,
+            "content": answer.content,
+        });
+        self.tell("answer", &data);
+    }
+
+    fn child_ended(
+        mut self,
+        index: u64,
+        child: &str,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) -> Decision {
+        let (status, result, error) = match outcome {
+            Outcome::Completed(value) => ("completed", Some(value), None),
+            Outcome::Failed(error) => ("failed", None, Some(error)),
+            Outcome::Cancelled => ("cancelled", None, None),
+        };
+        let data = json!({
+            "index": index,
+            "child_run_id": child,
+            "status": status,
+            "result": result,
+            "error": error,
+        });
+        self.tell("child_ended", &data);
+        self.wake(now);
+        self.done()
+    }
+
+    /// Something came from outside: a waiting run goes back to the queue.
+    fn wake(&mut self, now: Timestamp) {
+        self.run.wakes += 1;
+        if self.run.status == RunStatus::Waiting {
+            self.run.status = RunStatus::Queued;
+            self.run.due_at = Some(now);
+        }
+    }
+
+    fn suspended(mut self, seen_wakes: u64, until: Option<Timestamp>, now: Timestamp) -> Decision {
+        self.run.node = None;
+        if self.run.cancel_requested || self.run.wakes != seen_wakes {
+            // What it would wait for has come already.
+            self.run.status = RunStatus::Queued;
+            self.run.due_at = Some(now);
+        } else {
+            let deadlines = self.run.questions.iter().filter_map(|q| q.expires_at);
+            self.run.due_at = deadlines.chain(until).min();
+            self.run.status = RunStatus::Waiting;
+            self.tell("waiting", &json!({ "until": self.run.due_at }));
+        }
+        self.done()
+    }
+
+    fn finished(mut self, outcome: Outcome, now: Timestamp) -> Decision {
+        // Asked to stop, an agent may still fail on the way: that is a cancelled run, not a failed one.
+        let outcome = match outcome {
+            Outcome::Failed(_) if self.run.cancel_requested => Outcome::Cancelled,
+            other => other,
+        };
+        match outcome {
+            Outcome::Completed(result) => {
+                self.run.status = RunStatus::Completed;
+                self.tell("result", &json!({ "result": result }));
+                self.run.result = Some(result);
+            }
+            Outcome::Failed(error) => {
+                self.run.status = RunStatus::Failed;
+                self.fail(error);
+            }
+            Outcome::Cancelled => {
+                self.run.status = RunStatus::Cancelled;
+                self.fail(RunError::new("CANCELLED", "the run was cancelled"));
+            }
+        }
+        self.run.node = None;
+        self.run.due_at = None;
+        self.run.questions.clear();
+        self.run.ended_at = Some(now);
+        self.done()
+    }
+
+    fn fail(&mut self, error: RunError) {
+        self.tell("error", &json!({ "code": error.code, "message": error.message }));
+        self.run.error = Some(error);
+    }
+
+    fn cancel_requested(mut self) -> Decision {
+        if !self.run.cancel_requested {
+            self.run.cancel_requested = true;
+            self.tell("cancel_requested", &json!({}));
+        }
+        self.done()
+    }
+
+    fn requeued(mut self, now: Timestamp) -> Decision {
+        self.run.status = RunStatus::Queued;
+        self.run.node = None;
+        self.run.due_at = Some(now);
+        self.tell("node_lost", &json!({}));
+        self.done()
+    }
+}

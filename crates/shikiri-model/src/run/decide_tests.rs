@@ -1,0 +1,170 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::event::NewEvent;
+use crate::ids::QuestionId;
+
+const NOW: i64 = 1_000_000;
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(NOW)
+}
+
+fn later(ms: u64) -> Timestamp {
+    now() + Duration::from_millis(ms)
+}
+
+fn node(n: u8) -> NodeId {
+    NodeId::mint(now(), [n; 10])
+}
+
+fn question(deadline: Option<Timestamp>) -> Question {
+    Question {
+        id: QuestionId::mint(now(), [1; 10]),
+        index: 4,
+        kind: QuestionKind::Human,
+        message: "続けますか".into(),
+        schema: json!({}),
+        expires_at: deadline,
+    }
+}
+
+fn queued() -> Run {
+    let id = RunId::mint(now(), [9; 10]);
+    Run::new(id, TenantId::local(), "echo".into(), json!({}), now())
+}
+
+fn then(run: &Run, command: Command) -> Run {
+    decide(run, command, now()).unwrap().run
+}
+
+fn running() -> Run {
+    then(&queued(), Command::Start { node: node(1) })
+}
+
+fn asking(deadline: Option<Timestamp>) -> Run {
+    then(&running(), Command::Ask(question(deadline)))
+}
+
+fn waiting(deadline: Option<Timestamp>) -> Run {
+    then(&asking(deadline), Command::Suspend { seen_wakes: 0, until: None })
+}
+
+fn answer() -> Command {
+    Command::Answer { question: question(None).id, answer: Answer::accept(json!(true)) }
+}
+
+fn kinds(decision: &Decision) -> Vec<&'static str> {
+    decision.events.iter().map(NewEvent::kind).collect()
+}
+
+/// Every command on every status: what it leads to, or that it is refused.
+#[test]
+fn every_command_against_every_status() {
+    let done = then(&running(), Command::Finish(Outcome::Completed(json!(1))));
+    let failed = RunError::new("BOOM", "x");
+    let failed = then(&running(), Command::Finish(Outcome::Failed(failed)));
+    let cancelled = then(&queued(), Command::Cancel);
+    let states = [queued(), asking(None), waiting(None), done, failed, cancelled];
+    let commands: Vec<(&str, Command)> = vec![
+        ("enqueue", Command::Enqueue),
+        ("start", Command::Start { node: node(2) }),
+        ("ask", Command::Ask(question(None))),
+        ("answer", answer()),
+        ("child", Command::ChildEnded { index: 2, child: "c".into(), outcome: Outcome::Cancelled }),
+        ("suspend", Command::Suspend { seen_wakes: 0, until: Some(later(5)) }),
+        ("finish", Command::Finish(Outcome::Completed(Value::Null))),
+        ("cancel", Command::Cancel),
+        ("lose", Command::Lose { node: node(1) }),
+    ];
+    let mut table = String::new();
+    for (name, command) in commands {
+        let cells: Vec<_> = states
+            .iter()
+            .map(|run| match decide(run, command.clone(), now()) {
+                Ok(next) => next.run.status.as_str(),
+                Err(Refusal::Ended(_)) => "ended",
+                Err(Refusal::NotNow(_)) => "-",
+                Err(Refusal::NoSuchQuestion(_)) => "no question",
+            })
+            .collect();
+        table.push_str(&format!("{name:8}{}\n", cells.join(" | ")));
+    }
+    insta::assert_snapshot!(table, @r"
+    enqueue queued | - | - | ended | ended | ended
+    start   running | - | running | ended | ended | ended
+    ask     - | running | - | ended | ended | ended
+    answer  no question | running | queued | ended | ended | ended
+    child   queued | running | queued | ended | ended | ended
+    suspend - | waiting | - | ended | ended | ended
+    finish  - | completed | - | ended | ended | ended
+    cancel  cancelled | running | cancelled | ended | ended | ended
+    lose    - | queued | - | ended | ended | ended
+    ");
+}
+
+#[test]
+fn an_answer_that_comes_while_the_run_decides_to_wait_is_not_slept_over() {
+    let answered = then(&asking(None), answer());
+    let suspended = then(&answered, Command::Suspend { seen_wakes: 0, until: None });
+    assert_eq!((suspended.status, suspended.due_at), (RunStatus::Queued, Some(now())));
+}
+
+#[test]
+fn a_question_past_its_deadline_is_answered_with_timeout_and_late_answers_are_refused() {
+    let run = waiting(Some(later(10)));
+    assert_eq!(run.due_at, Some(later(10)));
+    assert!(matches!(decide(&run, answer(), later(10)), Err(Refusal::NoSuchQuestion(_))));
+
+    let woken = decide(&run, Command::Start { node: node(2) }, later(10)).unwrap();
+    assert_eq!(kinds(&woken), ["started", "answer"]);
+    assert!(woken.events[1].data().contains(r#""action":"timeout""#));
+    assert!(woken.run.questions.is_empty());
+}
+
+#[test]
+fn a_question_is_answered_once() {
+    let run = then(&waiting(None), answer());
+    assert!(matches!(decide(&run, answer(), now()), Err(Refusal::NoSuchQuestion(_))));
+}
+
+#[test]
+fn a_run_is_lost_only_with_the_node_that_has_it() {
+    assert!(decide(&running(), Command::Lose { node: node(2) }, now()).is_err());
+    let lost = decide(&running(), Command::Lose { node: node(1) }, now()).unwrap();
+    assert_eq!((lost.run.node.clone(), lost.run.due_at), (None, Some(now())));
+    assert_eq!(kinds(&lost), ["node_lost"]);
+}
+
+#[test]
+fn a_cancelled_run_that_lost_its_node_ends_cancelled_when_taken_up() {
+    let run = then(&running(), Command::Cancel);
+    assert_eq!(run.status, RunStatus::Running);
+    let run = then(&run, Command::Lose { node: node(1) });
+    let end = decide(&run, Command::Start { node: node(2) }, now()).unwrap();
+    assert_eq!((end.run.status, kinds(&end)), (RunStatus::Cancelled, vec!["error"]));
+}
+
+#[test]
+fn an_agent_that_fails_after_it_was_asked_to_stop_counts_as_cancelled() {
+    let run = then(&running(), Command::Cancel);
+    let error = RunError::new("BOOM", "interrupted");
+    let end = then(&run, Command::Finish(Outcome::Failed(error)));
+    assert_eq!(end.status, RunStatus::Cancelled);
+}
+
+#[test]
+fn an_ended_run_has_one_terminal_event_no_owner_and_nothing_due() {
+    for outcome in [
+        Outcome::Completed(json!({"ok": true})),
+        Outcome::Failed(RunError::new("BOOM", "x")),
+        Outcome::Cancelled,
+    ] {
+        let end = decide(&asking(None), Command::Finish(outcome.clone()), now()).unwrap();
+        assert_eq!(end.events.len(), 1);
+        assert!(end.run.status.is_terminal() && end.run.outcome() == Some(outcome));
+        assert_eq!((end.run.node, end.run.due_at, end.run.questions), (None, None, vec![]));
+    }
+}

@@ -1,0 +1,55 @@
+//! The first start. The whole file is built under another name and linked into place, so no
+//! process ever sees a database without its tables, and of many that start at once one wins.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use crate::error::OpenError;
+use crate::files::{folder_of, remove_with_companions, scratch_name, sync_folder};
+use crate::migrate::migrate;
+use crate::open::build_connection;
+
+/// Makes the folder, readable only for its owner, if it is missing.
+pub(crate) fn create_folder(path: &Path) -> Result<(), OpenError> {
+    let folder = folder_of(path);
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|source| OpenError::NoFolder { folder, source })
+}
+
+/// Makes the database if it is still missing.
+pub(crate) fn create_database(path: &Path) -> Result<(), OpenError> {
+    let scratch = scratch_name(path, "new");
+    let made = build(&scratch).and_then(|()| link(&scratch, path));
+    remove_with_companions(&scratch);
+    made
+}
+
+fn build(scratch: &Path) -> Result<(), OpenError> {
+    let sqlite = |error| OpenError::sqlite(scratch, error);
+    let mut connection = build_connection(scratch).map_err(sqlite)?;
+    migrate(scratch, &mut connection)?;
+    // Last, because the tables are built faster without a log; it stays set in the file.
+    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(sqlite)?;
+    connection.close().map_err(|(_, error)| sqlite(error))?;
+    File::open(scratch)
+        .and_then(|file| file.sync_all())
+        .map_err(|source| OpenError::folder(scratch, source))
+}
+
+fn link(scratch: &Path, path: &Path) -> Result<(), OpenError> {
+    match fs::hard_link(scratch, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(OpenError::folder(path, error))
+        }
+        // Another process was first: its file is as good.
+        _ => sync_folder(path).map_err(|source| OpenError::folder(path, source)),
+    }
+}

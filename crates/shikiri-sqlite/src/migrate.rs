@@ -1,0 +1,81 @@
+//! Brings a database to the schema that this program knows, also when many processes try at once.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+
+use crate::error::OpenError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migration {
+    pub number: u32,
+    pub name: &'static str,
+    pub sql: &'static str,
+}
+
+/// In order and only ever added to: files of every earlier schema are out there.
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "ground", sql: include_str!("../migrations/0001_ground.sql") }];
+
+/// The schema that this program knows.
+pub fn known() -> u32 {
+    MIGRATIONS.last().map_or(0, |migration| migration.number)
+}
+
+/// The file's schema: 0 for an empty file, none if the tables are another program's.
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+    let read = connection.query_row("SELECT max(version) FROM schema_version", [], |row| {
+        row.get::<_, Option<u32>>(0)
+    });
+    match read {
+        Ok(version) => Ok(Some(version.unwrap_or(0))),
+        // No such table.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
+            let tables: u32 =
+                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+            Ok((tables == 0).then_some(0))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses what this program cannot read: another program's tables or a newer schema.
+pub(crate) fn readable(path: &Path, connection: &Connection) -> Result<u32, OpenError> {
+    let found = version(connection)
+        .map_err(|error| OpenError::sqlite(path, error))?
+        .ok_or_else(|| OpenError::Foreign(path.to_owned()))?;
+    if found > known() {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: known() });
+    }
+    Ok(found)
+}
+
+/// Applies what is missing.
+pub(crate) fn migrate(path: &Path, connection: &mut Connection) -> Result<(), OpenError> {
+    let found = readable(path, connection)?;
+    for migration in MIGRATIONS.iter().filter(|migration| migration.number > found) {
+        apply(connection, migration).map_err(|error| OpenError::sqlite(path, error))?;
+    }
+    Ok(())
+}
+
+fn apply(connection: &mut Connection, migration: &Migration) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been first while this one waited for the lock.
+    if version(&transaction)?.unwrap_or(0) >= migration.number {
+        return transaction.rollback();
+    }
+    transaction.execute_batch(
+        "CREATE TABLE IF NOT EXISTS schema_version (
+             version    INTEGER PRIMARY KEY,
+             applied_at TEXT NOT NULL
+         )",
+    )?;
+    transaction.execute_batch(migration.sql)?;
+    transaction.execute(
+        "INSERT INTO schema_version (version, applied_at)
+         VALUES (?1, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+        [migration.number],
+    )?;
+    transaction.commit()
+}

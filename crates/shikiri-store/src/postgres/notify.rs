@@ -1,0 +1,123 @@
+//! What nodes tell each other through NOTIFY: which topics a commit touched. The payload is a
+//! JSON array, the sender first: `["TAG","s:run/run_1","d:run","l:node/nod_1"]`.
+
+use std::collections::BTreeSet;
+
+use shikiri_model::event::StreamId;
+use sqlx::postgres::PgConnection;
+
+use crate::hub::{Hub, Topic, Wake};
+use crate::settle::Writes;
+
+pub(super) const CHANNEL: &str = "shikiri";
+
+/// "Everybody look", for when there would be too much to list.
+const ALL: &str = "*";
+
+/// PostgreSQL's own limit is 8,000.
+const PAYLOAD_BYTES: usize = 7_900;
+
+/// More notifications than this in one commit cost the server more than a look costs the others.
+const MOST_PAYLOADS: usize = 8;
+
+/// Part of the transaction: the server passes it on when, and only if, that commits.
+pub(super) async fn notify(
+    tx: &mut PgConnection,
+    tag: &str,
+    writes: &Writes,
+) -> Result<(), sqlx::Error> {
+    let payloads = payloads(tag, &topics(writes));
+    if payloads.is_empty() {
+        return Ok(());
+    }
+    sqlx::query("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload")
+        .bind(CHANNEL)
+        .bind(payloads)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+pub(super) fn everybody(tag: &str) -> String {
+    serde_json::json!([tag, ALL]).to_string()
+}
+
+fn topics(writes: &Writes) -> BTreeSet<String> {
+    let streams = writes.streams.iter().map(|write| format!("s:{}", write.stream));
+    let wakes = writes.wakes.iter().map(|topic| match topic {
+        Topic::Stream(stream) => format!("s:{stream}"),
+        Topic::Due(kind) => format!("d:{kind}"),
+        Topic::Lease(name) => format!("l:{name}"),
+    });
+    streams.chain(wakes).collect()
+}
+
+fn payloads(tag: &str, topics: &BTreeSet<String>) -> Vec<String> {
+    let mut payloads = Vec::new();
+    let mut open = String::new();
+    for topic in topics {
+        let item = serde_json::Value::from(topic.as_str()).to_string();
+        if !open.is_empty() && open.len() + item.len() + 2 > PAYLOAD_BYTES {
+            payloads.push(std::mem::take(&mut open) + "]");
+        }
+        if open.is_empty() {
+            open = format!("[{}", serde_json::Value::from(tag));
+        }
+        open = open + "," + &item;
+        if payloads.len() >= MOST_PAYLOADS || open.len() >= PAYLOAD_BYTES {
+            return vec![everybody(tag)];
+        }
+    }
+    if !open.is_empty() {
+        payloads.push(open + "]");
+    }
+    payloads
+}
+
+/// Wakes this node's watchers after another node's commit.
+pub(super) fn hear(hub: &Hub, own_tag: &str, payload: &str) {
+    // A form that we do not know comes from a newer node: looking is always right.
+    let Ok(items) = serde_json::from_str::<Vec<String>>(payload) else {
+        return hub.publish_all();
+    };
+    let Some((tag, topics)) = items.split_first() else { return };
+    if tag == own_tag {
+        return;
+    }
+    let mut kinds = BTreeSet::new();
+    for topic in topics {
+        match topic.split_once(':') {
+            Some(("s", name)) => hub.publish(&Topic::Stream(StreamId::new(name)), &Wake::Behind),
+            Some(("l", name)) => hub.publish(&Topic::Lease(name.to_owned()), &Wake::Behind),
+            Some(("d", kind)) => {
+                kinds.insert(kind);
+            }
+            _ => return hub.publish_all(),
+        }
+    }
+    if !kinds.is_empty() {
+        hub.publish_where(|topic| matches!(topic, Topic::Due(kind) if kinds.contains(kind)));
+    }
+}
+
+/// Wakes this node's watchers after its own commit.
+pub(super) fn publish(hub: &Hub, writes: &Writes) {
+    for write in &writes.streams {
+        let topic = Topic::Stream(write.stream.clone());
+        let last = write.chunks.len().saturating_sub(1);
+        for (index, chunk) in write.chunks.iter().enumerate() {
+            let closes = write.row.closed && index == last;
+            hub.publish(&topic, &Wake::Chunk { chunk: chunk.clone(), closes });
+        }
+        if write.chunks.is_empty() {
+            hub.publish(&topic, &Wake::Behind);
+        }
+    }
+    for topic in &writes.wakes {
+        hub.publish(topic, &Wake::Behind);
+    }
+}
+
+#[cfg(test)]
+#[path = "notify_tests.rs"]
+mod tests;

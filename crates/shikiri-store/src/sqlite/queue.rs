@@ -1,0 +1,144 @@
+//! Where callers leave their writes and the writer thread takes them, all that wait at once.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, oneshot};
+
+use super::writer::Writer;
+use crate::commit::{Commit, Committed};
+use crate::error::{CommitError, StoreError};
+
+pub(super) type Reply = oneshot::Sender<Result<Committed, CommitError>>;
+
+pub(super) enum Job {
+    Commit {
+        commit: Commit,
+        reply: Reply,
+    },
+    /// Something else that writes; it answers through what it captured.
+    Task(Box<dyn FnOnce(&mut Writer) + Send>),
+}
+
+/// Jobs that may wait. When that many do, callers wait for room, in their order.
+const WAITING_JOBS: usize = 8_192;
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    news: Condvar,
+    room: Semaphore,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// The writer sleeps: whoever brings the first job wakes it.
+    asleep: bool,
+    nudged: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("jobs", &self.jobs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::default(), news: Condvar::new(), room: Semaphore::new(WAITING_JOBS) }
+    }
+
+    /// Hands in a job at once if there is room, which is nearly always.
+    pub(super) async fn push(&self, job: Job) -> Result<(), StoreError> {
+        let permit = match self.room.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => self.room.acquire().await.map_err(|_| writer_ended())?,
+        };
+        permit.forget();
+        let mut state = self.lock();
+        if state.closed {
+            return Err(writer_ended());
+        }
+        state.jobs.push_back(job);
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.news.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Moves up to `most` waiting jobs to `into`; waits for the first one until `patience` is
+    /// over. False once the queue is closed and empty.
+    pub(super) fn take(&self, into: &mut VecDeque<Job>, most: usize, patience: Duration) -> bool {
+        let mut state = self.lock();
+        if state.jobs.is_empty() && !state.closed && !state.nudged {
+            state = self.sleep(state, patience);
+        }
+        state.nudged = false;
+        let count = state.jobs.len().min(most);
+        into.extend(state.jobs.drain(..count));
+        let open = !state.closed || count > 0;
+        drop(state);
+        self.room.add_permits(count);
+        open
+    }
+
+    fn sleep<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        patience: Duration,
+    ) -> MutexGuard<'a, State> {
+        let until = Instant::now() + patience;
+        state.asleep = true;
+        while state.asleep {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self
+                .news
+                .wait_timeout(state, left)
+                .map_or_else(|poison| poison.into_inner().0, |(state, _)| state);
+        }
+        state.asleep = false;
+        state
+    }
+
+    /// Makes a sleeping writer look around, without a job.
+    pub(super) fn nudge(&self) {
+        let mut state = self.lock();
+        state.nudged = true;
+        state.asleep = false;
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// No more jobs; those that wait are still done.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.asleep = false;
+        drop(state);
+        self.room.close();
+        self.news.notify_one();
+    }
+
+    /// No more jobs, and those that wait are given up: their callers are told.
+    pub(super) fn abandon(&self) {
+        self.close();
+        self.lock().jobs.clear();
+    }
+
+    /// Each step under the lock leaves the state whole, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn writer_ended() -> StoreError {
+    StoreError::unavailable("the writer has ended")
+}

@@ -1,0 +1,90 @@
+//! Reads, on a few connections of their own: WAL readers wait for no writer, and see only what is
+//! committed.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use shikiri_sqlite::{Database, OpenOptions};
+use tokio::sync::Semaphore;
+
+use super::fault::{open_error, store_error};
+use crate::error::StoreError;
+
+/// Reads at one time. More would only wait for each other in the kernel.
+const CONNECTIONS: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Readers {
+    path: PathBuf,
+    options: OpenOptions,
+    idle: Mutex<Vec<Database>>,
+    turns: Semaphore,
+}
+
+/// Why a read gave no answer.
+pub(super) enum ReadFault {
+    Sqlite(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for ReadFault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<StoreError> for ReadFault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf, options: OpenOptions) -> Self {
+        Self { path, options, idle: Mutex::default(), turns: Semaphore::new(CONNECTIONS) }
+    }
+
+    /// Runs `read` on a thread that may block, all of it on one state of the database.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> Result<T, ReadFault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let _turn = self.turns.acquire().await.map_err(StoreError::unavailable)?;
+        let readers = Arc::clone(self);
+        tokio::task::spawn_blocking(move || readers.read_now(read))
+            .await
+            .map_err(|error| StoreError::unavailable(format!("a read was given up: {error}")))?
+    }
+
+    fn read_now<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, ReadFault>,
+    ) -> Result<T, StoreError> {
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let database = match kept {
+            Some(database) => database,
+            None => Database::open_reader(&self.path, &self.options)
+                .map_err(|error| open_error(&error))?,
+        };
+        let outcome = snapshot(&database, read);
+        // A connection whose transaction cannot be ended is dropped, which ends it.
+        if database.is_autocommit() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(database);
+        }
+        outcome.map_err(|fault| match fault {
+            ReadFault::Sqlite(error) => store_error(&error),
+            ReadFault::Store(error) => error,
+        })
+    }
+}
+
+fn snapshot<T>(
+    connection: &Connection,
+    read: impl FnOnce(&Connection) -> Result<T, ReadFault>,
+) -> Result<T, ReadFault> {
+    connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
+    let outcome = read(connection);
+    connection.prepare_cached("COMMIT")?.execute([])?;
+    outcome
+}

@@ -1,0 +1,134 @@
+//! Writes that are not commits: retention, erasure, the probe, and what a restart must set right.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension, Result, params};
+use shikiri_model::ids::TenantId;
+use shikiri_model::lease::{Guard, LeaseTime};
+use shikiri_model::time::Timestamp;
+
+use super::fault::signed;
+
+/// Chunks that one transaction removes: a batch of commits must not wait longer than for another.
+pub(super) const SLICE: usize = 128;
+
+/// Chunks are in the order of their times unless the clock was set back; after this many that are
+/// not old enough in a row, none that matters follows.
+const UNORDERED: u32 = 1_000;
+
+/// A chunk that goes: its id, its stream and the last seq in it.
+pub(super) type OldChunk = (i64, i64, i64);
+
+/// Finds up to `limit` chunks of closed streams from before `before`, oldest first.
+pub(super) fn old_chunks(
+    connection: &Connection,
+    before: Timestamp,
+    limit: u32,
+) -> Result<Vec<OldChunk>> {
+    let mut select = connection.prepare_cached(
+        "SELECT events.id, events.stream, events.last_seq, events.at, streams.closed
+         FROM events CROSS JOIN streams ON streams.id = events.stream ORDER BY events.id",
+    )?;
+    let mut rows = select.query([])?;
+    let mut young: HashSet<i64> = HashSet::new();
+    let mut old = Vec::new();
+    let mut young_in_a_row = 0;
+    while old.len() < limit as usize
+        && young_in_a_row < UNORDERED
+        && let Some(row) = rows.next()?
+    {
+        let chunk: OldChunk = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if row.get::<_, i64>(3)? >= before.as_millis() {
+            young.insert(chunk.1);
+            young_in_a_row += 1;
+            continue;
+        }
+        young_in_a_row = 0;
+        // Nothing after a kept chunk of the same stream goes: that would leave a hole.
+        if row.get(4)? && !young.contains(&chunk.1) {
+            old.push(chunk);
+        }
+    }
+    Ok(old)
+}
+
+/// Removes some of a tenant's rows; false when nothing is left.
+pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> {
+    let mut select = connection.prepare_cached(
+        "SELECT events.id, events.stream, events.last_seq
+         FROM streams JOIN events ON events.stream = streams.id
+         WHERE streams.tenant = ?1 ORDER BY events.stream, events.last_seq LIMIT ?2",
+    )?;
+    let gone = select
+        .query_map(params![tenant.as_str(), SLICE], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?
+        .collect::<Result<Vec<_>>>()?;
+    if !gone.is_empty() {
+        remove(connection, &gone)?;
+        return Ok(true);
+    }
+    let mut removed = 0;
+    for sql in [
+        "DELETE FROM streams WHERE id IN (SELECT id FROM streams WHERE tenant = ?1 LIMIT ?2)",
+        "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE tenant = ?1 LIMIT ?2)",
+    ] {
+        removed += connection.execute(sql, params![tenant.as_str(), SLICE])?;
+    }
+    Ok(removed > 0)
+}
+
+/// Removes chunks, of each stream from its beginning; returns how many there still were.
+pub(super) fn remove(connection: &Connection, chunks: &[OldChunk]) -> Result<u64> {
+    let mut delete = connection.prepare_cached("DELETE FROM events WHERE id = ?1")?;
+    let mut raise = connection
+        .prepare_cached("UPDATE streams SET first_kept = ?2 WHERE id = ?1 AND first_kept < ?2")?;
+    let mut removed = 0;
+    for (id, stream, last_seq) in chunks {
+        removed += delete.execute([id])? as u64;
+        raise.execute([*stream, last_seq + 1])?;
+    }
+    Ok(removed)
+}
+
+pub(super) fn forget_lease(connection: &Connection, guard: &Guard, now: LeaseTime) -> Result<()> {
+    connection
+        .execute(
+            "DELETE FROM leases WHERE name = ?1 AND fence = ?2 AND expires_at <= ?3",
+            params![guard.name, signed(guard.fence), now],
+        )
+        .map(drop)
+}
+
+pub(super) fn probe(connection: &Connection, now: Timestamp) -> Result<()> {
+    set_fact(connection, "probe", &now.as_millis().to_string())
+}
+
+/// Lease times count from the machine's start. After another start they mean nothing, and whoever
+/// held a lease then is gone: all of them have run out.
+pub(super) fn note_boot(connection: &Connection, boot: &str) -> Result<()> {
+    let noted: Option<String> = connection
+        .query_row("SELECT value FROM facts WHERE name = 'boot'", [], |row| row.get(0))
+        .optional()?;
+    if noted.as_deref() == Some(boot) {
+        return Ok(());
+    }
+    connection.execute("UPDATE leases SET expires_at = 0", [])?;
+    set_fact(connection, "boot", boot)
+}
+
+/// Which start of the machine this is, where the system says so.
+pub(super) fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
+}
+
+fn set_fact(connection: &Connection, name: &str, value: &str) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO facts (name, value) VALUES (?1, ?2)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )?
+        .execute([name, value])
+        .map(drop)
+}

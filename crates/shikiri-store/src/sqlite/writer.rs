@@ -1,0 +1,333 @@
+//! The one thread that writes. It takes every commit that waits, decides and writes them in one
+//! transaction, and only after that is on the disk wakes the watchers and answers the callers.
+//! While it syncs, the next batch gathers; so the more callers, the more share one sync.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use shikiri_sqlite::Database;
+
+use super::fault::{commit_error, is_busy, store_error};
+use super::queue::{Job, Queue, Reply};
+use super::rows::{self, KnownStreams};
+use super::tail::Tail;
+use crate::clock::Clock;
+use crate::commit::{Commit, Committed};
+use crate::error::{CommitError, StoreError};
+use crate::hub::{Hub, Topic, Wake};
+use crate::settle::{Loaded, Needs, Writes, settle};
+
+/// Most commits and bytes in one transaction.
+const BATCH_COMMITS: usize = 1_024;
+const BATCH_BYTES: usize = 1024 * 1024;
+
+/// A batch that takes longer halves what the next may hold: hooks wait for this lock.
+const BATCH_TIME: Duration = Duration::from_millis(5);
+
+/// How often to look for other processes' writes while somebody waits for them, and while nobody
+/// does.
+const LOOK_OFTEN: Duration = Duration::from_millis(10);
+const LOOK_SELDOM: Duration = Duration::from_millis(500);
+
+/// The log is moved into the file when it has this many pages, between two batches.
+const CHECKPOINT_PAGES: i32 = 2_000;
+
+/// With this many, readers that never all pause have kept the log from starting over.
+const OVERGROWN_PAGES: i32 = 32_000;
+
+/// Attempts to get the write lock, each as long as the connection's busy timeout.
+const LOCK_ATTEMPTS: u32 = 2;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) database: Database,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) hub: Arc<Hub>,
+    known: KnownStreams,
+    tail: Tail,
+    wal_pages: Arc<AtomicI32>,
+    batch_limit: usize,
+}
+
+/// A batch as decided and written.
+type Settled = (Vec<Result<Committed, CommitError>>, Writes);
+
+impl Writer {
+    pub(super) fn new(
+        mut database: Database,
+        clock: Arc<dyn Clock>,
+        hub: Arc<Hub>,
+    ) -> rusqlite::Result<Self> {
+        let wal_pages = Arc::new(AtomicI32::new(0));
+        // In place of SQLite's own checkpoint, which would run inside COMMIT and delay the answers.
+        let seen = Arc::clone(&wal_pages);
+        database.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            seen.store(pages, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        database.set_prepared_statement_cache_capacity(64);
+        let tail = Tail::new(&database)?;
+        let known = KnownStreams::default();
+        Ok(Self { database, clock, hub, known, tail, wal_pages, batch_limit: BATCH_COMMITS })
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(super) fn run(mut self, queue: &Arc<Queue>) {
+        let _abandon = AbandonOnExit(Arc::clone(queue));
+        let mut jobs = VecDeque::new();
+        let mut batch = Batch::default();
+        loop {
+            let patience = match (jobs.is_empty(), self.hub.is_idle()) {
+                (false, _) => Duration::ZERO,
+                (true, false) => LOOK_OFTEN,
+                (true, true) => LOOK_SELDOM,
+            };
+            let room = BATCH_COMMITS.saturating_sub(jobs.len());
+            if !queue.take(&mut jobs, room, patience) && jobs.is_empty() {
+                return;
+            }
+            batch.fill(&mut jobs, self.batch_limit);
+            if !batch.commits.is_empty() {
+                self.commit_batch(&mut batch);
+            } else if let Some(Job::Task(task)) = jobs.pop_front() {
+                self.guarded(|writer| task(writer)).unwrap_or_else(|_| self.roll_back());
+            } else {
+                self.look_around();
+            }
+            self.checkpoint_if_large();
+        }
+    }
+
+    fn commit_batch(&mut self, batch: &mut Batch) {
+        let started = Instant::now();
+        let outcome = self.settle_batch(&batch.commits);
+        self.adapt(batch.commits.len(), started.elapsed());
+        match outcome {
+            Ok((outcomes, writes)) => {
+                self.publish(&writes);
+                batch.commits.clear();
+                for (reply, outcome) in batch.replies.drain(..).zip(outcomes) {
+                    // A caller that is gone needs no answer.
+                    let _ = reply.send(outcome);
+                }
+            }
+            Err(fault) if fault.is_of_one_commit && batch.commits.len() > 1 => {
+                self.commit_one_by_one(batch);
+            }
+            Err(fault) => {
+                tracing::error!(error = %fault.error, commits = batch.commits.len(), "a batch of {} commits was not written: {}", batch.commits.len(), fault.error);
+                batch.commits.clear();
+                for reply in batch.replies.drain(..) {
+                    let _ = reply.send(Err(fault.error.clone().into()));
+                }
+            }
+        }
+        self.tail.publish(&self.hub);
+    }
+
+    /// One commit of the batch cannot be written: the others must not suffer.
+    fn commit_one_by_one(&mut self, batch: &mut Batch) {
+        let commits = std::mem::take(&mut batch.commits);
+        let replies = std::mem::take(&mut batch.replies);
+        for (commit, reply) in commits.into_iter().zip(replies) {
+            self.commit_batch(&mut Batch { commits: vec![commit], replies: vec![reply] });
+        }
+    }
+
+    fn settle_batch(&mut self, commits: &[Commit]) -> Result<Settled, Fault> {
+        let settled = self.guarded(|writer| {
+            writer.transaction(|connection, known, clock| {
+                let now = clock.now();
+                let mut loaded = Loaded { now, lease_now: clock.lease_now(), ..Loaded::default() };
+                rows::load(connection, &Needs::of(commits), known, &mut loaded)?;
+                let (outcomes, writes) = settle(commits, loaded);
+                let last_event = rows::write(connection, &writes, now, known)?;
+                Ok((outcomes, writes, last_event))
+            })
+        });
+        let (outcomes, writes, last_event) = match settled {
+            Ok(settled) => settled?,
+            Err(panic) => {
+                self.roll_back();
+                return Err(Fault::panic(&panic));
+            }
+        };
+        if let Some(event) = last_event {
+            self.tail.wrote(event);
+        }
+        Ok((outcomes, writes))
+    }
+
+    /// Runs `work` in a write transaction that is on the disk when this returns.
+    pub(super) fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&Connection, &mut KnownStreams, &dyn Clock) -> rusqlite::Result<T>,
+    ) -> Result<T, Fault> {
+        let written = self.begin().and_then(|()| {
+            if self.tail.look(&self.database)? {
+                self.known.clear();
+            }
+            work(&self.database, &mut self.known, &*self.clock)
+        });
+        let committed = written.map_err(Fault::of_sqlite).and_then(|value| {
+            let commit = self.database.prepare_cached("COMMIT").and_then(|mut s| s.execute([]));
+            commit.map(|_| value).map_err(|error| Fault::of_commit(&error))
+        });
+        if committed.is_err() {
+            self.roll_back();
+        }
+        committed
+    }
+
+    fn begin(&self) -> rusqlite::Result<()> {
+        let mut attempt = 1;
+        loop {
+            let begun =
+                self.database.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.execute([]));
+            match begun {
+                Err(error) if is_busy(&error) && attempt < LOCK_ATTEMPTS => attempt += 1,
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    /// Leaves no transaction open and nothing remembered that was not committed.
+    fn roll_back(&mut self) {
+        self.known.clear();
+        if !self.database.is_autocommit()
+            && let Err(error) = self.database.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a failed write could not be rolled back: {error}");
+        }
+    }
+
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Result<T, Box<dyn Any + Send>> {
+        catch_unwind(AssertUnwindSafe(|| work(self)))
+    }
+
+    fn publish(&mut self, writes: &Writes) {
+        // First, so that nobody takes our chunk for the next one after what they have.
+        self.tail.publish(&self.hub);
+        if self.hub.is_idle() {
+            return;
+        }
+        for stream in &writes.streams {
+            let topic = Topic::Stream(stream.stream.clone());
+            let last = stream.chunks.len().saturating_sub(1);
+            for (index, chunk) in stream.chunks.iter().enumerate() {
+                let closes = stream.row.closed && index == last;
+                self.hub.publish(&topic, &Wake::Chunk { chunk: chunk.clone(), closes });
+            }
+            if stream.chunks.is_empty() {
+                self.hub.publish(&topic, &Wake::Behind);
+            }
+        }
+        for topic in &writes.wakes {
+            self.hub.publish(topic, &Wake::Behind);
+        }
+    }
+
+    fn look_around(&mut self) {
+        match self.tail.look(&self.database) {
+            Ok(true) => self.known.clear(),
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "could not look for other processes' writes"),
+        }
+        self.tail.publish(&self.hub);
+    }
+
+    fn adapt(&mut self, commits: usize, took: Duration) {
+        if took > BATCH_TIME {
+            self.batch_limit = (commits / 2).max(16);
+        } else if took < BATCH_TIME / 2 {
+            self.batch_limit = (self.batch_limit * 2).min(BATCH_COMMITS);
+        }
+    }
+
+    fn checkpoint_if_large(&mut self) {
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        if pages < CHECKPOINT_PAGES {
+            return;
+        }
+        self.wal_pages.store(0, Ordering::Relaxed);
+        let done = if pages < OVERGROWN_PAGES {
+            self.database.checkpoint()
+        } else {
+            self.database.checkpoint_and_restart()
+        };
+        // The log is whole without it; the next one tries again.
+        if let Err(error) = done {
+            tracing::debug!(%error, pages, "could not checkpoint the log");
+        }
+    }
+}
+
+/// Commits that share a transaction, and who waits for them.
+#[derive(Default)]
+struct Batch {
+    commits: Vec<Commit>,
+    replies: Vec<Reply>,
+}
+
+impl Batch {
+    /// Takes commits from the front, up to the first other job.
+    fn fill(&mut self, jobs: &mut VecDeque<Job>, most: usize) {
+        let mut bytes = 0;
+        while self.commits.len() < most
+            && bytes < BATCH_BYTES
+            && let Some(job) = jobs.pop_front_if(|job| matches!(job, Job::Commit { .. }))
+            && let Job::Commit { commit, reply } = job
+        {
+            bytes += commit.size();
+            self.commits.push(commit);
+            self.replies.push(reply);
+        }
+    }
+}
+
+/// Why nothing was written.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) error: StoreError,
+    /// Not the store's condition but something about one commit.
+    is_of_one_commit: bool,
+}
+
+impl Fault {
+    fn of_sqlite(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
+        let is_of_one_commit = matches!(
+            error.sqlite_error_code(),
+            None | Some(ConstraintViolation | TooBig | TypeMismatch)
+        );
+        Self { error: store_error(&error), is_of_one_commit }
+    }
+
+    fn of_commit(error: &rusqlite::Error) -> Self {
+        Self { error: commit_error(error), is_of_one_commit: false }
+    }
+
+    fn panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        let error = StoreError::unavailable(format!("a bug stopped this write: {text}"));
+        Self { error, is_of_one_commit: true }
+    }
+}
+
+/// However the thread ends, nobody waits for it for ever.
+struct AbandonOnExit(Arc<Queue>);
+
+impl Drop for AbandonOnExit {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}

@@ -1,0 +1,27 @@
+//! The store's stories, each told on SQLite and on PostgreSQL. Without `SHIKIRI_TEST_POSTGRES`
+//! the second half is skipped, loudly; with `CI=true` that is a failure.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "helpers of tests stand outside #[test]"
+)]
+
+mod agreement;
+mod claims;
+mod due;
+mod following;
+mod lease_waits;
+mod leases;
+mod listing;
+mod model;
+mod pages;
+mod parity;
+mod records;
+mod retention;
+mod sharing;
+mod streams;
+mod whole;
+mod words;
+mod world;

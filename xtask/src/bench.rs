@@ -1,0 +1,23 @@
+//! `cargo xtask bench NAME`: one benchmark of shikiri-bench, in a release build.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cargo::{cargo, run as run_command};
+use crate::postgres::Postgres;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Which benchmark
+    name: String,
+    /// Passed on to it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let postgres = Postgres::if_installed()?;
+    let mut command = cargo(["run", "--release", "--package", "shikiri-bench", "--"]);
+    command.arg(&arguments.name).args(&arguments.arguments);
+    run_command(postgres.export(&mut command))
+}

@@ -1,0 +1,46 @@
+//! Runs programs for the commands: always in the workspace's root, always echoed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The workspace's folder: xtask lives directly below it. Asked of the cargo that runs us, for
+/// a build folder shared by two clones may hand one clone the program built in the other.
+pub(crate) fn workspace_root() -> PathBuf {
+    let built_in = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built_in, PathBuf::from);
+    xtask.parent().map(Path::to_path_buf).unwrap_or(xtask)
+}
+
+/// The cargo that runs us, in the workspace's root.
+pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(workspace_root());
+    command
+}
+
+/// Shows a command, runs it, and takes anything but exit 0 for a failure.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    println!("$ {shown}");
+    let status = command.status().with_context(|| format!("cannot run {shown}"))?;
+    ensure!(status.success(), "{shown}: {status}");
+    Ok(())
+}
+
+/// Whether a command runs and ends well, without showing anything of it.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn show(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once(name.to_string_lossy().into_owned())
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}

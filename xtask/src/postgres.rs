@@ -1,0 +1,74 @@
+//! The database that a command's children test against, handed to them in
+//! `SHIKIRI_TEST_POSTGRES`. Ctrl-C and `kill` need no care here: the cluster's guard sees us end
+//! and ends it.
+
+use std::env;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use shikiri_testpg::{Cluster, Installed};
+
+use crate::provision::{Provision, provide};
+
+const VARIABLE: &str = "SHIKIRI_TEST_POSTGRES";
+
+pub(crate) enum Postgres {
+    /// Ours, for as long as this value lives.
+    Started(Cluster),
+    /// The caller exported the variable; children inherit it.
+    Given,
+    None,
+}
+
+impl Postgres {
+    /// For tests: installs PostgreSQL where it may, and gives the reason where there is none.
+    /// With `CI=true` that is an error.
+    pub(crate) fn for_tests() -> Result<(Postgres, Option<String>)> {
+        if env::var_os(VARIABLE).is_some() {
+            println!("using the database in {VARIABLE}");
+            return Ok((Postgres::Given, None));
+        }
+        match provide()? {
+            Provision::Found(installed) => Ok((Postgres::start(&installed)?, None)),
+            Provision::Missing(why) if in_ci() => bail!("{why} (CI=true forbids skipping)"),
+            Provision::Missing(why) => Ok((Postgres::None, Some(why))),
+        }
+    }
+
+    /// For commands that merely profit from it: used if installed.
+    pub(crate) fn if_installed() -> Result<Postgres> {
+        if env::var_os(VARIABLE).is_some() {
+            return Ok(Postgres::Given);
+        }
+        let Some(installed) = Installed::find() else {
+            println!("NOTE: PostgreSQL is not installed; going on without {VARIABLE}");
+            return Ok(Postgres::None);
+        };
+        Postgres::start(&installed)
+    }
+
+    fn start(installed: &Installed) -> Result<Postgres> {
+        let cluster = Cluster::start(installed).context("cannot start PostgreSQL")?;
+        println!("PostgreSQL of {} runs for this command", installed.bin().display());
+        Ok(Postgres::Started(cluster))
+    }
+
+    /// Tells a child about it.
+    pub(crate) fn export<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        match self {
+            Postgres::Started(cluster) => command.env(VARIABLE, cluster.url()),
+            Postgres::Given | Postgres::None => command,
+        }
+    }
+
+    pub(crate) fn stop(&self) -> Result<()> {
+        match self {
+            Postgres::Started(cluster) => cluster.stop().context("cannot stop PostgreSQL"),
+            Postgres::Given | Postgres::None => Ok(()),
+        }
+    }
+}
+
+fn in_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| value == "true")
+}

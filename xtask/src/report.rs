@@ -1,0 +1,112 @@
+//! The steps of a long command: a heading and a time for each, and at the end a summary in which
+//! a skipped part can be told from one that passed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How a step that did not fail ended.
+pub(crate) enum Outcome {
+    Passed,
+    Skipped(String),
+}
+
+enum End {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+struct Part {
+    name: &'static str,
+    end: End,
+    took: Duration,
+}
+
+#[derive(Default)]
+pub(crate) struct Report {
+    parts: Vec<Part>,
+}
+
+impl Report {
+    /// Runs a step. A failure is shown and kept; the next steps run all the same, so that one
+    /// run tells everything.
+    pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<Outcome>) {
+        println!("\n==> {name}");
+        let start = Instant::now();
+        let end = match work() {
+            Ok(Outcome::Passed) => End::Passed,
+            Ok(Outcome::Skipped(why)) => End::Skipped(why),
+            Err(error) => End::Failed(format!("{error:#}")),
+        };
+        let part = Part { name, end, took: start.elapsed() };
+        println!("{}", part.line());
+        self.parts.push(part);
+    }
+
+    /// A step that either passes or fails.
+    pub(crate) fn check(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) {
+        self.step(name, || work().map(|()| Outcome::Passed));
+    }
+
+    /// Notes a part that was left out on purpose.
+    pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
+        self.parts.push(Part { name, end: End::Skipped(why.to_owned()), took: Duration::ZERO });
+    }
+
+    /// Prints the summary; an error if any part failed.
+    pub(crate) fn finish(self) -> Result<()> {
+        println!("\n==> summary");
+        for part in &self.parts {
+            println!("{}", part.line());
+        }
+        let failed = self.failed();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        bail!("failed: {}", failed.join(", "));
+    }
+
+    fn failed(&self) -> Vec<&'static str> {
+        let failures = self.parts.iter().filter(|part| matches!(part.end, End::Failed(_)));
+        failures.map(|part| part.name).collect()
+    }
+}
+
+impl Part {
+    fn line(&self) -> String {
+        let (word, why) = match &self.end {
+            End::Passed => ("passed", ""),
+            End::Failed(why) => ("FAILED", why.as_str()),
+            End::Skipped(why) => ("SKIPPED", why.as_str()),
+        };
+        let took = self.took.as_secs_f64();
+        let line = format!("{word:<8}{:<14}{took:>7.1} s  {why}", self.name);
+        line.trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_named_and_does_not_stop_the_next_step() {
+        let mut report = Report::default();
+        report.check("first", || bail!("broken"));
+        report.step("second", || Ok(Outcome::Skipped("not here".to_owned())));
+        report.check("third", || Ok(()));
+
+        assert_eq!(report.parts.len(), 3);
+        let error = report.finish().expect_err("a failed part");
+        assert_eq!(error.to_string(), "failed: first");
+    }
+
+    #[test]
+    fn skipping_is_no_failure_and_says_why() {
+        let mut report = Report::default();
+        report.skip("lints", "a filter was given");
+        assert_eq!(report.parts[0].line(), "SKIPPED lints             0.0 s  a filter was given");
+        assert!(report.finish().is_ok());
+    }
+}
