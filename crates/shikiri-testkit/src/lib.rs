@@ -1,1 +1,50 @@
+//! The world for tests: the real server as a child process, readers of its streams, a checker of
+//! what they saw, and the means to hurt it.
+//!
+//! Everything here fails the test that uses it, with words: nobody has to unwrap. A test names the
+//! program itself (`env!("CARGO_BIN_EXE_shikiri")`), so that cargo builds it first.
 
+#![expect(
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test kit fails its test and tells why on stderr"
+)]
+
+mod app;
+mod cli;
+mod client;
+mod database;
+pub mod history;
+mod process;
+mod reader;
+mod rng;
+mod server;
+mod wait;
+
+pub use app::{Builder, Tenant, TestApp};
+pub use cli::{Cli, Ended};
+pub use client::{Answer, Client};
+pub use database::{TestDatabase, have_postgres};
+pub use process::{Follower, ROLE, role, signal, spawn_role, unprivileged};
+pub use reader::{Cut, Frame, Reader};
+pub use rng::Rng;
+pub use rustix::process::Signal;
+pub use server::ServerProcess;
+pub use shikiri_store::FakeClock;
+pub use wait::{Cleanup, wait_until};
+
+/// Whether the long forms are wanted: many rounds instead of a few.
+pub fn long() -> bool {
+    std::env::var_os("SHIKIRI_LONG").is_some()
+}
+
+/// With `CI=true`, nothing may be left out.
+pub fn in_ci() -> bool {
+    std::env::var("CI").as_deref() == Ok("true")
+}
+
+/// Says loudly that a part of a test is left out, which in CI is a failure.
+pub fn skip(what: &str, why: &str) {
+    assert!(!in_ci(), "{what} cannot be left out with CI=true: {why}");
+    eprintln!("SKIPPED: {what}: {why}");
+}

@@ -44,17 +44,17 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Migrate
     sqlx::raw_sql(patience).execute(&mut *tx).await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(ADVISORY_LOCK).execute(&mut *tx).await?;
     let found = newest(&mut tx).await?;
-    let known = MIGRATIONS.last().map_or(0, |step| step.number);
+    let known = MIGRATIONS.last().map_or(0, |step| i64::from(step.number));
     if found > known {
         return Err(MigrateError::Refused(StoreError::broken(format!(
             "made by a newer Shikiri (schema {found}, this one knows {known}): upgrade this node"
         ))));
     }
-    for step in MIGRATIONS.iter().filter(|step| step.number > found) {
+    for step in MIGRATIONS.iter().filter(|step| i64::from(step.number) > found) {
         sqlx::raw_sql(AssertSqlSafe(step.sql)).execute(&mut *tx).await?;
         let sql = "INSERT INTO schema_version (version, applied_at)
                    VALUES ($1, to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))";
-        sqlx::query(sql).bind(step.number).execute(&mut *tx).await?;
+        sqlx::query(sql).bind(i64::from(step.number)).execute(&mut *tx).await?;
         tracing::info!(
             schema.version = step.number,
             "schema is now {} ({})",

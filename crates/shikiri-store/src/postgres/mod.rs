@@ -162,7 +162,10 @@ impl Store for PostgresStore {
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         let (reply, answer) = oneshot::channel();
         let gone = || StoreError::unavailable("the writer has stopped");
-        self.jobs.send(Job { commit, reply }).await.map_err(|_| gone())?;
+        // Unconstrained: tokio's budget would send a busy task away before it has its place in
+        // the queue, and commits of one caller would overtake each other.
+        let hand_in = tokio::task::unconstrained(self.jobs.send(Job { commit, reply }));
+        hand_in.await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown("the writer has stopped").into()))
     }
 

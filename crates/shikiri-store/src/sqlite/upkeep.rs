@@ -60,7 +60,7 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
          WHERE streams.tenant = ?1 ORDER BY events.stream, events.last_seq LIMIT ?2",
     )?;
     let gone = select
-        .query_map(params![tenant.as_str(), SLICE], |row| {
+        .query_map(params![tenant.as_str(), signed(SLICE as u64)], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<Result<Vec<_>>>()?;
@@ -73,7 +73,7 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
         "DELETE FROM streams WHERE id IN (SELECT id FROM streams WHERE tenant = ?1 LIMIT ?2)",
         "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE tenant = ?1 LIMIT ?2)",
     ] {
-        removed += connection.execute(sql, params![tenant.as_str(), SLICE])?;
+        removed += connection.execute(sql, params![tenant.as_str(), signed(SLICE as u64)])?;
     }
     Ok(removed > 0)
 }

@@ -1,0 +1,6 @@
+//! Use cases on a real SQLite store with a clock that the test moves.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+mod journal;
+mod runs;
+mod watch;
+mod world;

@@ -1,0 +1,173 @@
+//! Starting, following, cancelling runs, and who carries them.
+
+use std::time::Duration;
+
+use serde_json::json;
+use shikiri_app::AppError;
+use shikiri_app::run::{AgentError, NewRun, OnUnknown};
+use shikiri_model::ids::TenantId;
+use shikiri_model::run::RunStatus;
+
+use crate::world::{LEASE, Tally, World, agent};
+
+#[tokio::test]
+async fn a_run_is_carried_and_its_events_tell_its_story() {
+    let echo = agent("echo", |context, input| async move {
+        context.progress(1.0, 2.0, "半分").await;
+        context.partial(&json!("first half")).await;
+        let text = input["text"].clone();
+        let value = context
+            .step("shout", OnUnknown::Retry, async move { Ok::<_, AgentError>(text) })
+            .await?;
+        Ok(value)
+    });
+    let world = World::new(vec![echo]).await;
+    let _node = world.node();
+    let run = world.start("echo", json!({ "text": "やあ" })).await;
+    let end = world.end_of(&run).await;
+    assert_eq!(end.run.result, Some(json!("やあ")));
+    assert_eq!(end.progress.unwrap()["message"], json!("半分"));
+    assert_eq!(
+        world.story_of(&run).await,
+        ["queued", "started", "progress", "partial", "step_started", "step_completed", "result"]
+    );
+}
+
+#[tokio::test]
+async fn the_same_idempotency_key_gives_the_same_run() {
+    let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
+    let start = |input| {
+        let idempotency_key = Some("注文-1".to_owned());
+        let new = NewRun { agent: "echo".into(), input, idempotency_key };
+        let app = world.app.clone();
+        async move { app.start_run(&TenantId::local(), new).await.unwrap().run }
+    };
+    let first = start(json!(1)).await;
+    let second = start(json!(2)).await;
+    assert_eq!((first.id, json!(1)), (second.id, second.input));
+}
+
+#[tokio::test]
+async fn unknown_agents_and_refused_inputs_start_nothing() {
+    let world = World::new(shikiri_app::agents::samples()).await;
+    let tenant = TenantId::local();
+    for (agent, input, field) in [
+        ("nobody", json!({}), "agent"),
+        ("long_running_agent", json!({ "steps": 0 }), "input"),
+        ("long_running_agent", json!({ "step": 1 }), "input"),
+    ] {
+        let new = NewRun { agent: agent.into(), input, idempotency_key: None };
+        match world.app.start_run(&tenant, new).await {
+            Err(AppError::Invalid { field: found, .. }) => assert_eq!(found, field),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(world.app.list_runs(&tenant, None, None, 10).await.unwrap().0.is_empty());
+}
+
+#[tokio::test]
+async fn a_running_run_is_asked_to_stop_and_stops() {
+    let tally = Tally::default();
+    let seen = tally.clone();
+    let patient = agent("patient", move |context, _| {
+        let seen = seen.clone();
+        async move {
+            context.progress(0.0, 1.0, "waiting to be stopped").await;
+            context.cancelled().await;
+            let _ = seen.mark("cleaned up");
+            Err(AgentError::new("STOPPED", "as asked"))
+        }
+    });
+    let world = World::new(vec![patient]).await;
+    let _node = world.node();
+    let run = world.start("patient", json!({})).await;
+    world.until(&run, |view| view.progress.is_some()).await;
+    world.app.cancel_run(&TenantId::local(), &run).await.unwrap();
+    let end = world.end_of(&run).await;
+    assert_eq!(end.run.status, RunStatus::Cancelled);
+    assert_eq!(tally.list(), ["cleaned up"]);
+    let again = world.app.cancel_run(&TenantId::local(), &run).await;
+    assert!(matches!(again, Err(AppError::NotNow(_))));
+}
+
+#[tokio::test]
+async fn a_panicking_agent_fails_its_run_and_harms_no_other() {
+    let bad = agent("bad", |_, _| async { panic!("boom") });
+    let good = agent("good", |_, input| async move { Ok(input) });
+    let world = World::new(vec![bad, good]).await;
+    let _node = world.node();
+    let bad = world.start("bad", json!({})).await;
+    let good = world.start("good", json!({})).await;
+    let end = world.end_of(&bad).await;
+    assert_eq!(end.run.error.unwrap().code, "INTERNAL_ERROR");
+    assert_eq!(world.end_of(&good).await.run.status, RunStatus::Completed);
+}
+
+#[tokio::test]
+async fn another_node_takes_over_when_the_lease_lapses_and_the_lost_one_writes_nothing() {
+    let tally = Tally::default();
+    let seen = tally.clone();
+    let slow = agent("slow", move |context, _| {
+        let seen = seen.clone();
+        async move {
+            let first = seen.clone();
+            context.step("first", OnUnknown::Stop, async move { first.mark("first") }).await?;
+            // The first attempt never gets past this; the second finds it in the journal as
+            // unknown and does it again.
+            let second = async move {
+                if seen.mark("second").unwrap() == 2 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, AgentError>(())
+            };
+            context.step("second", OnUnknown::Retry, second).await?;
+            Ok(json!("done"))
+        }
+    });
+    let world = World::new(vec![slow]).await;
+    let _first = world.node();
+    let run = world.start("slow", json!({})).await;
+    let carried = world.until_status(&run, RunStatus::Running).await;
+    while tally.list().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // The node's lease runs out before it can renew it: as after a long pause.
+    world.clock.advance(LEASE + Duration::from_secs(1));
+    let _second = world.node();
+    let end = world.end_of(&run).await;
+    assert_eq!(end.run.result, Some(json!("done")));
+    assert_ne!(carried.run.node, None);
+    assert_eq!(tally.list(), ["first", "second", "second"]);
+    let story = world.story_of(&run).await;
+    assert_eq!(story.iter().filter(|kind| *kind == "result").count(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_leaves_hands_its_runs_back_at_once() {
+    let asked = agent("asked", |context, _| async move {
+        context.progress(0.0, 1.0, "here").await;
+        std::future::pending::<()>().await;
+        Ok(json!(null))
+    });
+    let world = World::new(vec![asked]).await;
+    let node = world.node();
+    let run = world.start("asked", json!({})).await;
+    world.until(&run, |view| view.progress.is_some()).await;
+    node.leave().await;
+    let view = world.app.run(&TenantId::local(), &run).await.unwrap();
+    assert_eq!(view.run.status, RunStatus::Queued);
+    assert!(world.app.store().lapsed_leases("node/").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn runs_of_another_tenant_are_not_there() {
+    let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
+    let other: TenantId = "other".parse().unwrap();
+    let patch = shikiri_app::tenants::TenantPatch::default();
+    world.app.create_tenant(Some(other.clone()), patch).await.unwrap();
+    let run = world.start("echo", json!({})).await;
+    let missing = |error| matches!(error, AppError::NotFound { kind: "run", .. });
+    assert!(missing(world.app.run(&other, &run).await.unwrap_err()));
+    assert!(missing(world.app.cancel_run(&other, &run).await.unwrap_err()));
+    assert!(world.app.list_runs(&other, None, None, 10).await.unwrap().0.is_empty());
+}

@@ -1,0 +1,140 @@
+//! A store, an app with scripted agents, and nodes that can be lost.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use shikiri_app::run::{Agent, AgentError, Context, NewRun, Node, RunView};
+use shikiri_app::{App, AppOptions};
+use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::run::RunStatus;
+use shikiri_model::time::Timestamp;
+use shikiri_store::FakeClock;
+use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(15);
+
+pub(crate) struct World {
+    pub(crate) app: App,
+    pub(crate) clock: Arc<FakeClock>,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) async fn new(agents: Vec<Arc<dyn Agent>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let start = "2026-11-15T20:00:00.000Z".parse::<Timestamp>().unwrap();
+        let clock = Arc::new(FakeClock::starting_at(start));
+        let options = SqliteOptions { clock: clock.clone(), durability: Durability::Normal };
+        let store = SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
+        // Renewal is timed by the real clock: often enough not to be outrun by a test.
+        let options = AppOptions { node_lease: LEASE, ..AppOptions::default() };
+        let app = App::new(Arc::new(store), agents, options);
+        app.ensure_local_tenant().await.unwrap();
+        Self { app, clock, _folder: folder }
+    }
+
+    /// The same store, seen by a program with other agents.
+    pub(crate) fn upgraded(&self, agents: Vec<Arc<dyn Agent>>) -> App {
+        App::new(Arc::clone(self.app.store()), agents, self.app.options().clone())
+    }
+
+    pub(crate) async fn start(&self, agent: &str, input: Value) -> RunId {
+        let new = NewRun { agent: agent.into(), input, idempotency_key: None };
+        self.app.start_run(&TenantId::local(), new).await.unwrap().run.id
+    }
+
+    pub(crate) fn node(&self) -> Node {
+        Node::start(self.app.clone())
+    }
+
+    /// Waits, by following the run's events, until it is as wanted.
+    pub(crate) async fn until(&self, run: &RunId, wanted: impl Fn(&RunView) -> bool) -> RunView {
+        let tenant = TenantId::local();
+        let stream = shikiri_model::run::stream_of(run);
+        let mut watch = self.app.watch(&tenant, stream, 0).await.unwrap();
+        let reached = async {
+            loop {
+                let view = self.app.run(&tenant, run).await.unwrap();
+                if wanted(&view) {
+                    return view;
+                }
+                let more = watch.next().await.unwrap();
+                assert!(more.is_some(), "the run ended otherwise: {:?}", view.run);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), reached).await.expect("waited too long")
+    }
+
+    pub(crate) async fn until_status(&self, run: &RunId, status: RunStatus) -> RunView {
+        self.until(run, |view| view.run.status == status).await
+    }
+
+    pub(crate) async fn end_of(&self, run: &RunId) -> RunView {
+        self.until(run, |view| view.run.status.is_terminal()).await
+    }
+
+    /// The kinds of the run's events, in order.
+    pub(crate) async fn story_of(&self, run: &RunId) -> Vec<String> {
+        let stream = shikiri_model::run::stream_of(run);
+        let page = self.app.store().read(&TenantId::local(), &stream, 0, usize::MAX).await.unwrap();
+        page.chunks.iter().flat_map(|c| c.events()).map(|e| e.kind.to_owned()).collect()
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = Result<Value, AgentError>> + Send>>;
+
+/// An agent made of a closure.
+pub(crate) struct Scripted {
+    name: &'static str,
+    script: Box<dyn Fn(Context, Value) -> Work + Send + Sync>,
+}
+
+pub(crate) fn agent<F>(
+    name: &'static str,
+    script: impl Fn(Context, Value) -> F + Send + Sync + 'static,
+) -> Arc<dyn Agent>
+where
+    F: Future<Output = Result<Value, AgentError>> + Send + 'static,
+{
+    let script = Box::new(move |context, input| Box::pin(script(context, input)) as Work);
+    Arc::new(Scripted { name, script })
+}
+
+#[async_trait]
+impl Agent for Scripted {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn description(&self) -> &'static str {
+        "A scripted agent"
+    }
+
+    fn check(&self, _input: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+        (self.script)(context, input).await
+    }
+}
+
+/// Counts what really happened, over all attempts.
+#[derive(Clone, Default)]
+pub(crate) struct Tally(Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>);
+
+impl Tally {
+    pub(crate) fn mark(&self, what: impl Into<String>) -> Result<usize, std::convert::Infallible> {
+        self.0.lock().unwrap().push(what.into());
+        Ok(self.1.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}

@@ -1,0 +1,155 @@
+//! The server restarts under load. Whatever was acknowledged is there afterwards, in place; what
+//! was refused is not; what is unknown is either.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use shikiri_store::postgres::PostgresStore;
+use shikiri_store::{Commit, CommitError, Store, StoreError};
+use shikiri_testpg::{Cluster, Installed};
+use tokio::time::sleep;
+
+use crate::postgres_world::{Follower, node};
+use crate::words::{append, event, read_after};
+
+const STREAMS: usize = 3;
+const TASKS_PER_NODE: usize = 4;
+
+#[derive(Default)]
+struct History {
+    acknowledged: Vec<(usize, u64, String)>,
+    unknown: Vec<String>,
+    refused: u64,
+}
+
+/// Appends to one stream after the other until told to stop.
+async fn load(store: Arc<PostgresStore>, who: String, stop: Arc<AtomicBool>) -> History {
+    let mut history = History::default();
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (stream, text) = (n % STREAMS, format!("{who} {n}"));
+        let commit = Commit::new().append(append(&format!("s{stream}"), &[&text]));
+        let data = event(&text).data().to_owned();
+        match store.commit(commit).await {
+            Ok(done) => history.acknowledged.push((stream, done.appended[0].first_seq, data)),
+            Err(CommitError::Store(StoreError::Unknown(_))) => history.unknown.push(data),
+            Err(CommitError::Store(StoreError::Unavailable(_))) => history.refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    history
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_under_load_lose_nothing_that_was_acknowledged() {
+    let Some(installed) = Installed::find_or_skip("restarts_under_load") else { return };
+    let cluster = tokio::task::spawn_blocking(move || Cluster::start(&installed)).await.unwrap();
+    let cluster = Arc::new(cluster.unwrap());
+    let (one, two) = (Arc::new(node(&cluster.url()).await), Arc::new(node(&cluster.url()).await));
+    let watcher = node(&cluster.url()).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for (name, store) in [("one", &one), ("two", &two)] {
+        for task in 0..TASKS_PER_NODE {
+            let who = format!("{name}.{task}");
+            tasks.push(tokio::spawn(load(Arc::clone(store), who, Arc::clone(&stop))));
+        }
+    }
+    for crash in [false, true, false, true] {
+        sleep(Duration::from_millis(400)).await;
+        let cluster = Arc::clone(&cluster);
+        let restart = move || if crash { cluster.restart_immediate() } else { cluster.restart() };
+        tokio::task::spawn_blocking(restart).await.unwrap().unwrap();
+    }
+    sleep(Duration::from_millis(400)).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut history = History::default();
+    for task in tasks {
+        let mut part = task.await.unwrap();
+        history.acknowledged.append(&mut part.acknowledged);
+        history.unknown.append(&mut part.unknown);
+        history.refused += part.refused;
+    }
+    check(&history, &*one, &watcher).await;
+}
+
+async fn check(history: &History, store: &dyn Store, watcher: &dyn Store) {
+    let mut found = 0;
+    for stream in 0..STREAMS {
+        let name = format!("s{stream}");
+        let log = read_after(store, &name, 0).await;
+        found += log.len();
+        assert!(log.iter().map(|(seq, _)| *seq).eq(1..=log.len() as u64), "a gap in {name}");
+        for (_, seq, data) in history.acknowledged.iter().filter(|(s, ..)| *s == stream) {
+            assert_eq!(log.get(*seq as usize - 1), Some(&(*seq, data.clone())), "lost from {name}");
+        }
+        // A watcher that was there all the time has been woken over every restart.
+        let mut follower = Follower::of(watcher, &name);
+        follower.reach(log.len() as u64).await;
+        assert_eq!(follower.seen, log);
+    }
+    let (acknowledged, unknown) = (history.acknowledged.len(), history.unknown.len());
+    eprintln!(
+        "4 restarts: {acknowledged} acknowledged, {unknown} unknown, {} refused, {found} in the log",
+        history.refused
+    );
+    assert!(acknowledged > 100, "hardly any load");
+    assert!((acknowledged..=acknowledged + unknown).contains(&found), "refused ones were written");
+}
+
+/// A reader that follows while the server goes away and comes back misses nothing and needs
+/// nobody to wake it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_on_another_node_goes_on_after_a_restart() {
+    let Some(installed) = Installed::find_or_skip("a_follower_on_another_node") else { return };
+    let cluster = tokio::task::spawn_blocking(move || Cluster::start(&installed)).await.unwrap();
+    let cluster = Arc::new(cluster.unwrap());
+    let (writer, reader) = (node(&cluster.url()).await, node(&cluster.url()).await);
+    let mut follower = Follower::of(&reader, "s");
+    for round in 0..3 {
+        let restarting = Arc::clone(&cluster);
+        let restart = tokio::task::spawn_blocking(move || restarting.restart().unwrap());
+        let write = async {
+            restart.await.unwrap();
+            // The reader's own ears may still be away: it must hear of this one later.
+            crate::words::write(&writer, "s", &[&round.to_string()]).await;
+        };
+        let follow = tokio::time::timeout(Duration::from_secs(10), follower.reach(round + 1));
+        let (_, followed) = tokio::join!(write, follow);
+        followed.expect("the event is seen");
+    }
+    assert_eq!(follower.seen.len(), 3);
+    drop((writer, reader));
+}
+
+/// While the server is down a commit is refused within seconds, not held for ever; and the store
+/// works again when the server does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_is_told_in_time() {
+    let Some(installed) = Installed::find_or_skip("a_server_that_is_down") else { return };
+    let cluster = tokio::task::spawn_blocking(move || Cluster::start(&installed)).await.unwrap();
+    let cluster = Arc::new(cluster.unwrap());
+    let store = node(&cluster.url()).await;
+    let stopping = Arc::clone(&cluster);
+    tokio::task::spawn_blocking(move || stopping.stop().unwrap()).await.unwrap();
+
+    let start = tokio::time::Instant::now();
+    let refused = store.commit(Commit::new().append(append("s", &["x"]))).await;
+    let first = start.elapsed();
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    let refused = store.commit(Commit::new().append(append("s", &["x"]))).await;
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
+    let second = start.elapsed() - first;
+    assert!(matches!(store.probe().await, Err(StoreError::Unavailable(_))));
+    eprintln!("server down: first commit refused after {first:?}, the next after {second:?}");
+    assert!(first < Duration::from_secs(4) && second < Duration::from_secs(1));
+
+    let starting = Arc::clone(&cluster);
+    tokio::task::spawn_blocking(move || starting.restart().unwrap()).await.unwrap();
+    store.probe().await.unwrap();
+    crate::words::write(&store, "s", &["x"]).await;
+    assert_eq!(read_after(&store, "s", 0).await.len(), 1);
+}

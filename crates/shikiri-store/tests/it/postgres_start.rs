@@ -1,0 +1,98 @@
+//! First starts, and starts that cannot succeed: one line each, that says what to do next and
+//! never shows the password.
+
+use shikiri_store::StoreError;
+use shikiri_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore};
+
+use crate::postgres_world::{database, node};
+use crate::words::{read_after, write};
+use crate::world::connect;
+
+async fn refusal(url: &str) -> String {
+    let refused = PostgresStore::connect(url, PostgresOptions::default()).await;
+    let text = refused.map(drop).expect_err("a refusal").to_string();
+    assert!(!text.contains('\n'), "{text:?} is more than one line");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_nodes_start_at_once_on_an_empty_database() {
+    let Some(database) = database().await else { return };
+    let url = database.url().to_owned();
+    let starts: Vec<_> = (0..8)
+        .map(|n| {
+            let url = url.clone();
+            tokio::spawn(async move {
+                let node = node(&url).await;
+                write(&node, "s", &["x"]).await;
+                write(&node, &format!("s{n}"), &["x"]).await;
+            })
+        })
+        .collect();
+    for start in starts {
+        start.await.unwrap();
+    }
+    assert_eq!(read_after(&database.node().await, "s", 0).await.len(), 8);
+    let mut connection = connect(&url).await;
+    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM schema_version")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(applied, MIGRATIONS.len() as i64);
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let Some(database) = database().await else { return };
+    drop(database.node().await);
+    let mut connection = connect(database.url()).await;
+    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (7, 'later')";
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    assert_eq!(
+        refusal(database.url()).await,
+        "made by a newer Shikiri (schema 7, this one knows 1): upgrade this node"
+    );
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_without_the_password() {
+    let Some(database) = database().await else { return };
+    let (_, address) = database.url().rsplit_once('@').unwrap();
+    let text = refusal(&format!("postgres://nobody:sesame-7@{address}")).await;
+    assert!(text.contains("refused user nobody: correct user or password"), "{text}");
+    assert!(!text.contains("sesame"), "{text}");
+
+    let (server, _) = database.url().rsplit_once('/').unwrap();
+    let text = refusal(&format!("{server}/nowhere")).await;
+    assert!(text.contains("has no database nowhere: create it"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_without_the_password() {
+    let url = "postgres://ann:sesame-7@127.0.0.1:1/shikiri";
+    let refused = PostgresStore::connect(url, PostgresOptions::default()).await;
+    let refused = refused.map(drop).expect_err("nobody is there");
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.contains("cannot reach PostgreSQL at 127.0.0.1:1"), "{text}");
+    assert!(text.contains("start it or correct the store URL"), "{text}");
+    assert!(!format!("{refused:?}").contains("sesame"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn urls_that_cannot_be_read_are_refused_without_showing_them() {
+    for url in [
+        "mysql://ann:sesame-7@host/db",
+        "postgres://ann:sesame-7@host:port/db",
+        "postgres://ann:sesame-7/x@host/db",
+        "postgres://ann:12/sesame-7@host/db",
+        "postgres://ann@host/db?pasword=sesame-7",
+        "postgres://ann:sesame-7@host/db?sslmode=perhaps",
+        "postgres://ann:sesame-7@[host/db",
+        "",
+    ] {
+        let text = refusal(url).await;
+        assert!(text.contains("write it as postgres://user:password@host:5432/database"), "{text}");
+        assert!(!text.contains("sesame"), "{text}");
+    }
+}

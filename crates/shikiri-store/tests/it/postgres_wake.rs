@@ -1,0 +1,94 @@
+//! Nodes wake each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shikiri_model::record::{Columns, Expect};
+use shikiri_store::{Commit, Store, StoreExt as _, Topic};
+use tokio::time::{Instant, timeout};
+
+use crate::postgres_world::{Follower, database};
+use crate::words::{KIND, SECOND, append, put, write};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_on_another_node_sees_an_event_within_20_ms() {
+    const EVENTS: u64 = 200;
+    let Some(database) = database().await else { return };
+    let (writer, reader) = (database.node().await, database.node().await);
+    let mut follower = Follower::of(&reader, "s");
+    let mut waits = Vec::new();
+    for seq in 1..=EVENTS {
+        let committed = async {
+            write(&writer, "s", &["x"]).await;
+            Instant::now()
+        };
+        let seen = async {
+            follower.reach(seq).await;
+            Instant::now()
+        };
+        let (committed, seen) = tokio::join!(committed, seen);
+        waits.push(seen.saturating_duration_since(committed));
+    }
+    waits.sort();
+    let (median, p99) = (waits[waits.len() / 2], waits[waits.len() * 99 / 100]);
+    eprintln!("commit to a reader on another node: median {median:?}, 99 % {p99:?}");
+    assert!(median <= Duration::from_millis(20), "{median:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn due_records_and_free_leases_are_heard_on_other_nodes() {
+    let Some(database) = database().await else { return };
+    let (one, two) = (database.node().await, database.node().await);
+    let mut due = two.hub().subscribe(Topic::Due(KIND));
+    let now = one.now().await.unwrap();
+    let change = put("t1", Expect::New, Columns { due_at: Some(now), ..Columns::default() });
+    one.commit(Commit::new().record(change)).await.unwrap();
+    timeout(SECOND, due.next()).await.expect("the news of a due record");
+
+    let held = one.try_acquire("lease", "one", 60 * SECOND).await.unwrap();
+    let mut free = two.hub().subscribe(Topic::Lease("lease".to_owned()));
+    one.release(&held.guard()).await.unwrap();
+    timeout(SECOND, free.next()).await.expect("the news of a free lease");
+    assert_eq!(two.try_acquire("lease", "two", SECOND).await.unwrap().fence, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_on_very_many_streams_wakes_everybody() {
+    let Some(database) = database().await else { return };
+    let (one, two) = (database.node().await, database.node().await);
+    let mut news = two.hub().subscribe(Topic::Stream(crate::words::stream("run/00042")));
+    let commit = (0..3_000)
+        .fold(Commit::new(), |commit, n| commit.append(append(&format!("run/{n:05}"), &["x"])));
+    one.commit(commit).await.unwrap();
+    timeout(SECOND, news.next()).await.expect("the news");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_appenders_share_their_commits() {
+    const APPENDERS: usize = 64;
+    const EACH: usize = 50;
+    let Some(database) = database().await else { return };
+    let store = Arc::new(database.node().await);
+    let start = Instant::now();
+    for _ in 0..20 {
+        write(&*store, "alone", &["x"]).await;
+    }
+    let alone = 20.0 / start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..APPENDERS)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for _ in 0..EACH {
+                    write(&*store, &format!("s{n}"), &["x"]).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let together = (APPENDERS * EACH) as f64 / start.elapsed().as_secs_f64();
+    eprintln!("durable commits: one appender {alone:.0}/s, {APPENDERS} appenders {together:.0}/s");
+    assert!(together > alone * 4.0, "commits are not grouped: {alone:.0}/s, {together:.0}/s");
+}

@@ -1,0 +1,93 @@
+//! What the PostgreSQL tests stand on: nodes on real time, and a follower as a live reader is.
+
+use shikiri_model::event::{Chunk, Seq};
+use shikiri_store::postgres::{PostgresOptions, PostgresStore};
+use shikiri_store::{Store, Subscription, Topic, Wake};
+
+use crate::words::{acme, stream};
+use crate::world::{Place, World};
+
+/// A fresh database; none (and said so) if there is no server.
+pub(crate) async fn database() -> Option<Database> {
+    let worlds = World::each().await;
+    worlds.into_iter().find(|world| matches!(world.place(), Place::Database(_))).map(Database)
+}
+
+pub(crate) struct Database(World);
+
+impl Database {
+    pub(crate) fn url(&self) -> &str {
+        match self.0.place() {
+            Place::Database(database) => &database.url,
+            Place::File(_) => unreachable!("chosen above"),
+        }
+    }
+
+    pub(crate) async fn node(&self) -> PostgresStore {
+        node(self.url()).await
+    }
+}
+
+/// A node as in production: the database's time.
+pub(crate) async fn node(url: &str) -> PostgresStore {
+    let options = PostgresOptions { max_connections: 6, ..PostgresOptions::default() };
+    PostgresStore::connect(url, options).await.unwrap()
+}
+
+/// A live reader of one of acme's streams: replays, then follows.
+pub(crate) struct Follower<'a> {
+    store: &'a dyn Store,
+    name: String,
+    news: Subscription,
+    pub(crate) seen: Vec<(Seq, String)>,
+}
+
+impl<'a> Follower<'a> {
+    pub(crate) fn of(store: &'a dyn Store, name: &str) -> Self {
+        let news = store.hub().subscribe(Topic::Stream(stream(name)));
+        Self { store, name: name.to_owned(), news, seen: Vec::new() }
+    }
+
+    /// Until it has seen this event.
+    pub(crate) async fn reach(&mut self, seq: Seq) {
+        self.look().await;
+        while self.cursor() < seq {
+            for wake in self.news.next().await {
+                match wake {
+                    // This node's chunk may come before the news of another node's.
+                    Wake::Chunk { chunk, .. } if chunk.first_seq() <= self.cursor() + 1 => {
+                        self.take(&chunk);
+                    }
+                    _ => self.look().await,
+                }
+            }
+        }
+    }
+
+    fn cursor(&self) -> Seq {
+        self.seen.last().map_or(0, |(seq, _)| *seq)
+    }
+
+    fn take(&mut self, chunk: &Chunk) {
+        let fresh = chunk.events_after(self.cursor()).map(|e| (e.seq, e.data.to_owned()));
+        self.seen.extend(fresh.collect::<Vec<_>>());
+    }
+
+    /// A store that is away for a moment is asked again, as a real reader would do.
+    async fn look(&mut self) {
+        loop {
+            let read = self.store.read(&acme(), &stream(&self.name), self.cursor(), 1 << 20).await;
+            match read {
+                Ok(page) => {
+                    page.chunks.iter().for_each(|chunk| self.take(chunk));
+                    if self.cursor() >= page.extent.head {
+                        return;
+                    }
+                }
+                Err(shikiri_store::StoreError::NoStream(_)) => return,
+                Err(shikiri_store::StoreError::Unavailable(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Processes: signals, children that are this very test program in another role, and children
+//! whose output is kept.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Names the role of a child that is this test program again.
+pub const ROLE: &str = "SHIKIRI_TEST_ROLE";
+
+/// The role that this process was started in, if it was started by `spawn_role`.
+pub fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// This test program again, running only `test` (its full path), which finds its `role`.
+pub fn spawn_role(test: &str, role: &str) -> Command {
+    let program = std::env::current_exe().expect("this program's path");
+    let mut command = Command::new(program);
+    command.args([test, "--exact", "--nocapture", "--include-ignored"]).env(ROLE, role);
+    command
+}
+
+/// Sends a signal to a child of this test.
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
+    // A child that has just ended by itself takes no signal, and needs none.
+    let _ = kill_process(pid, signal);
+}
+
+/// A user and group without rights, if this process is root and so has to lend itself to one.
+pub fn unprivileged() -> Option<(u32, u32)> {
+    let me = std::fs::metadata("/proc/self").expect("/proc").uid();
+    (me == 0).then_some((65_534, 65_534))
+}
+
+/// A child process whose lines are kept and can be waited for. It is killed when dropped.
+#[derive(Debug)]
+pub struct Follower {
+    child: Child,
+    lines: Arc<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    state: Mutex<Vec<String>>,
+    grown: Condvar,
+}
+
+impl Lines {
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Follower {
+    /// Starts it with both outputs kept, in the order of arrival.
+    pub fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
+        let lines = Arc::new(Lines::default());
+        keep(child.stdout.take().expect("piped"), &lines);
+        keep(child.stderr.take().expect("piped"), &lines);
+        Self { child, lines }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
+    }
+
+    /// Waits for a line that `wanted` makes something of; None if the process ends before.
+    pub fn find<T>(
+        &mut self,
+        patience: Duration,
+        wanted: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let ended = self.child.try_wait().expect("a child").is_some();
+            let lines = self.lines.lock();
+            if let Some(found) = lines.iter().find_map(|line| wanted(line)) {
+                return Some(found);
+            }
+            if ended || Instant::now() >= deadline {
+                return None;
+            }
+            let pause = Duration::from_millis(50);
+            drop(self.lines.grown.wait_timeout(lines, pause).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// The exit code, or the negated signal; None while it lives.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child.try_wait().expect("a child").map(code)
+    }
+
+    /// Waits for the end; fails the test if it does not come in time.
+    pub fn wait(&mut self, patience: Duration) -> i32 {
+        let start = Instant::now();
+        loop {
+            if let Some(code) = self.ended() {
+                return code;
+            }
+            assert!(
+                start.elapsed() < patience,
+                "the process did not end within {patience:?}:\n{}",
+                self.output()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Everything it has written so far.
+    pub fn output(&self) -> String {
+        self.lines.lock().join("\n")
+    }
+
+    pub fn kill9(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+/// The exit code, or the negated signal.
+pub(crate) fn code(status: std::process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
+}
+
+fn keep(output: impl Read + Send + 'static, lines: &Arc<Lines>) {
+    let lines = Arc::clone(lines);
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+            lines.lock().push(text);
+            lines.grown.notify_all();
+            line.clear();
+        }
+    });
+}

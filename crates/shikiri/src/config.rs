@@ -1,0 +1,239 @@
+//! Configuration: flag > environment > `<root>/shikiri.toml` > `$XDG_CONFIG_HOME/shikiri/config.toml`
+//! > default. Each source becomes a layer of optional values; here they are laid over each other
+//! and checked, and a complaint names the source.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::config_layers::{Layer, Origin, environment_layer, file_layer};
+use crate::env_vars::{self, EnvVar};
+use crate::exit::Failure;
+use crate::store_url::StoreUrl;
+
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
+const PROJECT_FILE: &str = "shikiri.toml";
+const USER_FILE: &str = "shikiri/config.toml";
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// What one source says; the keys of the configuration files.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub store: Option<String>,
+    pub listen: Option<String>,
+    pub allow_remote: Option<bool>,
+    pub allowed_hosts: Option<Vec<String>>,
+    pub metrics_public: Option<bool>,
+    pub max_connections: Option<usize>,
+    pub max_streams: Option<usize>,
+    pub node_lease_seconds: Option<f64>,
+    pub retention_days: Option<f64>,
+    pub durability: Option<Durability>,
+    pub postgres_connections: Option<u32>,
+    pub log: Option<String>,
+    pub log_format: Option<LogFormat>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// When a commit to the embedded store counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    #[default]
+    Full,
+    Normal,
+}
+
+/// The settings that hold, all checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The project's folder.
+    pub root: PathBuf,
+    pub store: StoreUrl,
+    pub listen: SocketAddr,
+    pub allow_remote: bool,
+    pub allowed_hosts: Vec<String>,
+    pub metrics_public: bool,
+    pub max_connections: Option<usize>,
+    pub max_streams: Option<usize>,
+    pub node_lease: Duration,
+    pub retention: Duration,
+    pub durability: Durability,
+    pub postgres_connections: Option<u32>,
+    /// What to log; the command decides if nobody says.
+    pub log: Option<String>,
+    pub log_format: LogFormat,
+}
+
+/// The process's surroundings, passed in so that tests can make them up.
+pub struct Surroundings<'a> {
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    pub current_folder: Option<PathBuf>,
+}
+
+impl Surroundings<'_> {
+    pub fn of_process() -> Self {
+        Self {
+            variable: &|name| std::env::var_os(name),
+            current_folder: std::env::current_dir().ok(),
+        }
+    }
+
+    /// An empty variable counts as none.
+    pub fn get(&self, variable: EnvVar) -> Option<OsString> {
+        (self.variable)(variable.name).filter(|value| !value.is_empty())
+    }
+}
+
+impl Config {
+    pub fn load(flags: Settings, surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        let root = project_root(surroundings)?;
+        let current = surroundings.current_folder.clone().unwrap_or_else(|| root.clone());
+        let mut layers = vec![
+            Layer { origin: Origin::Flag, settings: flags, folder: current.clone() },
+            environment_layer(surroundings, current)?,
+        ];
+        layers.extend(file_layer(&root.join(PROJECT_FILE))?);
+        if let Some(folder) = user_folder(surroundings) {
+            layers.extend(file_layer(&folder.join(USER_FILE))?);
+        }
+        Self::resolve(root, &Layers(layers))
+    }
+
+    fn resolve(root: PathBuf, layers: &Layers) -> Result<Self, Failure> {
+        Ok(Self {
+            store: layers.store(&root)?,
+            listen: layers.listen()?,
+            allow_remote: layers.plain(|s| s.allow_remote).unwrap_or(false),
+            allowed_hosts: layers.plain(|s| s.allowed_hosts.clone()).unwrap_or_default(),
+            metrics_public: layers.plain(|s| s.metrics_public).unwrap_or(false),
+            max_connections: layers.count("max_connections", |s| s.max_connections)?,
+            max_streams: layers.count("max_streams", |s| s.max_streams)?,
+            node_lease: layers
+                .span("node_lease_seconds", |s| s.node_lease_seconds, Duration::from_secs(1))?
+                .unwrap_or(Duration::from_secs(15)),
+            retention: layers
+                .span("retention_days", |s| s.retention_days, DAY)?
+                .unwrap_or(30 * DAY),
+            durability: layers.plain(|s| s.durability).unwrap_or_default(),
+            postgres_connections: layers.plain(|s| s.postgres_connections),
+            log: layers.plain(|s| s.log.clone()),
+            log_format: layers.plain(|s| s.log_format).unwrap_or_default(),
+            root,
+        })
+    }
+
+    /// Where this project's data lies.
+    pub fn data_folder(&self) -> PathBuf {
+        self.root.join(".shikiri")
+    }
+
+    pub fn key_file(&self) -> PathBuf {
+        self.data_folder().join("admin.key")
+    }
+}
+
+/// Strongest first.
+struct Layers(Vec<Layer>);
+
+impl Layers {
+    fn find<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<(T, &Layer)> {
+        self.0.iter().find_map(|layer| Some((value(&layer.settings)?, layer)))
+    }
+
+    fn plain<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<T> {
+        self.find(value).map(|(value, _)| value)
+    }
+
+    fn store(&self, root: &Path) -> Result<StoreUrl, Failure> {
+        match self.find(|s| s.store.clone()) {
+            Some((url, layer)) => StoreUrl::parse(&url, &layer.folder, &layer.origin.name("store")),
+            None => Ok(StoreUrl::Sqlite(root.join(".shikiri").join("state.db"))),
+        }
+    }
+
+    fn listen(&self) -> Result<SocketAddr, Failure> {
+        let (text, name) = match self.find(|s| s.listen.clone()) {
+            Some((text, layer)) => (text, layer.origin.name("listen")),
+            None => (DEFAULT_LISTEN.to_owned(), String::new()),
+        };
+        let numeric = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => text.clone(),
+        };
+        numeric.parse().map_err(|_| {
+            let what = format!("{name}: {text:?} is not an address");
+            Failure::usage(what, "write it as IP:PORT, such as 127.0.0.1:7420")
+        })
+    }
+
+    fn count(
+        &self,
+        key: &str,
+        value: impl Fn(&Settings) -> Option<usize>,
+    ) -> Result<Option<usize>, Failure> {
+        match self.find(value) {
+            Some((0, layer)) => {
+                Err(Failure::usage(format!("{}: is 0", layer.origin.name(key)), "allow at least 1"))
+            }
+            found => Ok(found.map(|(count, _)| count)),
+        }
+    }
+
+    /// A number of units as a time between a fifth of a second and a century.
+    fn span(
+        &self,
+        key: &str,
+        value: impl Fn(&Settings) -> Option<f64>,
+        unit: Duration,
+    ) -> Result<Option<Duration>, Failure> {
+        let Some((number, layer)) = self.find(value) else { return Ok(None) };
+        let allowed = Duration::from_millis(200)..=36_525 * DAY;
+        match Duration::try_from_secs_f64(number * unit.as_secs_f64()) {
+            Ok(span) if allowed.contains(&span) => Ok(Some(span)),
+            _ => {
+                let what = format!("{}: {number} is out of range", layer.origin.name(key));
+                Err(Failure::usage(what, "write a time from 0.2 seconds to 100 years"))
+            }
+        }
+    }
+}
+
+fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
+    let current = surroundings.current_folder.as_deref();
+    match surroundings.get(env_vars::CLAUDE_PROJECT_DIR) {
+        Some(named) => {
+            let root = current.unwrap_or(Path::new("/")).join(named);
+            if root.is_dir() {
+                return Ok(root);
+            }
+            let what = format!("CLAUDE_PROJECT_DIR: {} is not a folder", root.display());
+            Err(Failure::usage(what, "name the project's folder, or unset it"))
+        }
+        None => current.map(Path::to_owned).ok_or_else(|| {
+            Failure::usage("the current folder is gone", "go to a folder, or set CLAUDE_PROJECT_DIR")
+        }),
+    }
+}
+
+fn user_folder(surroundings: &Surroundings<'_>) -> Option<PathBuf> {
+    // As the XDG specification has it: a relative path is ignored.
+    let named = surroundings.get(env_vars::XDG_CONFIG_HOME).map(PathBuf::from);
+    let home = surroundings.get(env_vars::HOME).map(|home| PathBuf::from(home).join(".config"));
+    named.filter(|folder| folder.is_absolute()).or(home)
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,128 @@
+//! Where settings come from: the environment and the two files, each as one layer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+use crate::config::{Settings, Surroundings};
+use crate::env_vars::{self, EnvVar};
+use crate::exit::{Exit, Failure};
+
+pub(crate) struct Layer {
+    pub(crate) origin: Origin,
+    pub(crate) settings: Settings,
+    /// What relative paths of this layer start from.
+    pub(crate) folder: PathBuf,
+}
+
+pub(crate) enum Origin {
+    Flag,
+    Environment,
+    File(PathBuf),
+}
+
+impl Origin {
+    /// How to speak of a setting of this origin.
+    pub(crate) fn name(&self, key: &str) -> String {
+        match self {
+            Self::Flag => format!("--{}", key.replace('_', "-")),
+            Self::Environment => format!("SHIKIRI_{}", key.to_uppercase()),
+            Self::File(path) => format!("`{key}` in {}", path.display()),
+        }
+    }
+}
+
+pub(crate) fn environment_layer(
+    surroundings: &Surroundings<'_>,
+    folder: PathBuf,
+) -> Result<Layer, Failure> {
+    let text = |variable: EnvVar| -> Result<Option<String>, Failure> {
+        let Some(value) = surroundings.get(variable) else { return Ok(None) };
+        value.into_string().map(Some).map_err(|_| bad(variable, "is not UTF-8", "write plain text"))
+    };
+    let either = |ours: EnvVar, common: EnvVar| Ok::<_, Failure>(text(ours)?.or(text(common)?));
+    let settings = Settings {
+        store: text(env_vars::STORE)?,
+        listen: text(env_vars::LISTEN)?,
+        allow_remote: flag(env_vars::ALLOW_REMOTE, text(env_vars::ALLOW_REMOTE)?)?,
+        allowed_hosts: text(env_vars::ALLOWED_HOSTS)?.map(|hosts| split(&hosts)),
+        metrics_public: flag(env_vars::METRICS_PUBLIC, text(env_vars::METRICS_PUBLIC)?)?,
+        max_connections: number(env_vars::MAX_CONNECTIONS, text(env_vars::MAX_CONNECTIONS)?)?,
+        max_streams: number(env_vars::MAX_STREAMS, text(env_vars::MAX_STREAMS)?)?,
+        node_lease_seconds: number(
+            env_vars::NODE_LEASE_SECONDS,
+            text(env_vars::NODE_LEASE_SECONDS)?,
+        )?,
+        retention_days: number(env_vars::RETENTION_DAYS, text(env_vars::RETENTION_DAYS)?)?,
+        durability: word(env_vars::DURABILITY, text(env_vars::DURABILITY)?)?,
+        postgres_connections: number(
+            env_vars::POSTGRES_CONNECTIONS,
+            text(env_vars::POSTGRES_CONNECTIONS)?,
+        )?,
+        log: either(env_vars::LOG, env_vars::RUST_LOG)?,
+        log_format: word(
+            env_vars::LOG_FORMAT,
+            either(env_vars::LOG_FORMAT, env_vars::PLAIN_LOG_FORMAT)?,
+        )?,
+    };
+    Ok(Layer { origin: Origin::Environment, settings, folder })
+}
+
+/// None if there is no such file.
+pub(crate) fn file_layer(path: &Path) -> Result<Option<Layer>, Failure> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let what = format!("cannot read {}: {error}", path.display());
+            return Err(Failure::new(Exit::Unavailable, what, "make it readable or remove it"));
+        }
+    };
+    let settings = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        let what = format!("{} line {line}: {}", path.display(), error.message());
+        Failure::usage(what, "correct the file")
+    })?;
+    let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+    Ok(Some(Layer { origin: Origin::File(path.to_owned()), settings, folder }))
+}
+
+fn split(list: &str) -> Vec<String> {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+}
+
+fn flag(variable: EnvVar, text: Option<String>) -> Result<Option<bool>, Failure> {
+    match text.as_deref() {
+        None => Ok(None),
+        Some("1" | "true" | "yes") => Ok(Some(true)),
+        Some("0" | "false" | "no") => Ok(Some(false)),
+        Some(other) => Err(bad(variable, &format!("{other:?} is unclear"), "write true or false")),
+    }
+}
+
+fn number<T: FromStr>(variable: EnvVar, text: Option<String>) -> Result<Option<T>, Failure> {
+    let parse = |text: String| {
+        let what = format!("{text:?} is not a number it can be");
+        text.trim().parse().map_err(|_| bad(variable, &what, variable.about))
+    };
+    text.map(parse).transpose()
+}
+
+fn word<T: ValueEnum>(variable: EnvVar, text: Option<String>) -> Result<Option<T>, Failure> {
+    let parse = |text: String| {
+        T::from_str(&text, true).map_err(|_| {
+            let words: Vec<String> = T::value_variants()
+                .iter()
+                .filter_map(|v| Some(v.to_possible_value()?.get_name().to_owned()))
+                .collect();
+            bad(variable, &format!("{text:?} is not known"), &format!("write {}", words.join(" or ")))
+        })
+    };
+    text.map(parse).transpose()
+}
+
+fn bad(variable: EnvVar, what: &str, next: &str) -> Failure {
+    Failure::usage(format!("{}: {what}", variable.name), next)
+}

@@ -1,0 +1,104 @@
+use std::collections::HashMap;
+use std::fs;
+
+use super::*;
+
+struct World {
+    folder: tempfile::TempDir,
+    variables: HashMap<String, OsString>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), variables: HashMap::new() }
+    }
+
+    fn set(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.into());
+        self
+    }
+
+    fn project_file(self, text: &str) -> Self {
+        fs::write(self.folder.path().join("shikiri.toml"), text).unwrap();
+        self
+    }
+
+    fn user_file(self, text: &str) -> Self {
+        let folder = self.folder.path().join("xdg");
+        fs::create_dir_all(folder.join("shikiri")).unwrap();
+        fs::write(folder.join("shikiri/config.toml"), text).unwrap();
+        let folder = folder.display().to_string();
+        self.set("XDG_CONFIG_HOME", &folder)
+    }
+
+    fn load(&self, flags: Settings) -> Result<Config, Failure> {
+        let surroundings = Surroundings {
+            variable: &|name| self.variables.get(name).cloned(),
+            current_folder: Some(self.folder.path().to_owned()),
+        };
+        Config::load(flags, &surroundings)
+    }
+
+    fn complaint(&self) -> String {
+        let failure = self.load(Settings::default()).unwrap_err();
+        assert_eq!(failure.code(), 2, "{failure}");
+        failure.to_string().replace(&self.folder.path().display().to_string(), "ROOT")
+    }
+}
+
+fn listening(port: u16) -> Settings {
+    Settings { listen: Some(format!("127.0.0.1:{port}")), ..Settings::default() }
+}
+
+#[test]
+fn the_nearer_source_wins() {
+    let port = |world: &World, flags| world.load(flags).unwrap().listen.port();
+    let world = World::new();
+    assert_eq!(port(&world, Settings::default()), 7420);
+    let world = world.user_file("listen = '127.0.0.1:1'\nlog = 'debug'");
+    assert_eq!(port(&world, Settings::default()), 1);
+    let world = world.project_file("listen = '127.0.0.1:2'");
+    assert_eq!(port(&world, Settings::default()), 2);
+    let world = world.set("SHIKIRI_LISTEN", "127.0.0.1:3");
+    assert_eq!(port(&world, Settings::default()), 3);
+    assert_eq!(port(&world, listening(4)), 4);
+    // What only a weaker source says holds as well.
+    assert_eq!(world.load(Settings::default()).unwrap().log.as_deref(), Some("debug"));
+}
+
+#[test]
+fn data_lies_in_the_project_and_relative_paths_start_from_their_source() {
+    let world = World::new();
+    let root = world.folder.path().to_owned();
+    let config = world.load(Settings::default()).unwrap();
+    assert_eq!(config.store, StoreUrl::Sqlite(root.join(".shikiri/state.db")));
+
+    fs::create_dir(root.join("project")).unwrap();
+    fs::write(root.join("project/shikiri.toml"), "store = 'sqlite:data/x.db'").unwrap();
+    let world = world.set("CLAUDE_PROJECT_DIR", "project");
+    let config = world.load(Settings::default()).unwrap();
+    assert_eq!(config.root, root.join("project"));
+    assert_eq!(config.store, StoreUrl::Sqlite(root.join("project/data/x.db")));
+    let flags = Settings { store: Some("sqlite:y.db".to_owned()), ..Settings::default() };
+    assert_eq!(world.load(flags).unwrap().store, StoreUrl::Sqlite(root.join("y.db")));
+}
+
+#[test]
+fn bad_values_are_refused_with_their_source() {
+    let cases = [
+        (World::new().set("SHIKIRI_LISTEN", "here"), "SHIKIRI_LISTEN: \"here\" is not an address"),
+        (World::new().set("SHIKIRI_RETENTION_DAYS", "-1"), "SHIKIRI_RETENTION_DAYS: -1 is out of"),
+        (World::new().set("SHIKIRI_RETENTION_DAYS", "NaN"), "SHIKIRI_RETENTION_DAYS: NaN is out"),
+        (World::new().set("SHIKIRI_MAX_STREAMS", "0"), "SHIKIRI_MAX_STREAMS: is 0: allow"),
+        (World::new().set("SHIKIRI_ALLOW_REMOTE", "maybe"), "SHIKIRI_ALLOW_REMOTE: \"maybe\""),
+        (World::new().set("LOG_FORMAT", "xml"), "SHIKIRI_LOG_FORMAT: \"xml\" is not known"),
+        (World::new().set("CLAUDE_PROJECT_DIR", "gone"), "CLAUDE_PROJECT_DIR: ROOT/gone is not a"),
+        (World::new().project_file("\nlisen = 'x'"), "ROOT/shikiri.toml line 2: unknown field `lisen`"),
+        (World::new().project_file("listen = "), "ROOT/shikiri.toml line 1: "),
+        (World::new().user_file("store = 'mysql:x'"), "`store` in ROOT/xdg/shikiri/config.toml: "),
+    ];
+    for (world, expected) in cases {
+        let complaint = world.complaint();
+        assert!(complaint.starts_with(expected), "{complaint}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Every environment variable that Shikiri reads, with what it does: the only list there is, and
+//! the text of `shikiri --help`.
+
+/// A variable and its manual line.
+#[derive(Clone, Copy, Debug)]
+pub struct EnvVar {
+    pub name: &'static str,
+    pub about: &'static str,
+}
+
+const fn var(name: &'static str, about: &'static str) -> EnvVar {
+    EnvVar { name, about }
+}
+
+pub const CLAUDE_PROJECT_DIR: EnvVar =
+    var("CLAUDE_PROJECT_DIR", "the project's folder, in which .shikiri lies [current folder]");
+pub const STORE: EnvVar =
+    var("SHIKIRI_STORE", "sqlite:PATH or postgres://user:password@host/database");
+pub const LISTEN: EnvVar = var("SHIKIRI_LISTEN", "address of the server [127.0.0.1:7420]");
+pub const ALLOW_REMOTE: EnvVar =
+    var("SHIKIRI_ALLOW_REMOTE", "true: listening beyond this machine is wanted [false]");
+pub const ALLOWED_HOSTS: EnvVar =
+    var("SHIKIRI_ALLOWED_HOSTS", "names under which the server may be called, with commas");
+pub const METRICS_PUBLIC: EnvVar =
+    var("SHIKIRI_METRICS_PUBLIC", "true: /metrics answers others than this machine [false]");
+pub const MAX_CONNECTIONS: EnvVar =
+    var("SHIKIRI_MAX_CONNECTIONS", "connections that the server holds at once");
+pub const MAX_STREAMS: EnvVar =
+    var("SHIKIRI_MAX_STREAMS", "event streams that the server holds at once");
+pub const NODE_LEASE_SECONDS: EnvVar =
+    var("SHIKIRI_NODE_LEASE_SECONDS", "a silent server's runs are taken over after this [15]");
+pub const RETENTION_DAYS: EnvVar =
+    var("SHIKIRI_RETENTION_DAYS", "events of ended runs are kept this long [30]");
+pub const DURABILITY: EnvVar =
+    var("SHIKIRI_DURABILITY", "full: a commit survives a power cut; normal: a crash [full]");
+pub const POSTGRES_CONNECTIONS: EnvVar =
+    var("SHIKIRI_POSTGRES_CONNECTIONS", "connections to PostgreSQL at once");
+pub const LOG: EnvVar =
+    var("SHIKIRI_LOG", "what is logged, such as info or shikiri_app=debug [serve: info, else warn]");
+pub const RUST_LOG: EnvVar = var("RUST_LOG", "the same, if SHIKIRI_LOG is not set");
+pub const LOG_FORMAT: EnvVar = var("SHIKIRI_LOG_FORMAT", "text or json [text]");
+pub const PLAIN_LOG_FORMAT: EnvVar =
+    var("LOG_FORMAT", "the same, if SHIKIRI_LOG_FORMAT is not set");
+pub const XDG_CONFIG_HOME: EnvVar =
+    var("XDG_CONFIG_HOME", "folder of shikiri/config.toml [~/.config]");
+pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config");
+pub const PATH: EnvVar = var("PATH", "where `shikiri doctor` looks for the claude program");
+pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
+pub const TERM: EnvVar = var("TERM", "dumb: no colours");
+/// Read in `shikiri-app`, in debug builds only.
+pub const FAILPOINT: EnvVar =
+    var("SHIKIRI_FAILPOINT", "NAME:N, in debug builds: die at the Nth passage of a failpoint");
+
+pub const ALL: &[EnvVar] = &[
+    CLAUDE_PROJECT_DIR,
+    STORE,
+    LISTEN,
+    ALLOW_REMOTE,
+    ALLOWED_HOSTS,
+    METRICS_PUBLIC,
+    MAX_CONNECTIONS,
+    MAX_STREAMS,
+    NODE_LEASE_SECONDS,
+    RETENTION_DAYS,
+    DURABILITY,
+    POSTGRES_CONNECTIONS,
+    LOG,
+    RUST_LOG,
+    LOG_FORMAT,
+    PLAIN_LOG_FORMAT,
+    XDG_CONFIG_HOME,
+    HOME,
+    PATH,
+    NO_COLOR,
+    TERM,
+    FAILPOINT,
+];
+
+/// The list as a section of the help text.
+pub fn manual() -> String {
+    let width = ALL.iter().map(|v| v.name.len()).max().unwrap_or(0);
+    let lines = ALL.iter().map(|v| format!("  {:width$}  {}\n", v.name, v.about));
+    format!("Environment:\n{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_names_every_variable_that_is_ours() {
+        let readme = include_str!("../../../README.md");
+        for name in ALL.iter().map(|v| v.name).filter(|n| n.starts_with("SHIKIRI_")) {
+            assert!(readme.contains(name), "README.md does not mention {name}");
+        }
+    }
+}

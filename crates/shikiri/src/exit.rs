@@ -1,0 +1,143 @@
+//! How the program ends: one exit code and one line for every kind of failure, decided here alone.
+
+use std::fmt;
+use std::io;
+
+use shikiri_app::{AppError, WatchError};
+use shikiri_store::StoreError;
+
+use crate::text::one_line;
+
+/// The exit codes that scripts rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    /// Locked, or not allowed.
+    Refused = 3,
+    NotFound = 4,
+    Unavailable = 5,
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// Told on stderr as `shikiri: <what>: <what to do next>`.
+    Told { exit: Exit, line: String },
+    /// Whoever read our output has gone; nothing is wrong and nobody is left to tell.
+    ReaderGone,
+    /// Somebody stopped us; the number is the signal's.
+    Stopped(u8),
+}
+
+impl Failure {
+    pub fn new(exit: Exit, what: impl fmt::Display, next: &str) -> Self {
+        Self::Told { exit, line: one_line(&format!("{what}: {next}")) }
+    }
+
+    /// For messages that say what to do next themselves.
+    pub fn told(exit: Exit, line: impl fmt::Display) -> Self {
+        Self::Told { exit, line: one_line(&line.to_string()) }
+    }
+
+    pub fn usage(what: impl fmt::Display, next: &str) -> Self {
+        Self::new(Exit::Usage, what, next)
+    }
+
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Told { exit, .. } => *exit as u8,
+            Self::ReaderGone => Exit::Done as u8,
+            Self::Stopped(signal) => 128_u8.saturating_add(*signal),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told { line, .. } => f.write_str(line),
+            Self::ReaderGone => f.write_str("nobody reads the output any more"),
+            Self::Stopped(signal) => write!(f, "stopped by signal {signal}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<AppError> for Failure {
+    fn from(error: AppError) -> Self {
+        match error {
+            AppError::NotFound { kind, .. } => match list_command(kind) {
+                Some(command) => {
+                    Self::new(Exit::NotFound, &error, &format!("`{command}` shows what there is"))
+                }
+                None => Self::told(Exit::NotFound, error),
+            },
+            AppError::Invalid { .. } => Self::told(Exit::Usage, error),
+            AppError::Exists { .. } | AppError::NotNow(_) => Self::told(Exit::Refused, error),
+            AppError::Unavailable(_) => {
+                Self::new(Exit::Unavailable, error, "try again, or look with `shikiri doctor`")
+            }
+            AppError::Broken(_) => Self::new(Exit::Failed, error, "look with `shikiri doctor`"),
+        }
+    }
+}
+
+fn list_command(kind: &str) -> Option<&'static str> {
+    match kind {
+        "run" | "stream" => Some("shikiri runs list"),
+        "tenant" => Some("shikiri tenants list"),
+        "key" => Some("shikiri keys list"),
+        _ => None,
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        AppError::from(error).into()
+    }
+}
+
+impl From<WatchError> for Failure {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Cursor(cursor) => Self::told(Exit::Failed, cursor),
+            WatchError::Store(store) => store.into(),
+        }
+    }
+}
+
+/// A failed write to stdout.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            _ => Self::new(Exit::Failed, format!("cannot write the output: {error}"), "make room"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_error_has_its_exit_code() {
+        let code = |error: AppError| Failure::from(error).code();
+        assert_eq!(code(AppError::not_found("run", "run_1")), 4);
+        assert_eq!(code(AppError::invalid("name", "is too long")), 2);
+        assert_eq!(code(AppError::Exists { kind: "tenant", id: "a".to_owned() }), 3);
+        assert_eq!(code(AppError::NotNow("the run has ended".to_owned())), 3);
+        assert_eq!(code(AppError::Unavailable("busy".to_owned())), 5);
+        assert_eq!(code(AppError::Broken("damaged".to_owned())), 1);
+        assert_eq!(Failure::Stopped(15).code(), 143);
+    }
+
+    #[test]
+    fn a_failure_is_one_line_whatever_it_quotes() {
+        let failure = Failure::usage("bad\nthing \u{1b}[2J", "write\tit well");
+        assert_eq!(failure.to_string(), "bad thing \\u{1b}[2J: write it well");
+    }
+}

@@ -1,0 +1,181 @@
+//! The server: a node that carries runs and the doors to it, in one process.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use shikiri_app::App;
+use shikiri_app::run::{Agent, Node};
+use shikiri_web::{Server, WebOptions};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Durability};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::signals::Signals;
+use crate::store_url::StoreUrl;
+use crate::wiring;
+
+/// Open files that thousands of streams need.
+const WANTED_FILES: u64 = 65_536;
+
+/// A server that is up.
+pub struct Running {
+    address: SocketAddr,
+    app: App,
+    node: Node,
+    drain: CancellationToken,
+    server: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    /// Opens the store and the address and starts to carry runs. Once this returns, the server
+    /// answers.
+    pub async fn start(config: &Config, agents: Vec<Arc<dyn Agent>>) -> Result<Self, Failure> {
+        let options = web_options(config);
+        // First, because it fails without having changed anything.
+        let listener = shikiri_web::bind(&options).await.map_err(|error| not_bound(config, &error))?;
+        let address = listener.local_addr().map_err(|error| not_bound(config, &error))?;
+        let app = wiring::open_app(config, agents).await?;
+        let node = Node::start(app.clone());
+        let drain = CancellationToken::new();
+        let server = Server::new(app.clone(), options);
+        let server = tokio::spawn(server.serve(listener, drain.clone()));
+        Ok(Self { address, app, node, drain, server })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Resolves if the server ends by itself, which it should not.
+    pub async fn ended(&mut self) -> Failure {
+        let why = match (&mut self.server).await {
+            Ok(Ok(())) => "it stopped".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Failure::new(Exit::Failed, format!("the server ended ({why})"), "start it again")
+    }
+
+    /// Turns unready at once, ends the streams resumably and hands the runs back.
+    pub async fn drain(self) -> Result<(), Failure> {
+        self.drain.cancel();
+        let (server, ()) = tokio::join!(self.server, self.node.leave());
+        match server {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Failure::told(Exit::Failed, error)),
+            Err(error) => Err(Failure::told(Exit::Failed, error)),
+        }
+    }
+}
+
+/// Serves until a signal comes (or, if so wanted, stdin ends), then drains. A second signal ends
+/// it at once.
+pub async fn run(
+    config: &Config,
+    agents: Vec<Arc<dyn Agent>>,
+    stop_with_stdin: bool,
+) -> Result<(), Failure> {
+    let mut signals = Signals::catch()?;
+    raise_file_limit();
+    let mut running = tokio::select! {
+        started = Running::start(config, agents) => started?,
+        signal = signals.next() => return Err(Failure::Stopped(signal)),
+    };
+    announce(config, running.address());
+    tokio::select! {
+        signal = signals.next() => tracing::info!(signal, "draining"),
+        () = stdin_end(), if stop_with_stdin => tracing::info!("stdin ended; draining"),
+        failure = running.ended() => return Err(failure),
+    }
+    tokio::select! {
+        drained = running.drain() => drained?,
+        signal = signals.next() => {
+            // At once: no destructor may wait for what the first signal is waiting for.
+            std::process::exit(i32::from(Failure::Stopped(signal).code()));
+        }
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn announce(config: &Config, address: SocketAddr) {
+    let durability = match (&config.store, config.durability) {
+        (StoreUrl::Postgres(_), _) => "PostgreSQL's own, never off",
+        (StoreUrl::Sqlite(_), Durability::Full) => "full: commits survive a power cut",
+        (StoreUrl::Sqlite(_), Durability::Normal) => "normal: commits survive a crash",
+    };
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        store = %config.store,
+        durability,
+        node_lease_seconds = config.node_lease.as_secs_f64(),
+        retention_days = config.retention.as_secs_f64() / 86_400.0,
+        "serving on http://{address}"
+    );
+    // Nobody may be reading; a server lives on.
+    let _ = Output::stdout().line(&format!("listening on http://{address}"));
+}
+
+fn web_options(config: &Config) -> WebOptions {
+    let defaults = WebOptions::default();
+    WebOptions {
+        listen: config.listen,
+        allow_remote: config.allow_remote,
+        allowed_hosts: config.allowed_hosts.clone(),
+        max_connections: config.max_connections.unwrap_or(defaults.max_connections),
+        max_streams: config.max_streams.unwrap_or(defaults.max_streams),
+        metrics_public: config.metrics_public,
+        ..defaults
+    }
+}
+
+fn not_bound(config: &Config, error: &std::io::Error) -> Failure {
+    let what = format!("cannot listen on {}: {error}", config.listen);
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => Failure::new(
+            Exit::Unavailable,
+            what,
+            "stop what uses it, or choose another address with --listen",
+        ),
+        std::io::ErrorKind::PermissionDenied => {
+            Failure::new(Exit::Refused, what, "choose a port above 1023 with --listen")
+        }
+        _ => Failure::new(Exit::Unavailable, what, "choose an address of this machine with --listen"),
+    }
+}
+
+/// Each stream is a file to the system, and the usual soft limit is 1,024.
+fn raise_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(WANTED_FILES, |maximum| maximum.min(WANTED_FILES));
+    if current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+        }
+    }
+}
+
+/// Resolves when whoever started us has closed our stdin, as its death does too.
+async fn stdin_end() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    // A thread of its own: a runtime would wait for a blocked read at shutdown.
+    let spawned = std::thread::Builder::new().name("shikiri-stdin".to_owned()).spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    match spawned {
+        Ok(_) => drop(end.await),
+        Err(error) => {
+            tracing::warn!(%error, "cannot watch stdin");
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Text from models and users, made safe to show: a terminal obeys control characters.
+
+use std::fmt::Write as _;
+
+/// Control characters, and those that turn the direction of what follows.
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// One line, with control characters made visible instead of obeyed.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        for c in word.chars() {
+            if is_unsafe(c) {
+                line.extend(c.escape_unicode());
+            } else {
+                line.push(c);
+            }
+        }
+    }
+    line
+}
+
+/// One line of at most `width` characters.
+pub fn short(text: &str, width: usize) -> String {
+    let line = one_line(text);
+    if line.chars().count() <= width {
+        return line;
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// JSON text with everything escaped that a terminal would obey. JSON's own line breaks stay.
+pub fn safe_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_unsafe(c) && c != '\n' {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                // Writing to a String cannot fail.
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_not_obeyed() {
+        assert_eq!(one_line("a\u{1b}[31m\r\nb\u{9b}2J \u{202e}c"), "a\\u{1b}[31m b\\u{9b}2J \\u{202e}c");
+        assert_eq!(one_line("日本 語"), "日本 語");
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let value = serde_json::json!({ "text": "\u{9b}2J\u{7f}\u{1b}\n\u{202e}" });
+        let safe = safe_json(&value.to_string());
+        assert!(safe.chars().all(|c| !is_unsafe(c)));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        assert_eq!(short("abcdef", 4), "abc…");
+        assert_eq!(short("abcd", 4), "abcd");
+    }
+}

@@ -1,0 +1,3 @@
+//! Stories in which things are killed, paused and cut off.
+
+mod child;

@@ -1,0 +1,132 @@
+//! Rules about the code itself: who may depend on whom, how large files may grow, and that both
+//! databases have the same migrations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// What each crate may use of the others, outside of tests.
+const EDGES: &[(&str, &[&str])] = &[
+    ("shikiri-model", &[]),
+    ("shikiri-sqlite", &["shikiri-model"]),
+    ("shikiri-store", &["shikiri-model", "shikiri-sqlite"]),
+    ("shikiri-app", &["shikiri-model", "shikiri-store"]),
+    ("shikiri-web", &["shikiri-model", "shikiri-app"]),
+    (
+        "shikiri",
+        &["shikiri-model", "shikiri-sqlite", "shikiri-store", "shikiri-app", "shikiri-web"],
+    ),
+];
+
+/// Crates that only serve development: no product crate may use them outside of tests.
+const DEVELOPMENT: &[&str] = &["shikiri-testkit", "shikiri-testpg", "shikiri-bench", "xtask"];
+
+/// Libraries that would break a crate's promise.
+const BANNED: &[(&str, &[&str])] = &[
+    ("shikiri-model", &["tokio", "async-trait", "rusqlite", "sqlx", "axum", "tracing"]),
+    ("shikiri-sqlite", &["tokio", "async-trait", "sqlx", "axum"]),
+    ("shikiri-app", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-web", &["rusqlite", "sqlx"]),
+];
+
+/// Names under `[dependencies]` of a manifest.
+fn dependencies(manifest: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(manifest).unwrap();
+    let table: toml::Table = text.parse().unwrap();
+    let section = table.get("dependencies").and_then(|value| value.as_table());
+    section.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+}
+
+#[test]
+fn crates_depend_downwards_only() {
+    let crates: BTreeMap<String, BTreeSet<String>> = std::fs::read_dir(workspace().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, dependencies(&path.join("Cargo.toml")))
+        })
+        .collect();
+    for (name, dependencies) in &crates {
+        if DEVELOPMENT.contains(&name.as_str()) {
+            continue;
+        }
+        let Some((_, allowed)) = EDGES.iter().find(|(known, _)| known == name) else {
+            panic!("{name} is new: say in EDGES what it may depend on")
+        };
+        let ours = dependencies.iter().filter(|dep| dep.starts_with("shikiri"));
+        for dependency in ours {
+            assert!(allowed.contains(&dependency.as_str()), "{name} must not use {dependency}");
+        }
+    }
+    for (name, banned) in BANNED {
+        for library in *banned {
+            assert!(!crates[*name].contains(*library), "{name} must not use {library}");
+        }
+    }
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Aim at 300 lines; nothing may pass 500.
+#[test]
+fn no_file_outgrows_its_budget() {
+    let mut files = Vec::new();
+    for folder in ["crates", "xtask"] {
+        rust_files(&workspace().join(folder), &mut files);
+    }
+    assert!(files.len() > 50, "found only {} files", files.len());
+    let long: Vec<_> = files
+        .iter()
+        .map(|path| (path, std::fs::read_to_string(path).unwrap().lines().count()))
+        .filter(|(_, lines)| *lines > 500)
+        .collect();
+    assert!(long.is_empty(), "split by noun or command: {long:?}");
+}
+
+fn migrations(folder: &str) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(workspace().join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn both_databases_have_the_same_migrations() {
+    let sqlite = migrations("crates/shikiri-sqlite/migrations");
+    assert_eq!(sqlite, migrations("crates/shikiri-store/migrations/postgres"));
+    for (number, name) in (1..).zip(&sqlite) {
+        assert!(name.starts_with(&format!("{number:04}_")), "{name} is out of order");
+    }
+}
+
+/// The system clock is read in one place, so that tests can move time everywhere else.
+#[test]
+fn only_the_clock_reads_the_clock() {
+    // The second only stamps the names of files that were set aside.
+    const ALLOWED: [&str; 2] = ["shikiri-store/src/clock.rs", "shikiri-sqlite/src/files.rs"];
+    let mut files = Vec::new();
+    for name in ["shikiri-model", "shikiri-sqlite", "shikiri-store", "shikiri-app", "shikiri-web"] {
+        rust_files(&workspace().join("crates").join(name).join("src"), &mut files);
+    }
+    let readers: Vec<_> = files
+        .iter()
+        .filter(|path| !ALLOWED.iter().any(|allowed| path.ends_with(allowed)))
+        .filter(|path| std::fs::read_to_string(path).unwrap().contains("SystemTime::now"))
+        .collect();
+    assert!(readers.is_empty(), "{readers:?}");
+}
