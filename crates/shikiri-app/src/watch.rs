@@ -50,6 +50,21 @@ impl Delivery {
     pub fn last_seq(&self) -> Seq {
         self.chunk.last_seq()
     }
+
+    /// What is left once `seq` was handled, if anything.
+    pub fn rest_after(&self, seq: Seq) -> Option<Self> {
+        let after = seq.max(self.after);
+        (after < self.chunk.last_seq()).then(|| Self { chunk: self.chunk.clone(), after })
+    }
+}
+
+impl From<StoreError> for WatchError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Cursor(cursor) => Self::Cursor(cursor),
+            other => Self::Store(other),
+        }
+    }
 }
 
 impl Watch {
@@ -124,10 +139,7 @@ impl Watch {
 
     async fn read_page(&mut self) -> Result<(), WatchError> {
         let read = self.store.read(&self.tenant, &self.stream, self.cursor, PAGE_BYTES).await;
-        let page = read.map_err(|error| match error {
-            StoreError::Cursor(cursor) => WatchError::Cursor(cursor),
-            other => WatchError::Store(other),
-        })?;
+        let page = read?;
         self.look = page.chunks.last().map_or(self.cursor, Chunk::last_seq) < page.extent.head;
         self.extent = page.extent;
         self.ready.extend(page.chunks);

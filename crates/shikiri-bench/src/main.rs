@@ -1,1 +1,76 @@
-fn main() {}
+//! Benchmarks of Shikiri against what is possible and against its peers, measured in one run:
+//! variants take turns in rounds, a figure is the median over the rounds, and goals are set on
+//! ratios wherever a machine's own speed would blur them. A missed goal is exit code 1.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+
+mod child;
+mod figure;
+mod log;
+mod machine;
+mod payload;
+mod report;
+mod sse;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::child::Role;
+use crate::world::World;
+
+#[derive(Parser)]
+#[command(about = "Benchmarks of Shikiri against limits and peers")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The event log: group commit, wake-ups, replay, leases
+    Log(Options),
+    /// Durable SSE over HTTP: throughput, idle streams, reply latency
+    Sse(Options),
+    /// A process of a benchmark: a reader, a client or a server
+    #[command(hide = true, subcommand)]
+    Child(Role),
+}
+
+#[derive(Args)]
+struct Options {
+    /// A short look: fewer rounds, smaller logs
+    #[arg(long)]
+    quick: bool,
+    /// Only the parts whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Where the figures are kept as JSON [default: target/bench]
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+fn main() -> Result<ExitCode> {
+    let (name, options) = match Arguments::parse().command {
+        Command::Child(role) => return child::run(role).map(|()| ExitCode::SUCCESS),
+        Command::Log(options) => ("log", options),
+        Command::Sse(options) => ("sse", options),
+    };
+    machine::raise_open_files()?;
+    let world = World::new(options.quick, options.only, options.out)?;
+    let figures = match name {
+        "log" => log::measure(&world)?,
+        _ => sse::measure(&world)?,
+    };
+    let kept = report::keep(name, &world, &figures)?;
+    report::print(&figures);
+    println!("\nkept in {}", kept.display());
+    Ok(if figures.iter().all(figure::Figure::holds) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}

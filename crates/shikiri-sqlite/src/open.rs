@@ -238,3 +238,7 @@ fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod tests;

@@ -129,8 +129,7 @@ async fn running_ahead(path: &Path, streams: usize) -> f64 {
     use futures_util::StreamExt as _;
     use futures_util::stream::FuturesUnordered;
     let store = open(path);
-    let names: Vec<_> =
-        (0..streams).map(|n| StreamId::new(format!("run/run_{n:032}"))).collect();
+    let names: Vec<_> = (0..streams).map(|n| StreamId::new(format!("run/run_{n:032}"))).collect();
     let started = Instant::now();
     let mut under_way = FuturesUnordered::new();
     let mut count = 0_u32;

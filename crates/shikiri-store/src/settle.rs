@@ -286,3 +286,7 @@ mod tests;
 #[cfg(test)]
 #[path = "settle_batch_tests.rs"]
 mod batch_tests;
+
+#[cfg(test)]
+#[path = "settle_random_tests.rs"]
+mod random_tests;

@@ -39,6 +39,10 @@ impl TestDatabase {
         Self { url: with_database(server, &name), server: server.to_owned(), name }
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }

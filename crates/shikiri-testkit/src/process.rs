@@ -77,11 +77,7 @@ impl Follower {
     }
 
     /// Waits for a line that `wanted` makes something of; None if the process ends before.
-    pub fn find<T>(
-        &mut self,
-        patience: Duration,
-        wanted: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
+    pub fn find<T>(&mut self, patience: Duration, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
         loop {
             let ended = self.child.try_wait().expect("a child").is_some();
@@ -93,7 +89,9 @@ impl Follower {
                 return None;
             }
             let pause = Duration::from_millis(50);
-            drop(self.lines.grown.wait_timeout(lines, pause).unwrap_or_else(PoisonError::into_inner));
+            drop(
+                self.lines.grown.wait_timeout(lines, pause).unwrap_or_else(PoisonError::into_inner),
+            );
         }
     }
 

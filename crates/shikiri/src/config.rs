@@ -1,6 +1,7 @@
-//! Configuration: flag > environment > `<root>/shikiri.toml` > `$XDG_CONFIG_HOME/shikiri/config.toml`
-//! > default. Each source becomes a layer of optional values; here they are laid over each other
-//! and checked, and a complaint names the source.
+//! Configuration. A flag wins over the environment, that over `<root>/shikiri.toml`, that over
+//! `$XDG_CONFIG_HOME/shikiri/config.toml`, and that over the default. Each source becomes a layer
+//! of optional values; here they are laid over each other and checked, and a complaint names the
+//! source.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -222,7 +223,10 @@ fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
             Err(Failure::usage(what, "name the project's folder, or unset it"))
         }
         None => current.map(Path::to_owned).ok_or_else(|| {
-            Failure::usage("the current folder is gone", "go to a folder, or set CLAUDE_PROJECT_DIR")
+            Failure::usage(
+                "the current folder is gone",
+                "go to a folder, or set CLAUDE_PROJECT_DIR",
+            )
         }),
     }
 }

@@ -117,7 +117,11 @@ fn word<T: ValueEnum>(variable: EnvVar, text: Option<String>) -> Result<Option<T
                 .iter()
                 .filter_map(|v| Some(v.to_possible_value()?.get_name().to_owned()))
                 .collect();
-            bad(variable, &format!("{text:?} is not known"), &format!("write {}", words.join(" or ")))
+            bad(
+                variable,
+                &format!("{text:?} is not known"),
+                &format!("write {}", words.join(" or ")),
+            )
         })
     };
     text.map(parse).transpose()

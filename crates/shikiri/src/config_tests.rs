@@ -93,7 +93,10 @@ fn bad_values_are_refused_with_their_source() {
         (World::new().set("SHIKIRI_ALLOW_REMOTE", "maybe"), "SHIKIRI_ALLOW_REMOTE: \"maybe\""),
         (World::new().set("LOG_FORMAT", "xml"), "SHIKIRI_LOG_FORMAT: \"xml\" is not known"),
         (World::new().set("CLAUDE_PROJECT_DIR", "gone"), "CLAUDE_PROJECT_DIR: ROOT/gone is not a"),
-        (World::new().project_file("\nlisen = 'x'"), "ROOT/shikiri.toml line 2: unknown field `lisen`"),
+        (
+            World::new().project_file("\nlisen = 'x'"),
+            "ROOT/shikiri.toml line 2: unknown field `lisen`",
+        ),
         (World::new().project_file("listen = "), "ROOT/shikiri.toml line 1: "),
         (World::new().user_file("store = 'mysql:x'"), "`store` in ROOT/xdg/shikiri/config.toml: "),
     ];

@@ -34,7 +34,10 @@ pub fn prepare(folder: &Path) -> Result<(), Failure> {
 }
 
 /// The admin key of this folder, made of `fresh` if there is none yet.
-pub fn admin_key(path: &Path, fresh: impl FnOnce() -> Result<Secret, Failure>) -> Result<Secret, Failure> {
+pub fn admin_key(
+    path: &Path,
+    fresh: impl FnOnce() -> Result<Secret, Failure>,
+) -> Result<Secret, Failure> {
     if let Some(key) = read_key(path)? {
         return Ok(key);
     }
@@ -57,7 +60,11 @@ pub fn read_key(path: &Path) -> Result<Option<Secret>, Failure> {
         key if key.len() >= 20 && key.starts_with(KEY_PREFIX) => Ok(Some(Secret::from_caller(key))),
         _ => {
             let what = format!("{} does not hold a key", path.display());
-            Err(Failure::new(Exit::Failed, what, "remove the file; a new one is made at next start"))
+            Err(Failure::new(
+                Exit::Failed,
+                what,
+                "remove the file; a new one is made at next start",
+            ))
         }
     }
 }
@@ -128,7 +135,9 @@ mod tests {
         let path = &root.path().join("admin.key");
         let keys: Vec<String> = std::thread::scope(|scope| {
             let starts: Vec<_> = (0..16)
-                .map(|n| scope.spawn(move || admin_key(path, || Ok(Secret::mint([n; 32]))).unwrap()))
+                .map(|n| {
+                    scope.spawn(move || admin_key(path, || Ok(Secret::mint([n; 32]))).unwrap())
+                })
                 .collect();
             starts.into_iter().map(|s| s.join().unwrap().reveal().to_owned()).collect()
         });

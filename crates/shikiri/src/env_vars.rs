@@ -35,8 +35,10 @@ pub const DURABILITY: EnvVar =
     var("SHIKIRI_DURABILITY", "full: a commit survives a power cut; normal: a crash [full]");
 pub const POSTGRES_CONNECTIONS: EnvVar =
     var("SHIKIRI_POSTGRES_CONNECTIONS", "connections to PostgreSQL at once");
-pub const LOG: EnvVar =
-    var("SHIKIRI_LOG", "what is logged, such as info or shikiri_app=debug [serve: info, else warn]");
+pub const LOG: EnvVar = var(
+    "SHIKIRI_LOG",
+    "what is logged, such as info or shikiri_app=debug [serve: info, else warn]",
+);
 pub const RUST_LOG: EnvVar = var("RUST_LOG", "the same, if SHIKIRI_LOG is not set");
 pub const LOG_FORMAT: EnvVar = var("SHIKIRI_LOG_FORMAT", "text or json [text]");
 pub const PLAIN_LOG_FORMAT: EnvVar =

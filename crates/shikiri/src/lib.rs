@@ -1,1 +1,20 @@
+//! The program: command line, configuration, wiring and the server process. A library as well, so
+//! that tests can start servers with agents of their own.
 
+pub mod cli;
+pub mod client;
+pub mod config;
+mod config_layers;
+pub mod data_folder;
+pub mod demo;
+pub mod doctor;
+pub mod env_vars;
+pub mod exit;
+pub mod follow;
+pub mod logging;
+pub mod output;
+pub mod serve;
+pub mod signals;
+pub mod store_url;
+pub mod text;
+pub mod wiring;

@@ -1,1 +1,5 @@
-fn main() {}
+//! Everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    shikiri::cli::main()
+}

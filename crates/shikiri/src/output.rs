@@ -30,6 +30,11 @@ impl Output {
         Self { colour: colour_wanted() && io::stdout().is_terminal() }
     }
 
+    /// Without colours, whoever reads it.
+    pub fn plain() -> Self {
+        Self { colour: false }
+    }
+
     pub fn paint(self, style: Style, text: &str) -> String {
         let code = match style {
             Style::Plain => return text.to_owned(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
 use shikiri_app::run::{Agent, Node};
-use shikiri_web::{Server, WebOptions};
+use shikiri_web::{BindError, Server, WebOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -35,8 +35,8 @@ impl Running {
     pub async fn start(config: &Config, agents: Vec<Arc<dyn Agent>>) -> Result<Self, Failure> {
         let options = web_options(config);
         // First, because it fails without having changed anything.
-        let listener = shikiri_web::bind(&options).await.map_err(|error| not_bound(config, &error))?;
-        let address = listener.local_addr().map_err(|error| not_bound(config, &error))?;
+        let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
+        let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
         let app = wiring::open_app(config, agents).await?;
         let node = Node::start(app.clone());
         let drain = CancellationToken::new();
@@ -67,11 +67,8 @@ impl Running {
     pub async fn drain(self) -> Result<(), Failure> {
         self.drain.cancel();
         let (server, ()) = tokio::join!(self.server, self.node.leave());
-        match server {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Failure::told(Exit::Failed, error)),
-            Err(error) => Err(Failure::told(Exit::Failed, error)),
-        }
+        let served = server.map_err(|error| Failure::told(Exit::Failed, error))?;
+        served.map_err(|error| Failure::told(Exit::Failed, error))
     }
 }
 
@@ -132,22 +129,16 @@ fn web_options(config: &Config) -> WebOptions {
         max_connections: config.max_connections.unwrap_or(defaults.max_connections),
         max_streams: config.max_streams.unwrap_or(defaults.max_streams),
         metrics_public: config.metrics_public,
-        ..defaults
     }
 }
 
-fn not_bound(config: &Config, error: &std::io::Error) -> Failure {
-    let what = format!("cannot listen on {}: {error}", config.listen);
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => Failure::new(
-            Exit::Unavailable,
-            what,
-            "stop what uses it, or choose another address with --listen",
-        ),
-        std::io::ErrorKind::PermissionDenied => {
-            Failure::new(Exit::Refused, what, "choose a port above 1023 with --listen")
+fn not_bound(error: BindError) -> Failure {
+    match error {
+        BindError::NotLoopback(_) | BindError::Denied(_) => Failure::told(Exit::Refused, error),
+        BindError::InUse(_) | BindError::NotOurs(_) => Failure::told(Exit::Unavailable, error),
+        BindError::Other { .. } => {
+            Failure::new(Exit::Unavailable, error, "choose another address with --listen")
         }
-        _ => Failure::new(Exit::Unavailable, what, "choose an address of this machine with --listen"),
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 /// Control characters, and those that turn the direction of what follows.
 fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// One line, with control characters made visible instead of obeyed.
@@ -58,7 +59,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_shown_and_not_obeyed() {
-        assert_eq!(one_line("a\u{1b}[31m\r\nb\u{9b}2J \u{202e}c"), "a\\u{1b}[31m b\\u{9b}2J \\u{202e}c");
+        assert_eq!(
+            one_line("a\u{1b}[31m\r\nb\u{9b}2J \u{202e}c"),
+            "a\\u{1b}[31m b\\u{9b}2J \\u{202e}c"
+        );
         assert_eq!(one_line("日本 語"), "日本 語");
     }
 

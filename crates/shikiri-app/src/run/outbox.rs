@@ -13,6 +13,8 @@ use shikiri_model::lease::Guard;
 use shikiri_store::{Append, Commit, CommitError, Store, StoreError};
 use tokio::sync::Notify;
 
+use crate::failpoint;
+
 /// Bytes that may wait for the store.
 const MAX_WAITING: usize = 1024 * 1024;
 /// Pause before a refused write is tried again; the node's lease ends the trying.
@@ -150,8 +152,12 @@ impl Outbox {
         };
         let commit = Commit::new().guarded_by(self.guard.clone()).append(append);
         loop {
+            failpoint::hit("outbox.before_commit");
             match self.store.commit(commit.clone()).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    failpoint::hit("outbox.after_commit");
+                    return Ok(());
+                }
                 Err(CommitError::Store(StoreError::Unavailable(_))) => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }

@@ -59,7 +59,10 @@ impl App {
         let id = RunId::mint(now, entropy()?);
         let mut run = Run::new(id, tenant.clone(), new.agent, new.input, now);
         run.idempotency_key = key.map(|key| format!("key:{key}"));
-        match self.store.commit(enqueue(&run, now)?).await {
+        failpoint::hit("run.before_enqueue");
+        let enqueued = self.store.commit(enqueue(&run, now)?).await;
+        failpoint::hit("run.after_enqueue");
+        match enqueued {
             Ok(_) => self.run(tenant, &run.id).await,
             Err(CommitError::NotUnique(first)) => {
                 let first = first.id.parse().map_err(|_| AppError::not_found("run", &first.id))?;

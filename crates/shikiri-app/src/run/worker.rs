@@ -20,6 +20,7 @@ use super::node::{control_stream, lose};
 use super::use_cases::CommitOrRefusal;
 use crate::app::App;
 use crate::error::AppError;
+use crate::failpoint;
 
 /// A run that was claimed and not started within this time is handed out again.
 const CLAIM_HOLD: Duration = Duration::from_secs(10);
@@ -82,7 +83,11 @@ impl Worker {
             limit: free.min(64),
         };
         let commit = Commit::new().claim(claim).guarded_by(self.guard.clone());
+        failpoint::hit("claim.before_commit");
         let claimed = self.app.store.commit(commit).await?.claimed;
+        if !claimed.is_empty() {
+            failpoint::hit("claim.after_commit");
+        }
         for record in &claimed {
             let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else { break };
             let (worker, record) = (Arc::clone(self), record.clone());

@@ -125,15 +125,13 @@ pub(super) fn explain(error: &sqlx::Error, options: &PgConnectOptions) -> StoreE
             "no TLS connection to PostgreSQL at {server} ({cause}): set sslmode and sslrootcert in \
              the store URL"
         ),
+        (_, sqlx::Error::Database(cause)) if Fault::of(error) == Fault::Rejected => {
+            format!("PostgreSQL at {server} refused: {cause}")
+        }
         _ => {
-            let cause = one_line(&error.to_string());
-            let text = format!(
-                "cannot reach PostgreSQL at {server} ({cause}): start it or correct the store URL"
-            );
-            return match Fault::of(error) {
-                Fault::Rejected => StoreError::broken(text),
-                _ => StoreError::unavailable(text),
-            };
+            return StoreError::unavailable(one_line(&format!(
+                "cannot use PostgreSQL at {server} ({error}): start it or correct the store URL"
+            )));
         }
     };
     StoreError::broken(one_line(&message))

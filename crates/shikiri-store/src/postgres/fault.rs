@@ -54,6 +54,15 @@ fn of_code(code: &str) -> Fault {
     }
 }
 
+/// Whether this answer to COMMIT says for certain that nothing was written: a collision, or the
+/// server had ended the session before (this process was paused for too long). Any other may
+/// have come after the deed.
+pub(super) fn rolled_back(error: &sqlx::Error) -> bool {
+    let idle_too_long =
+        error.as_database_error().and_then(|e| e.code()).as_deref() == Some("25P03");
+    idle_too_long || Fault::of(error) == Fault::Contention
+}
+
 /// What a caller is told when nothing was written.
 pub(super) fn refusal(error: &sqlx::Error) -> StoreError {
     match Fault::of(error) {

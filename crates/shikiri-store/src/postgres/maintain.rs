@@ -55,8 +55,11 @@ pub(super) async fn purge(
 
 pub(super) async fn erase(pool: &PgPool, tenant: &TenantId, tag: &str) -> Result<(), sqlx::Error> {
     while erase_some_streams(pool, tenant).await? {}
-    let sql = "DELETE FROM records WHERE ctid IN (
-                   SELECT ctid FROM records WHERE tenant = $1 LIMIT $2)";
+    // Locked in the writers' order, so that neither waits for the other in a circle.
+    let sql = "DELETE FROM records r USING (
+                   SELECT kind, tenant, id FROM records WHERE tenant = $1
+                   ORDER BY kind, tenant, id LIMIT $2 FOR UPDATE) k
+               WHERE r.kind = k.kind AND r.tenant = k.tenant AND r.id = k.id";
     loop {
         let erased = sqlx::query(sql).bind(tenant.as_str()).bind(ERASED_ROWS).execute(pool).await?;
         if erased.rows_affected() == 0 {

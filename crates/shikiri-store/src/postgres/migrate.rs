@@ -73,7 +73,8 @@ async fn newest(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
         .fetch_one(&mut *connection)
         .await?;
     if !exists {
-        let sql = "CREATE TABLE schema_version (version BIGINT PRIMARY KEY, applied_at TEXT)";
+        let sql =
+            "CREATE TABLE schema_version (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)";
         sqlx::raw_sql(sql).execute(&mut *connection).await?;
     }
     sqlx::query_scalar("SELECT COALESCE(max(version), 0) FROM schema_version")

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::address::{connect, within};
-use super::fault::{Fault, jitter, refusal};
+use super::fault::{Fault, jitter, refusal, rolled_back};
 use super::load::load;
 use super::notify::{notify, publish};
 use super::write::{WriteError, write};
@@ -87,6 +87,9 @@ impl Writer {
                 // A caller that went away has its commit all the same.
                 let _ = reply.send(outcome);
             }
+        }
+        if let Some(connection) = self.connection.take() {
+            let _ = connection.close().await;
         }
     }
 
@@ -194,7 +197,7 @@ async fn transact(
         }
         Ok(settled) => match within(ATTEMPT_TIMEOUT, tx.commit()).await {
             Ok(()) => Ok(settled),
-            Err(cause) if Fault::of(&cause) == Fault::Contention => Err(Failure::Before(cause)),
+            Err(cause) if rolled_back(&cause) => Err(Failure::Before(cause)),
             Err(cause) => Err(Failure::InCommit(cause)),
         },
         Err(failure) => {

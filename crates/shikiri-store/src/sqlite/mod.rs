@@ -201,9 +201,12 @@ impl Store for SqliteStore {
         loop {
             let tenant = tenant.clone();
             if !self.write(move |c| upkeep::erase(c, &tenant)).await? {
-                return Ok(());
+                break;
             }
         }
+        // Whoever follows one of its streams finds that it is gone.
+        self.hub.publish_all();
+        Ok(())
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

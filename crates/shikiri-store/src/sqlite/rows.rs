@@ -10,6 +10,7 @@ use shikiri_model::record::{Columns, Record, RecordKey};
 use shikiri_model::time::Timestamp;
 
 use super::fault::{signed, unsigned};
+use super::tail::{Own, note_quiet};
 use crate::settle::{Loaded, Needs, StreamRow, StreamWrite, Writes};
 
 /// A stream as the writer remembers it between batches.
@@ -147,19 +148,24 @@ fn load_candidates(connection: &Connection, needs: &Needs<'_>, loaded: &mut Load
     Ok(())
 }
 
-/// Writes it all; returns the id of the last chunk, if any was written.
+/// Writes it all; returns what other processes will find and this one knows already.
 pub(super) fn write(
     connection: &Connection,
     writes: &Writes,
     now: Timestamp,
     known: &mut KnownStreams,
-) -> Result<Option<i64>> {
+) -> Result<Own> {
     let last_event = write_streams(connection, &writes.streams, now, known)?;
+    let quiet: Vec<_> = writes.streams.iter().filter(|s| s.chunks.is_empty()).collect();
+    let quiet = match quiet.last() {
+        Some(last) => Some(note_quiet(connection, quiet.len() as u64, last.stream.as_str())?),
+        None => None,
+    };
     write_leases(connection, &writes.leases)?;
     delete_records(connection, &writes.deleted)?;
     vacate_uniques(connection, &writes.vacated)?;
     write_records(connection, &writes.records)?;
-    Ok(last_event)
+    Ok(Own { last_event, quiet })
 }
 
 fn write_streams(

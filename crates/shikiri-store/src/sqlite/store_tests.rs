@@ -1,1 +1,264 @@
+//! What is special to SQLite; what every store must do is told in `tests/it`.
 
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use serde_json::json;
+use shikiri_model::event::NewEvent;
+use shikiri_model::record::{Columns, Expect, RecordChange};
+use shikiri_sqlite::maintenance;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+use crate::commit::Append;
+use crate::hub::{Topic, Wake};
+use crate::store::StoreExt as _;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Place {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    Place { _folder: folder, path }
+}
+
+impl Place {
+    fn open(&self) -> Arc<SqliteStore> {
+        Arc::new(SqliteStore::open(&self.path, SqliteOptions::default()).unwrap())
+    }
+
+    /// Another process's connection.
+    fn other(&self) -> Database {
+        Database::open(&self.path, &OpenOptions::default()).unwrap()
+    }
+}
+
+fn stream(name: &str) -> StreamId {
+    StreamId::new(name)
+}
+
+fn append(name: &str, text: &str) -> Commit {
+    let event = NewEvent::from_value("log", &json!({ "text": text }));
+    Commit::new().append(Append::new(TenantId::local(), stream(name), vec![event]))
+}
+
+fn put(kind: &'static str, id: &str) -> Commit {
+    let key = RecordKey { kind, tenant: TenantId::local(), id: id.to_owned() };
+    let (columns, doc) = (Columns::default(), "{}".to_owned());
+    Commit::new().record(RecordChange::Put { key, expect: Expect::New, columns, doc })
+}
+
+async fn head(store: &SqliteStore, name: &str) -> Seq {
+    let found = store.stream(&TenantId::local(), &stream(name)).await.unwrap();
+    found.map_or(0, |state| state.extent.head)
+}
+
+#[tokio::test]
+async fn nobody_is_answered_or_woken_before_the_commit() {
+    let place = place();
+    let store = place.open();
+    let mut news = store.hub().subscribe(Topic::Stream(stream("流")));
+    let other = place.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let commits: Vec<_> = (0..20)
+        .map(|n| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.commit(append("流", &n.to_string())).await })
+        })
+        .collect();
+    tokio::time::sleep(SECOND / 5).await;
+    assert!(commits.iter().all(|commit| !commit.is_finished()));
+    assert!(news.take().is_empty());
+
+    other.execute_batch("COMMIT").unwrap();
+    let mut seqs = Vec::new();
+    for commit in commits {
+        seqs.push(commit.await.unwrap().unwrap().appended[0].first_seq);
+    }
+    seqs.sort_unstable();
+    assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
+    assert!(matches!(news.next().await[0], Wake::Chunk { .. }));
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_they_go_on_when_there_is_room() {
+    let place = place();
+    let store = place.open();
+    store.commit(append("流", "前")).await.unwrap();
+    let limit = |pages: u32| {
+        store.write(move |c| c.execute_batch(&format!("PRAGMA max_page_count = {pages}")))
+    };
+    limit(1).await.unwrap(); // SQLite takes this as "as many as there are".
+    let big = "大".repeat(100_000);
+    for _ in 0..3 {
+        let refused = store.commit(append("流", &big)).await.unwrap_err();
+        let CommitError::Store(StoreError::Unavailable(cause)) = &refused else {
+            panic!("{refused:?}")
+        };
+        assert!(cause.contains("full"), "{cause}");
+    }
+    assert_eq!(head(&store, "流").await, 1, "nothing of it is there");
+
+    limit(1_000_000).await.unwrap();
+    store.probe().await.unwrap();
+    let committed = store.commit(append("流", &big)).await.unwrap();
+    assert_eq!(committed.appended[0].first_seq, 2, "no number was used up");
+    drop(store);
+    assert_eq!(maintenance::check(&place.path).unwrap().problems, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_commit_that_cannot_be_written_does_not_take_its_batch_with_it() {
+    let place = place();
+    let store = place.open();
+    store
+        .write(|c| {
+            c.execute_batch(
+                "CREATE TRIGGER no_bad BEFORE INSERT ON records WHEN new.kind = 'bad'
+                 BEGIN SELECT RAISE(ABORT, 'bad'); END",
+            )
+        })
+        .await
+        .unwrap();
+    let other = place.other();
+    // While the lock is held, all of them gather in one batch.
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let release = async {
+        tokio::time::sleep(SECOND / 10).await;
+        other.execute_batch("COMMIT").unwrap();
+    };
+    let (first, bad, last, ()) = tokio::join!(
+        store.commit(put("good", "a")),
+        store.commit(put("bad", "b")),
+        store.commit(put("good", "c")),
+        release
+    );
+    assert!(first.is_ok() && last.is_ok());
+    assert!(matches!(bad, Err(CommitError::Store(StoreError::Unavailable(_)))), "{bad:?}");
+}
+
+#[tokio::test]
+async fn a_panic_in_the_writer_is_told_and_does_not_end_it() {
+    let place = place();
+    let store = place.open();
+    let told = store.write::<()>(|_| panic!("on purpose")).await.unwrap_err();
+    assert!(matches!(told, StoreError::Unavailable(_)), "{told:?}");
+    store.commit(append("流", "後")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_waits_too_long_for_another_process_fails_and_changes_nothing() {
+    let place = place();
+    let store = place.open();
+    store.write(|c| c.busy_timeout(Duration::from_millis(20))).await.unwrap();
+    let other = place.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = store.commit(append("流", "一")).await.unwrap_err();
+    assert!(matches!(&refused, CommitError::Store(StoreError::Unavailable(_))), "{refused:?}");
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(store.commit(append("流", "一")).await.unwrap().appended[0].first_seq, 1);
+}
+
+#[tokio::test]
+async fn a_commit_once_handed_in_is_written_although_nobody_waits_for_it() {
+    let place = place();
+    let store = place.open();
+    // Polled once, then dropped.
+    let _ = store.commit(append("流", "一")).now_or_never();
+    store.probe().await.unwrap();
+    assert_eq!(head(&store, "流").await, 1);
+}
+
+#[tokio::test]
+async fn another_handle_hears_of_a_write_within_50_ms() {
+    let place = place();
+    let (writer, reader) = (place.open(), place.open());
+    // Long enough for an idle writer to have gone to its long sleep.
+    tokio::time::sleep(SECOND / 20).await;
+    let mut news = reader.hub().subscribe(Topic::Stream(stream("流")));
+    let mut freed = reader.hub().subscribe(Topic::Lease("席".to_owned()));
+    let mut waits = Vec::new();
+    for n in 0..15 {
+        writer.commit(append("流", &n.to_string())).await.unwrap();
+        let committed = Instant::now();
+        let wakes = timeout(5 * SECOND, news.next()).await.unwrap();
+        waits.push(committed.elapsed());
+        assert!(matches!(wakes[..], [Wake::Behind]), "{wakes:?}");
+    }
+    waits.sort_unstable();
+    // The worst of them says more of the machine than of the store.
+    assert!(waits[7] <= Duration::from_millis(50), "{waits:?}");
+    freed.take();
+    writer.try_acquire("席", "甲", SECOND).await.unwrap();
+    timeout(5 * SECOND, freed.next()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_others_wrote_is_seen_by_the_next_commit_of_a_remembered_stream() {
+    let place = place();
+    let (one, two) = (place.open(), place.open());
+    for round in 0..20 {
+        let store = if round % 2 == 0 { &one } else { &two };
+        let committed = store.commit(append("流", "行")).await.unwrap();
+        assert_eq!(committed.appended[0].first_seq, round + 1);
+    }
+    one.erase(&TenantId::local()).await.unwrap();
+    assert_eq!(two.commit(append("流", "新")).await.unwrap().appended[0].first_seq, 1);
+}
+
+#[tokio::test]
+async fn leases_of_another_start_of_the_machine_have_run_out() {
+    let place = place();
+    let store = place.open();
+    let held = store.try_acquire("席", "甲", 3600 * SECOND).await.unwrap();
+    drop(store);
+    let again = place.open();
+    assert_eq!(again.lease("席").await.unwrap(), Some((held.clone(), false)));
+    drop(again);
+    place.other().execute("UPDATE facts SET value = 'before' WHERE name = 'boot'", []).unwrap();
+    let store = place.open();
+    let taken = store.try_acquire("席", "乙", SECOND).await.unwrap();
+    assert_eq!(taken.fence, held.fence + 1);
+}
+
+#[tokio::test]
+async fn a_dropped_store_has_written_what_was_handed_in_and_closed_the_file() {
+    let place = place();
+    let store = place.open();
+    let copy = place.path.with_file_name("copy.db");
+    store.probe().await.unwrap();
+    maintenance::backup(&place.path, &copy).unwrap();
+    let _ = store.commit(append("流", "終")).now_or_never();
+    drop(store);
+    assert_eq!(maintenance::check(&place.path).unwrap().events, 1);
+    maintenance::restore(&copy, &place.path).unwrap();
+}
+
+#[tokio::test]
+async fn the_log_beside_the_file_does_not_grow_for_ever() {
+    let place = place();
+    let store = place.open();
+    let text = "長".repeat(20_000);
+    for _ in 0..400 {
+        store.commit(append("流", &text)).await.unwrap();
+    }
+    store.probe().await.unwrap();
+    let report = maintenance::check(&place.path).unwrap();
+    assert!(report.is_sound());
+    assert!(report.log_bytes < 16 * 1024 * 1024, "{} bytes", report.log_bytes);
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = SqliteStore::open(folder.path(), SqliteOptions::default()).unwrap_err();
+    assert!(matches!(&error, StoreError::Broken(_)));
+    assert!(error.to_string().contains("is a folder"), "{error}");
+}

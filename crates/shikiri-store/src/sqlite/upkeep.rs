@@ -8,6 +8,7 @@ use shikiri_model::lease::{Guard, LeaseTime};
 use shikiri_model::time::Timestamp;
 
 use super::fault::signed;
+use super::tail::note_quiet;
 
 /// Chunks that one transaction removes: a batch of commits must not wait longer than for another.
 pub(super) const SLICE: usize = 128;
@@ -74,6 +75,10 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
         "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE tenant = ?1 LIMIT ?2)",
     ] {
         removed += connection.execute(sql, params![tenant.as_str(), signed(SLICE as u64)])?;
+    }
+    if removed > 0 {
+        // More than one, so that every follower in other processes looks.
+        note_quiet(connection, 2, "")?;
     }
     Ok(removed > 0)
 }

@@ -146,20 +146,18 @@ impl Writer {
                 let mut loaded = Loaded { now, lease_now: clock.lease_now(), ..Loaded::default() };
                 rows::load(connection, &Needs::of(commits), known, &mut loaded)?;
                 let (outcomes, writes) = settle(commits, loaded);
-                let last_event = rows::write(connection, &writes, now, known)?;
-                Ok((outcomes, writes, last_event))
+                let own = rows::write(connection, &writes, now, known)?;
+                Ok((outcomes, writes, own))
             })
         });
-        let (outcomes, writes, last_event) = match settled {
+        let (outcomes, writes, own) = match settled {
             Ok(settled) => settled?,
             Err(panic) => {
                 self.roll_back();
                 return Err(Fault::panic(&panic));
             }
         };
-        if let Some(event) = last_event {
-            self.tail.wrote(event);
-        }
+        self.tail.wrote(own);
         Ok((outcomes, writes))
     }
 

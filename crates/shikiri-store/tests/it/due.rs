@@ -12,7 +12,8 @@ async fn the_next_due_time_is_the_earliest_of_the_kind() {
     on_both(async |world| {
         let store = world.open().await;
         let start = world.now();
-        let due = |seconds: u32| Columns { due_at: Some(start + seconds * SECOND), ..Columns::default() };
+        let due =
+            |seconds: u32| Columns { due_at: Some(start + seconds * SECOND), ..Columns::default() };
         assert_eq!(store.next_due(KIND).await.unwrap(), None);
         change(&*store, put("無", Expect::New, Columns::default())).await.unwrap();
         assert_eq!(store.next_due(KIND).await.unwrap(), None);

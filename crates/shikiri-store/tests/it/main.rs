@@ -18,6 +18,7 @@ mod listing;
 mod model;
 mod pages;
 mod parity;
+mod postgres_cut;
 mod postgres_order;
 mod postgres_races;
 mod postgres_restart;

@@ -11,6 +11,8 @@ use shikiri_model::record::{Claim, Expect, Record, RecordChange, RecordKey, Reco
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Clock, Commit, FakeClock};
 
+use crate::steps::CURRENT;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     now: Timestamp,
@@ -36,6 +38,34 @@ impl Model {
     pub(crate) fn look_at(&mut self, clock: &FakeClock) {
         self.now = clock.now();
         self.lease_now = clock.lease_now();
+    }
+
+    /// The commit as a writer makes it who has just read what it names.
+    pub(crate) fn informed(&self, mut commit: Commit) -> Commit {
+        let fence = |guard: &mut Guard| {
+            if guard.fence == CURRENT {
+                guard.fence = self.leases.get(&guard.name).map_or(1, |lease| lease.fence);
+            }
+        };
+        commit.guards.iter_mut().for_each(fence);
+        for change in &mut commit.leases {
+            if let LeaseChange::Renew { guard, .. } | LeaseChange::Release { guard } = change {
+                fence(guard);
+            }
+        }
+        for change in &mut commit.records {
+            let found = self.records.get(change.key()).map(|record| record.version);
+            match change {
+                RecordChange::Put { expect, .. } if *expect == Expect::Version(CURRENT) => {
+                    *expect = found.map_or(Expect::New, Expect::Version);
+                }
+                RecordChange::Delete { version, .. } if *version == CURRENT => {
+                    *version = found.unwrap_or(1);
+                }
+                _ => {}
+            }
+        }
+        commit
     }
 
     /// What became of it, in words.
@@ -78,9 +108,8 @@ impl Model {
     }
 
     fn change_lease(&mut self, change: &LeaseChange) -> Result<Lease, String> {
-        let until = |ttl: &std::time::Duration| {
-            self.lease_now + i64::try_from(ttl.as_millis()).unwrap()
-        };
+        let until =
+            |ttl: &std::time::Duration| self.lease_now + i64::try_from(ttl.as_millis()).unwrap();
         let lease = match change {
             LeaseChange::Acquire { name, owner, ttl } => {
                 let stored = self.leases.get(name);
@@ -207,9 +236,8 @@ impl Model {
     }
 
     pub(crate) fn list(&self, query: &RecordQuery) -> Vec<Record> {
-        let wanted = |one: &Option<String>, other: Option<&String>| {
-            one.is_none() || one.as_ref() == other
-        };
+        let wanted =
+            |one: &Option<String>, other: Option<&String>| one.is_none() || one.as_ref() == other;
         let mut found: Vec<_> = self
             .records
             .values()
@@ -240,9 +268,8 @@ impl Model {
 
     pub(crate) fn forget_lease(&mut self, guard: &Guard) {
         let now = self.lease_now;
-        self.leases.retain(|name, l| {
-            *name != guard.name || l.fence != guard.fence || l.expires_at > now
-        });
+        self.leases
+            .retain(|name, l| *name != guard.name || l.fence != guard.fence || l.expires_at > now);
     }
 
     /// How many commits went.

@@ -47,9 +47,8 @@ fn sqlite_tables(path: &std::path::Path) -> Tables {
         )
         .unwrap();
     let mut tables = Tables::new();
-    let columns = statement
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .unwrap();
+    let columns =
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     for column in columns {
         let (table, name, optional): (String, String, bool) = column.unwrap();
         tables.entry(table).or_default().insert(name, optional);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shikiri_store::{Commit, Store};
+use shikiri_store::{Commit, CommitError, Store};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
 
@@ -84,6 +84,26 @@ async fn a_transaction_that_gives_up_leaves_no_gap() {
     };
     assert_eq!(tokio::join!(fast, give_up).0, (2, 2));
     assert_eq!(read_after(&writer, "s", 0).await, numbered(1, &["first", "second"]));
+}
+
+/// The state of a stream, too, is that of its latest commit and not the one that was read while
+/// another node was about to change it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_being_closed_takes_no_more() {
+    let Some(database) = database().await else { return };
+    let writer = database.node().await;
+    write(&writer, "s", &["first"]).await;
+    let mut slow = connect(database.url()).await;
+    let mut tx = slow.begin().await.unwrap();
+    sqlx::query("UPDATE streams SET closed = TRUE").execute(&mut *tx).await.unwrap();
+    let late = writer.commit(Commit::new().append(append("s", &["late"])));
+    let close = async {
+        sleep(Duration::from_millis(100)).await;
+        tx.commit().await.unwrap();
+    };
+    let outcome = tokio::join!(late, close).0;
+    assert!(matches!(outcome, Err(CommitError::Closed(_))), "{outcome:?}");
+    assert_eq!(read_after(&writer, "s", 0).await, numbered(1, &["first"]));
 }
 
 /// Each node locks both streams in every commit; whoever names them in which order, they must

@@ -8,10 +8,12 @@ use std::time::Duration;
 use shikiri_store::postgres::PostgresStore;
 use shikiri_store::{Commit, CommitError, Store, StoreError};
 use shikiri_testpg::{Cluster, Installed};
+use sqlx::Connection as _;
 use tokio::time::sleep;
 
-use crate::postgres_world::{Follower, node};
+use crate::postgres_world::{Follower, database, node};
 use crate::words::{append, event, read_after};
+use crate::world::connect;
 
 const STREAMS: usize = 3;
 const TASKS_PER_NODE: usize = 4;
@@ -152,4 +154,40 @@ async fn a_server_that_is_down_is_told_in_time() {
     store.probe().await.unwrap();
     crate::words::write(&store, "s", &["x"]).await;
     assert_eq!(read_after(&store, "s", 0).await.len(), 1);
+}
+
+/// As an operator, a failover or a proxy's time limit does it.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_the_server_ended_are_replaced_and_nobody_notices() {
+    let Some(database) = database().await else { return };
+    let (store, reader) = (database.node().await, database.node().await);
+    let mut operator = connect(database.url()).await;
+    let mut follower = Follower::of(&reader, "s");
+    for n in 1..=3 {
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                   WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        sqlx::query(sql).execute(&mut operator).await.unwrap();
+        crate::words::write(&store, "s", &["x"]).await;
+        store.probe().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(10), follower.reach(n)).await.expect("seen");
+    }
+}
+
+/// A node that is paused inside a transaction holds its rows only until the server ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_paused_node_come_free() {
+    let Some(database) = database().await else { return };
+    let store = database.node().await;
+    crate::words::write(&store, "s", &["x"]).await;
+    let mut paused = connect(database.url()).await;
+    // What every session of ours begins with.
+    let sql = "SET idle_in_transaction_session_timeout = '2s'";
+    sqlx::query(sql).execute(&mut paused).await.unwrap();
+    let mut tx = paused.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM streams FOR UPDATE").execute(&mut *tx).await.unwrap();
+
+    let start = tokio::time::Instant::now();
+    crate::words::write(&store, "s", &["x"]).await;
+    let waited = start.elapsed();
+    assert!(waited > Duration::from_secs(1) && waited < Duration::from_secs(4), "{waited:?}");
 }

@@ -65,6 +65,36 @@ async fn wrong_credentials_are_told_without_the_password() {
     let (server, _) = database.url().rsplit_once('/').unwrap();
     let text = refusal(&format!("{server}/nowhere")).await;
     assert!(text.contains("has no database nowhere: create it"), "{text}");
+
+    let (_, password) = server.rsplit_once('@').unwrap().0.rsplit_once(':').unwrap();
+    assert!(!text.contains(password), "{text}");
+    let store = database.node().await;
+    assert!(!format!("{store:?}").contains(password), "the password is not for output");
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_create_tables_is_told_the_grant() {
+    let Some(database) = database().await else { return };
+    let mut connection = connect(database.url()).await;
+    let name = format!("guest_{}", std::process::id());
+    let sql = format!(
+        "CREATE ROLE {name} LOGIN PASSWORD 'sesame-7'; REVOKE CREATE ON SCHEMA public FROM PUBLIC"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    let (_, address) = database.url().rsplit_once('@').unwrap();
+    let text = refusal(&format!("postgres://{name}:sesame-7@{address}")).await;
+    let sql = format!("DROP ROLE {name}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    assert!(text.contains(&format!("GRANT CREATE ON SCHEMA public TO \"{name}\"")), "{text}");
+    assert!(!text.contains("sesame"), "{text}");
+}
+
+/// Until the tests' server learns TLS, this is the way to see that `sslmode` is obeyed.
+#[tokio::test]
+async fn a_demand_for_tls_is_not_met_by_a_plain_connection() {
+    let Some(database) = database().await else { return };
+    let text = refusal(&format!("{}?sslmode=require", database.url())).await;
+    assert!(text.contains("set sslmode"), "{text}");
 }
 
 #[tokio::test]
@@ -74,7 +104,7 @@ async fn a_server_that_is_not_there_is_told_without_the_password() {
     let refused = refused.map(drop).expect_err("nobody is there");
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
     let text = refused.to_string();
-    assert!(text.contains("cannot reach PostgreSQL at 127.0.0.1:1"), "{text}");
+    assert!(text.contains("cannot use PostgreSQL at 127.0.0.1:1"), "{text}");
     assert!(text.contains("start it or correct the store URL"), "{text}");
     assert!(!format!("{refused:?}").contains("sesame"), "{refused:?}");
 }

@@ -37,12 +37,8 @@ async fn a_record_is_read_back_as_it_was_put() {
         world.clock.advance(SECOND);
         let change_of_all = put("a", Expect::Version(1), Columns::default());
         assert_eq!(change(&*two, change_of_all).await.unwrap().versions, [2]);
-        let changed = Record {
-            version: 2,
-            updated_at: world.now(),
-            columns: Columns::default(),
-            ..expected
-        };
+        let changed =
+            Record { version: 2, updated_at: world.now(), columns: Columns::default(), ..expected };
         assert_eq!(one.get(&key("a")).await.unwrap(), Some(changed));
         assert_eq!(one.find(KIND, &acme(), "一意の鍵").await.unwrap(), None);
     })
@@ -148,9 +144,11 @@ async fn unique_values_change_hands_within_one_commit() {
         for (value, id) in [("西", "a"), ("東", "b"), ("南", "c")] {
             assert_eq!(store.find(KIND, &acme(), value).await.unwrap().unwrap().key, key(id));
         }
-        let twice = Commit::new()
-            .record(put("d", Expect::New, unique("北")))
-            .record(put("e", Expect::New, unique("北")));
+        let twice = Commit::new().record(put("d", Expect::New, unique("北"))).record(put(
+            "e",
+            Expect::New,
+            unique("北"),
+        ));
         let refused = store.commit(twice).await;
         assert!(matches!(refused, Err(CommitError::NotUnique(k)) if k == key("d")));
         assert_eq!(store.get(&key("d")).await.unwrap(), None);

@@ -39,7 +39,11 @@ async fn a_purge_keeps_the_suffix_and_says_where_it_begins() {
         let expired = store.read(&acme(), &stream("s"), 1, 1000).await;
         let told = CursorError::Expired { kept_after: 2 };
         assert!(matches!(expired, Err(StoreError::Cursor(error)) if error == told));
-        assert_eq!(store.purge(start + 20 * SECOND, ALL).await.unwrap(), 0, "nothing is left to do");
+        assert_eq!(
+            store.purge(start + 20 * SECOND, ALL).await.unwrap(),
+            0,
+            "nothing is left to do"
+        );
     })
     .await;
 }

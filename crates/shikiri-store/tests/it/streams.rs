@@ -128,9 +128,8 @@ async fn events_are_the_same_bytes_whenever_they_are_read() {
             "text": "改行\n・タブ\t・引用「\"」・\\・零\u{0}・絵👩‍👩‍👧・区切\u{2028}・結合が",
             "number": 1.0e-7, "big": u64::MAX, "空": null, "入れ子": [[[{}]]],
         });
-        let events: Vec<_> = ["log", "progress", "tool_call"]
-            .map(|kind| NewEvent::from_value(kind, &hard))
-            .to_vec();
+        let events: Vec<_> =
+            ["log", "progress", "tool_call"].map(|kind| NewEvent::from_value(kind, &hard)).to_vec();
         let sent: Vec<_> = events.iter().map(|e| e.data().to_owned()).collect();
         for event in events {
             world.clock.advance(crate::words::SECOND);

@@ -44,7 +44,10 @@ async fn a_commit_with_one_bad_part_writes_nothing() {
     on_both(async |world| {
         let store = world.open().await;
         write(&*store, "旧", &["前"]).await;
-        store.commit(Commit::new().append(Append { close: true, ..append("閉", &[]) })).await.unwrap();
+        store
+            .commit(Commit::new().append(Append { close: true, ..append("閉", &[]) }))
+            .await
+            .unwrap();
         let due = Columns { due_at: Some(world.now()), ..unique("古い鍵") };
         change(&*store, put("old", Expect::New, due)).await.unwrap();
         store.try_acquire("他人の権利", "他人", 60 * SECOND).await.unwrap();

@@ -57,7 +57,7 @@ impl World {
             }
             Place::Database(database) => {
                 let clock = Some(self.clock.clone() as Arc<dyn shikiri_store::Clock>);
-                let options = PostgresOptions { clock, max_connections: 6, ..Default::default() };
+                let options = PostgresOptions { clock, max_connections: 6 };
                 Arc::new(PostgresStore::connect(&database.url, options).await.unwrap())
             }
         }

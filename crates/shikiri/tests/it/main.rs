@@ -8,3 +8,14 @@
 )]
 
 mod chaos;
+mod demo;
+mod disk_full;
+mod drain;
+mod fuzz;
+mod http;
+mod program;
+mod tidy;
+mod walk;
+
+/// The program under test, which cargo has built.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_shikiri");

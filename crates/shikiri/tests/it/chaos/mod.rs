@@ -1,3 +1,11 @@
-//! Stories in which things are killed, paused and cut off.
+//! Stories in which things are killed, paused and cut off. Their children are real processes.
 
 mod child;
+mod claim_storm;
+mod journal_kill;
+mod lease_pause;
+mod lease_wait;
+mod node_check;
+mod node_child;
+mod node_loss;
+mod place;

@@ -1,0 +1,215 @@
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("状態.db");
+    (folder, path)
+}
+
+fn open(path: &Path) -> Result<Database, OpenError> {
+    Database::open(path, &OpenOptions::default())
+}
+
+fn patient(ms: u64) -> OpenOptions {
+    OpenOptions { busy_timeout: Duration::from_millis(ms), ..OpenOptions::default() }
+}
+
+fn set_fact(database: &Database, name: &str) {
+    database.execute("INSERT INTO facts (name, value) VALUES (?1, '')", [name]).unwrap();
+}
+
+fn facts(database: &Database) -> Vec<String> {
+    let mut select = database.prepare("SELECT name FROM facts ORDER BY name").unwrap();
+    select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_first_start_makes_a_private_folder_and_a_whole_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (folder, _) = place();
+    let path = folder.path().join("深い/所/state.db");
+    let database = open(&path).unwrap();
+    let mode = fs::metadata(path.parent().unwrap()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    for (pragma, expected) in [("synchronous", "2"), ("foreign_keys", "1"), ("mmap_size", "0")] {
+        let value: i64 = database.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
+        assert_eq!(value.to_string(), expected, "{pragma}");
+    }
+    let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    drop(database);
+    assert_eq!(names(path.parent().unwrap()), ["state.db", "state.db.lock"], "no scraps are left");
+}
+
+#[test]
+fn what_was_written_is_there_after_opening_again() {
+    let (_folder, path) = place();
+    set_fact(&open(&path).unwrap(), "一");
+    assert_eq!(facts(&open(&path).unwrap()), ["一"]);
+    let reader = Database::open_reader(&path, &OpenOptions::default()).unwrap();
+    assert_eq!(facts(&reader), ["一"]);
+    assert!(reader.execute("DELETE FROM facts", []).is_err(), "a reader does not write");
+}
+
+#[test]
+fn a_hook_leaves_the_log_and_the_next_opener_reads_it() {
+    let (_folder, path) = place();
+    let hook = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
+    set_fact(&Database::open(&path, &hook).unwrap(), "一");
+    assert!(crate::files::with_suffix(&path, "-wal").exists());
+    assert_eq!(facts(&open(&path).unwrap()), ["一"]);
+}
+
+#[test]
+fn an_empty_file_is_filled() {
+    let (_folder, path) = place();
+    fs::write(&path, "").unwrap();
+    set_fact(&open(&path).unwrap(), "一");
+}
+
+#[test]
+fn each_obstacle_has_its_own_message_with_the_next_step() {
+    let (folder, path) = place();
+    let message = |outcome: Result<Database, OpenError>| outcome.unwrap_err().to_string();
+
+    assert!(message(open(folder.path())).contains("is a folder: name a file inside it"));
+    let under_a_file = folder.path().join("file");
+    fs::write(&under_a_file, "").unwrap();
+    let blocked = message(open(&under_a_file.join("x.db")));
+    assert!(blocked.contains("cannot create the folder"), "{blocked}");
+    let missing = message(Database::open_reader(&path, &OpenOptions::default()));
+    assert!(missing.contains("there is no database at"), "{missing}");
+    for text in [blocked, missing] {
+        assert_eq!(text.lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_alone() {
+    let (folder, path) = place();
+    let database = open(&path).unwrap();
+    database
+        .execute("INSERT INTO schema_version (version, applied_at) VALUES (7, '')", [])
+        .unwrap();
+    drop(database);
+    let error = open(&path).unwrap_err();
+    let known = migrate::known();
+    let expected = format!(
+        "{} was made by a newer Shikiri (schema 7, this one knows {known}): upgrade, or restore a backup",
+        path.display()
+    );
+    assert_eq!(error.to_string(), expected);
+    assert!(matches!(
+        Database::open_reader(&path, &OpenOptions::default()),
+        Err(OpenError::Newer { found: 7, .. })
+    ));
+    assert!(names(folder.path()).iter().all(|name| !name.contains("damaged")));
+}
+
+#[test]
+fn another_programs_database_is_refused_and_not_changed() {
+    let (_folder, path) = place();
+    let other = build_connection(&path).unwrap();
+    other.execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
+    drop(other);
+    let before = fs::read(&path).unwrap();
+    assert!(matches!(open(&path), Err(OpenError::Foreign(_))));
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_kept_under_another_name() {
+    let (_folder, path) = place();
+    fs::write(&path, "これは台帳ではない。".repeat(500)).unwrap();
+    let database = open(&path).unwrap();
+    let kept = database.set_aside().unwrap();
+    assert!(fs::read_to_string(kept).unwrap().starts_with("これは台帳ではない。"));
+    set_fact(&database, "新");
+    drop(database);
+    assert_eq!(open(&path).unwrap().set_aside(), None, "the new one is sound");
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_kept_under_another_name() {
+    let (_folder, path) = place();
+    drop(open(&path).unwrap());
+    let whole = fs::metadata(&path).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(whole / 2).unwrap();
+    let database = open(&path).unwrap();
+    assert_eq!(fs::metadata(database.set_aside().unwrap()).unwrap().len(), whole / 2);
+}
+
+#[test]
+fn a_log_without_its_file_is_never_read_into_a_new_one() {
+    let (folder, path) = place();
+    let hook = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
+    set_fact(&Database::open(&path, &hook).unwrap(), "古");
+    fs::remove_file(&path).unwrap();
+    let database = open(&path).unwrap();
+    assert!(facts(&database).is_empty());
+    assert!(names(folder.path()).iter().any(|n| n.contains("damaged-") && n.ends_with("-wal")));
+}
+
+#[test]
+fn a_damaged_file_that_others_have_open_stays_where_it_is() {
+    let (folder, path) = place();
+    let other = open(&path).unwrap();
+    fs::write(&path, "x".repeat(20_000)).unwrap();
+    let error = Database::open(&path, &patient(50)).unwrap_err();
+    assert!(matches!(error, OpenError::DamagedInUse(_)), "{error}");
+    drop(other);
+    assert!(open(&path).unwrap().set_aside().is_some());
+    assert!(names(folder.path()).iter().any(|name| name.contains("damaged-")));
+}
+
+/// Keeps everybody else out, also readers.
+fn hold_alone(path: &Path) -> Database {
+    let holder = open(path).unwrap();
+    holder.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(())).unwrap();
+    holder.execute_batch("BEGIN EXCLUSIVE; INSERT INTO facts VALUES ('held', '')").unwrap();
+    holder
+}
+
+#[test]
+fn a_busy_file_is_waited_for_and_never_set_aside() {
+    let (folder, path) = place();
+    drop(open(&path).unwrap());
+    let holder = hold_alone(&path);
+    let started = Instant::now();
+    let error = Database::open(&path, &patient(100)).unwrap_err();
+    assert!(matches!(error, OpenError::Busy(_)) && error.may_pass(), "{error}");
+    assert!(started.elapsed() >= Duration::from_millis(100));
+
+    let waiting = std::thread::spawn({
+        let path = path.clone();
+        move || Database::open(&path, &patient(5_000)).map(|database| facts(&database))
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    holder.execute_batch("COMMIT").unwrap();
+    drop(holder);
+    assert_eq!(waiting.join().unwrap().unwrap(), ["held"]);
+    assert!(names(folder.path()).iter().all(|name| !name.contains("damaged")));
+}
+
+#[test]
+fn a_link_to_the_file_shares_its_lock_and_its_log() {
+    let (folder, path) = place();
+    let first = open(&path).unwrap();
+    set_fact(&first, "一");
+    let link = folder.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(facts(&open(&link).unwrap()), ["一"]);
+    assert!(!folder.path().join("link.db.lock").exists());
+}

@@ -1,0 +1,189 @@
+//! Who is calling, and what the caller may reach.
+//!
+//! `authenticate` stands before the router: without a valid key nothing is looked at, neither
+//! path nor body. The extractors then prove permission: a handler gets a tenant's id from no
+//! other place, so it cannot forget to ask.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use shikiri_model::ids::{KeyId, RunId, TenantId};
+use shikiri_model::key::{KeyScope, Secret};
+use shikiri_model::tenant::Tenant;
+
+use crate::error::{Code, Problem};
+use crate::state::Shared;
+
+/// What can be had without a key. Everything else needs one, also what does not exist.
+pub(crate) const PUBLIC: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
+
+const MAX_KEY: usize = 512;
+
+/// The holder of a valid key.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) secret: Secret,
+    scope: KeyScope,
+}
+
+pub(crate) async fn authenticate(
+    State(web): State<Shared>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if !PUBLIC.contains(&request.uri().path()) {
+        let secret = bearer(request.headers()).ok_or_else(Problem::unauthorized)?;
+        let scope = web.keys.scope_of(&web.app, &secret).await?;
+        let scope = scope.ok_or_else(Problem::unauthorized)?;
+        request.extensions_mut().insert(Caller { secret, scope });
+    }
+    Ok(next.run(request).await)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<Secret> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    if values.next().is_some() {
+        return None;
+    }
+    let (scheme, key) = value.split_once(' ')?;
+    let key = key.trim();
+    let plausible = scheme.eq_ignore_ascii_case("bearer") && (1..=MAX_KEY).contains(&key.len());
+    plausible.then(|| Secret::from_caller(key))
+}
+
+fn caller(parts: &Parts) -> Result<Caller, Problem> {
+    parts.extensions.get::<Caller>().cloned().ok_or_else(Problem::unauthorized)
+}
+
+/// The caller holds the admin key. To others these routes are not there.
+pub(crate) struct Admin;
+
+impl FromRequestParts<Shared> for Admin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        match caller(parts)?.scope {
+            KeyScope::Admin => Ok(Self),
+            KeyScope::Tenant(_) => Err(Problem::not_found()),
+        }
+    }
+}
+
+/// The caller may manage the tenant in the path: its record and its keys.
+pub(crate) struct TenantManagement {
+    pub(crate) tenant: TenantId,
+    is_admin: bool,
+}
+
+impl TenantManagement {
+    /// A tenant must not lift its own limits.
+    pub(crate) fn require_admin(&self, what: &str) -> Result<(), Problem> {
+        if self.is_admin {
+            return Ok(());
+        }
+        Err(Problem::new(Code::Forbidden, format!("{what} needs the admin key")))
+    }
+}
+
+impl FromRequestParts<Shared> for TenantManagement {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = authorize(parts, web).await?;
+        let is_admin = access.caller.scope == KeyScope::Admin;
+        // The admin must be able to lift a limit that is used up.
+        if !is_admin {
+            access.count(web)?;
+        }
+        Ok(Self { tenant: access.tenant, is_admin })
+    }
+}
+
+/// As `TenantManagement`, with the key in the path, which may or may not exist.
+pub(crate) struct KeyManagement {
+    pub(crate) access: TenantManagement,
+    pub(crate) key: KeyId,
+}
+
+impl FromRequestParts<Shared> for KeyManagement {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = TenantManagement::from_request_parts(parts, web).await?;
+        let id = path_id(parts, "key").await;
+        let key = id.parse().map_err(|_| Problem::no_key(&id))?;
+        Ok(Self { access, key })
+    }
+}
+
+/// The caller may use the tenant in the path, and is within its rate.
+pub(crate) struct TenantAccess {
+    pub(crate) tenant: TenantId,
+    pub(crate) record: Arc<Tenant>,
+    pub(crate) caller: Caller,
+}
+
+impl TenantAccess {
+    fn count(&self, web: &Shared) -> Result<(), Problem> {
+        match self.record.limits.requests_per_minute {
+            Some(per_minute) => web.rates.take(&self.tenant, per_minute, Instant::now()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromRequestParts<Shared> for TenantAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = authorize(parts, web).await?;
+        access.count(web)?;
+        Ok(access)
+    }
+}
+
+/// As `TenantAccess`, with the run in the path, which may or may not exist.
+pub(crate) struct RunAccess {
+    pub(crate) access: TenantAccess,
+    pub(crate) run: RunId,
+}
+
+impl FromRequestParts<Shared> for RunAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = TenantAccess::from_request_parts(parts, web).await?;
+        let id = path_id(parts, "r").await;
+        let run = id.parse().map_err(|_| Problem::no_run(&id))?;
+        Ok(Self { access, run })
+    }
+}
+
+/// The same answer, after the same lookups, for a tenant that is not there and one that is not
+/// the caller's.
+async fn authorize(parts: &mut Parts, web: &Shared) -> Result<TenantAccess, Problem> {
+    let caller = caller(parts)?;
+    let id = path_id(parts, "t").await;
+    let missing = || Problem::no_tenant(&id);
+    let tenant: TenantId = id.parse().map_err(|_| missing())?;
+    let record = web.tenants.get(&web.app, &tenant).await?;
+    if !caller.scope.allows(&tenant) {
+        return Err(missing());
+    }
+    Ok(TenantAccess { tenant, record, caller })
+}
+
+/// A part of the path; empty, and so no valid id, if it cannot be read.
+async fn path_id(parts: &mut Parts, name: &str) -> String {
+    let params = RawPathParams::from_request_parts(parts, &()).await;
+    let found = params.ok().and_then(|params| {
+        params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+    });
+    found.unwrap_or_default()
+}

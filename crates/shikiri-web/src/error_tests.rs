@@ -1,0 +1,50 @@
+use axum::body::to_bytes;
+
+use super::*;
+
+async fn shown(problem: impl Into<Problem>) -> String {
+    let response = problem.into().into_response();
+    let mut lines = vec![response.status().to_string()];
+    for name in ["content-type", "www-authenticate", "retry-after"] {
+        let value = response.headers().get(name);
+        lines.extend(value.map(|value| format!("{name}: {}", value.to_str().unwrap())));
+    }
+    let body = to_bytes(response.into_body(), 10_000).await.unwrap();
+    lines.push(String::from_utf8(body.to_vec()).unwrap());
+    lines.join("\n")
+}
+
+#[tokio::test]
+async fn every_failure_has_its_status_and_code() {
+    let mut table = Vec::new();
+    for error in [
+        AppError::not_found("tenant", "a"),
+        AppError::not_found("run", "run_1"),
+        AppError::not_found("key", "key_1"),
+        AppError::not_found("open question", "q_1"),
+        AppError::not_found("stream", "run/run_1"),
+        AppError::Exists { kind: "tenant", id: "a".to_owned() },
+        AppError::invalid("name", "must have 1 to 200 characters"),
+        AppError::NotNow("the run has ended (completed)".to_owned()),
+        AppError::Unavailable("disk /secret/path is full".to_owned()),
+        AppError::Broken("password=hunter2".to_owned()),
+    ] {
+        table.push(shown(error).await);
+    }
+    table.push(shown(Problem::unauthorized()).await);
+    table.push(shown(Problem::limit("too many", Duration::from_millis(1_001))).await);
+    insta::assert_snapshot!(table.join("\n\n"));
+}
+
+#[tokio::test]
+async fn a_long_id_is_not_thrown_back() {
+    assert!(shown(Problem::no_tenant(&"x".repeat(10_000))).await.len() < 1_000);
+}
+
+#[tokio::test]
+async fn a_panic_tells_the_caller_nothing() {
+    let response = on_panic(Box::new("secret".to_owned()));
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let body = to_bytes(response.into_body(), 10_000).await.unwrap();
+    assert!(!String::from_utf8_lossy(&body).contains("secret"));
+}

@@ -1,0 +1,138 @@
+//! The JSON body extractor: bounded in size, depth and time, and strict about fields.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{Code, Problem};
+
+pub(crate) struct Json<T>(pub(crate) T);
+
+const MAX_BODY: usize = 4 * 1024 * 1024;
+/// A body that is too large is still read up to here, so that the sender gets to our answer
+/// instead of a broken connection.
+const MAX_SKIPPED: usize = 4 * MAX_BODY;
+const MAX_DEPTH: usize = 64;
+
+/// How long a body may take to arrive.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Between two pieces.
+    pause: Duration,
+    /// In all, for a sender that drips one byte at a time.
+    total: Duration,
+}
+
+/// A half-sent request is closed within 10 s.
+const PATIENCE: Patience =
+    Patience { pause: Duration::from_secs(8), total: Duration::from_secs(60) };
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let is_json = is_json(request.headers());
+        let waits = request.headers().contains_key(header::EXPECT);
+        let body = read(request.into_body(), waits, PATIENCE).await?;
+        match (is_json, body.is_empty()) {
+            // Leaving the body out is like sending no field.
+            (None, true) => parse(b"{}").map(Self),
+            (Some(true), _) => parse(&body).map(Self),
+            _ => {
+                let detail = "send the body as JSON, with `Content-Type: application/json`";
+                Err(Problem::new(Code::UnsupportedMediaType, detail))
+            }
+        }
+    }
+}
+
+/// None without a Content-Type.
+fn is_json(headers: &HeaderMap) -> Option<bool> {
+    let text = headers.get(header::CONTENT_TYPE)?.to_str().unwrap_or_default();
+    let kind = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let known = kind == "application/json"
+        || (kind.starts_with("application/") && kind.ends_with("+json"));
+    Some(known)
+}
+
+async fn read(mut body: Body, sender_waits: bool, patience: Patience) -> Result<Bytes, Problem> {
+    let announced = body.size_hint().lower();
+    // Not told to go on, the sender has not sent anything: answer at once.
+    if announced > MAX_BODY as u64 && (sender_waits || announced > MAX_SKIPPED as u64) {
+        return Err(too_large());
+    }
+    let end = Instant::now() + patience.total;
+    let (mut kept, mut seen) = (Vec::new(), 0);
+    loop {
+        let deadline = end.min(Instant::now() + patience.pause);
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| too_slow())?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|_| Problem::new(Code::InvalidRequest, "the body broke off"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen += data.len();
+        if seen <= MAX_BODY {
+            kept.extend_from_slice(&data);
+        } else if seen > MAX_SKIPPED {
+            return Err(too_large());
+        } else {
+            kept = Vec::new();
+        }
+    }
+    if seen > MAX_BODY { Err(too_large()) } else { Ok(kept.into()) }
+}
+
+fn too_large() -> Problem {
+    Problem::new(Code::PayloadTooLarge, "the body is over 4 MiB: send less")
+}
+
+fn too_slow() -> Problem {
+    Problem::new(Code::RequestTimeout, "the body did not arrive in time: send it again")
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    if is_deeper_than(MAX_DEPTH, body) {
+        let detail = "the body is nested more than 64 deep: make it flatter";
+        return Err(Problem::new(Code::InvalidRequest, detail));
+    }
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let reason = error.into_inner();
+        // The path of an unknown field ends at that field; "." is the whole body.
+        match path.as_str() {
+            "." | "?" => Problem::invalid("body", reason),
+            field => Problem::invalid(field, reason),
+        }
+    })?;
+    reader.end().map_err(|error| Problem::invalid("body", error))?;
+    Ok(value)
+}
+
+/// Counts brackets outside strings. Ill-formed JSON may be counted wrongly; it is refused anyway.
+fn is_deeper_than(limit: usize, json: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > limit {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

@@ -1,0 +1,67 @@
+//! Counters for operators, in the OpenMetrics text form.
+
+use axum::http::StatusCode;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use shikiri_app::App;
+
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    pub(crate) open_streams: Gauge,
+    pub(crate) open_connections: Gauge,
+    pub(crate) refused_connections: Counter,
+    pub(crate) cut_slow_readers: Counter,
+}
+
+// Templates and statuses are few; an address as it was sent could be anything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+impl Metrics {
+    pub(crate) fn new(_app: &App) -> Self {
+        let mut registry = Registry::with_prefix("shikiri");
+        let metrics = Self {
+            requests: Family::default(),
+            open_streams: Gauge::default(),
+            open_connections: Gauge::default(),
+            refused_connections: Counter::default(),
+            cut_slow_readers: Counter::default(),
+            registry: Registry::default(),
+        };
+        registry.register("requests", "Answered requests", metrics.requests.clone());
+        registry.register("open_streams", "Open SSE streams", metrics.open_streams.clone());
+        let connections = metrics.open_connections.clone();
+        registry.register("open_connections", "Open connections", connections);
+        let refused = metrics.refused_connections.clone();
+        registry.register("refused_connections", "Connections over the cap", refused);
+        let cut = metrics.cut_slow_readers.clone();
+        registry.register("cut_slow_readers", "Readers that took nothing for 30 s", cut);
+        Self { registry, ..metrics }
+    }
+
+    pub(crate) fn count(&self, method: &str, route: &str, status: StatusCode) {
+        let labels = RequestLabels {
+            method: method.to_owned(),
+            route: route.to_owned(),
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = text::encode(&mut out, &self.registry);
+        out
+    }
+}

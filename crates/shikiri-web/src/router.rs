@@ -1,0 +1,59 @@
+//! Every route on one screen.
+
+use axum::Router;
+use axum::middleware::{from_fn_with_state, map_response};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::routes::{docs, health, keys, run_events, runs, tenants};
+use crate::state::Shared;
+use crate::{access, error, host, observe, openapi};
+
+/// The routes and, made from the same handlers, their description.
+pub(crate) fn api() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(openapi::base())
+        // Public; listed in access::PUBLIC.
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(docs::openapi_document))
+        .routes(routes!(docs::docs))
+        // With a key.
+        .routes(routes!(tenants::create_tenant, tenants::list_tenants))
+        .routes(routes!(tenants::show_tenant, tenants::change_tenant, tenants::remove_tenant))
+        .routes(routes!(keys::create_key, keys::list_keys))
+        .routes(routes!(keys::revoke_key))
+        .routes(routes!(runs::start_run, runs::list_runs))
+        .routes(routes!(runs::show_run))
+        .routes(routes!(run_events::follow_run))
+        .routes(routes!(runs::cancel_run))
+        .routes(routes!(runs::answer_run))
+}
+
+/// The whole service: our routes, and those of other doors, which have their own keys.
+pub(crate) fn build(web: &Shared, other_doors: Router) -> Router {
+    let (ours, _) = api().split_for_parts();
+    ours.method_not_allowed_fallback(error::on_wrong_method)
+        .fallback(error::on_unknown_path)
+        .layer(from_fn_with_state(web.clone(), access::authenticate))
+        .with_state(web.clone())
+        .merge(other_doors)
+        // The last is the outermost: what happens further in is counted, whatever it is.
+        .layer(from_fn_with_state(web.clone(), host::check))
+        .layer(CatchPanicLayer::custom(error::on_panic))
+        .layer(map_response(openapi::harden))
+        .layer(from_fn_with_state(web.clone(), observe::observe))
+}
+
+/// Every (method, path template) there is, for tests that walk them all.
+pub fn operations() -> Vec<(String, String)> {
+    let document = serde_json::to_value(api().into_openapi()).unwrap_or_default();
+    let paths = document["paths"].as_object().cloned().unwrap_or_default();
+    let mut all = Vec::new();
+    for (path, item) in paths {
+        let methods = item.as_object().into_iter().flat_map(|item| item.keys());
+        all.extend(methods.map(|method| (method.to_uppercase(), path.clone())));
+    }
+    all
+}

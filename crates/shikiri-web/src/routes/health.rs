@@ -1,0 +1,65 @@
+//! For those who run the server: is it there, can it work, what has it done.
+
+use std::net::SocketAddr;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::error::Problem;
+use crate::metrics;
+use crate::readiness::ReadinessJson;
+use crate::state::Shared;
+
+/// The other end of the connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Health {
+    status: &'static str,
+}
+
+/// Says that the process answers
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
+pub(crate) async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// Says whether the server can do its work
+#[utoipa::path(get, path = "/readyz", tag = "server", responses(
+    (status = 200, body = ReadinessJson),
+    (status = 503, description = "The store cannot be written, or the server is draining", body = ReadinessJson),
+))]
+pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<ReadinessJson>) {
+    let readiness = web.readiness.check(&web.app, web.draining.is_cancelled()).await;
+    let ready = readiness.status == "ready";
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(readiness))
+}
+
+/// Counters as OpenMetrics text, for this machine only unless configured
+#[utoipa::path(get, path = "/metrics", tag = "server", responses(
+    (status = 200, body = String, content_type = "application/openmetrics-text"),
+    (status = 404, description = "Not for other machines"),
+))]
+pub(crate) async fn metrics(
+    State(web): State<Shared>,
+    headers: HeaderMap,
+    extensions: Extensions,
+) -> Result<Response, Problem> {
+    if !web.options.metrics_public && !is_local(&headers, &extensions) {
+        return Err(Problem::not_found());
+    }
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], web.metrics.text()).into_response())
+}
+
+/// A proxy on this machine connects from loopback on behalf of anybody.
+fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
+    let proxied = ["forwarded", "x-forwarded-for", "x-real-ip"];
+    let direct = !proxied.iter().any(|name| headers.contains_key(*name));
+    direct && extensions.get::<Peer>().is_some_and(|Peer(address)| address.ip().is_loopback())
+}

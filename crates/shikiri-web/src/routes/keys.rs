@@ -1,0 +1,98 @@
+//! `/v1/tenants/{t}/keys`
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use shikiri_model::ids::KeyId;
+use shikiri_model::key::ApiKey;
+use shikiri_model::record::Stored;
+use shikiri_model::time::Timestamp;
+use utoipa::ToSchema;
+
+use super::created;
+use crate::access::{KeyManagement, TenantManagement};
+use crate::error::Problem;
+use crate::json::Json;
+use crate::openapi::{Failures, Guarded};
+use crate::query::{Page, Paging, Query};
+use crate::state::Shared;
+
+/// A key of a tenant. The secret itself is shown only when it is made.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Key)]
+pub(crate) struct KeyJson {
+    #[schema(value_type = String)]
+    id: KeyId,
+    name: String,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MadeKey {
+    #[serde(flatten)]
+    record: KeyJson,
+    /// The secret: keep it, it is not shown again.
+    key: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewKey {
+    /// What it is for, 1 to 200 characters.
+    #[serde(default = "unnamed")]
+    name: String,
+}
+
+fn unnamed() -> String {
+    "unnamed".to_owned()
+}
+
+impl From<Stored<ApiKey>> for KeyJson {
+    fn from(stored: Stored<ApiKey>) -> Self {
+        let ApiKey { id, name, .. } = stored.value;
+        Self { id, name, created_at: stored.created_at }
+    }
+}
+
+/// Makes a key that reaches this tenant only
+#[utoipa::path(post, path = "/v1/tenants/{t}/keys", tag = "keys", params(("t" = String, Path)),
+    request_body = NewKey,
+    responses((status = 201, body = MadeKey), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn create_key(
+    access: TenantManagement,
+    State(web): State<Shared>,
+    Json(new): Json<NewKey>,
+) -> Result<Response, Problem> {
+    let (stored, secret) = web.app.create_key(&access.tenant, new.name).await?;
+    let made = MadeKey { record: stored.into(), key: secret.reveal().to_owned() };
+    let location = format!("/v1/tenants/{}/keys/{}", access.tenant, made.record.id);
+    Ok(created(&location, &made))
+}
+
+/// Lists a tenant's keys, without their secrets
+#[utoipa::path(get, path = "/v1/tenants/{t}/keys", tag = "keys",
+    params(("t" = String, Path), Paging),
+    responses((status = 200, body = Page<KeyJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn list_keys(
+    access: TenantManagement,
+    State(web): State<Shared>,
+    Query(paging): Query<Paging>,
+) -> Result<axum::Json<Page<KeyJson>>, Problem> {
+    let (after, limit) = paging.read()?;
+    Ok(axum::Json(Page::new(web.app.list_keys(&access.tenant, after, limit).await?)))
+}
+
+/// Revokes a key: it stops working within 5 seconds on every node
+#[utoipa::path(delete, path = "/v1/tenants/{t}/keys/{key}", tag = "keys",
+    params(("t" = String, Path), ("key" = String, Path)),
+    responses((status = 204, description = "Revoked"), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn revoke_key(
+    KeyManagement { access, key }: KeyManagement,
+    State(web): State<Shared>,
+) -> Result<StatusCode, Problem> {
+    web.app.revoke_key(&access.tenant, &key).await?;
+    web.keys.forget_all();
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,21 @@
+//! One file per resource: its JSON and its handlers.
+
+pub(crate) mod docs;
+pub(crate) mod health;
+pub(crate) mod keys;
+pub(crate) mod run_events;
+pub(crate) mod runs;
+pub(crate) mod tenants;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// 201 with the thing that was made and where it is.
+fn created(location: &str, body: &impl Serialize) -> Response {
+    let mut response = (StatusCode::CREATED, axum::Json(body)).into_response();
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}

@@ -1,0 +1,33 @@
+//! `shikiri cancel RUN`.
+
+use clap::Args;
+use shikiri_app::App;
+use shikiri_model::ids::RunId;
+
+use super::{JsonArgument, TenantArgument, views};
+use crate::exit::Failure;
+use crate::output::Output;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The run to stop, with the runs that it called
+    run: RunId,
+    #[command(flatten)]
+    tenant: TenantArgument,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
+    let view = app.cancel_run(&arguments.tenant.id, &arguments.run).await?;
+    let output = Output::stdout();
+    if arguments.json.json {
+        return output.json(&views::run(&view));
+    }
+    let (run, status) = (&view.run.id, view.run.status);
+    if status.is_terminal() {
+        output.line(&format!("{run} is {}", status.as_str()))
+    } else {
+        output.line(&format!("{run} was asked to stop; `shikiri attach {run}` shows it end"))
+    }
+}

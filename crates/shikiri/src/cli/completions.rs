@@ -1,0 +1,22 @@
+//! `shikiri completions SHELL`.
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The shell that will read the script
+    shell: Shell,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    // Into memory first: the generator panics if its writer fails.
+    let mut script = Vec::new();
+    let mut command = super::Arguments::command();
+    clap_complete::generate(arguments.shell, &mut command, "shikiri", &mut script);
+    let script = String::from_utf8(script).map_err(|error| Failure::told(Exit::Failed, error))?;
+    Output::stdout().line(script.trim_end())
+}

@@ -1,0 +1,82 @@
+//! `shikiri keys create|list|revoke`.
+
+use clap::Subcommand;
+use serde_json::json;
+use shikiri_app::App;
+use shikiri_model::ids::{KeyId, TenantId};
+
+use super::{JsonArgument, TenantArgument, views};
+use crate::exit::Failure;
+use crate::output::{Output, note};
+use crate::text::short;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Make a key and print it; it is not shown again
+    Create {
+        /// What it is for
+        #[arg(default_value = "cli")]
+        name: String,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show the keys of a tenant, without their secrets
+    List {
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Make a key useless at once
+    Revoke {
+        key: KeyId,
+        #[command(flatten)]
+        tenant: TenantArgument,
+    },
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    let output = Output::stdout();
+    match command {
+        Command::Create { name, tenant, json } => {
+            let (stored, secret) = app.create_key(&tenant.id, name).await?;
+            if json.json {
+                let mut value = views::key(&stored);
+                value["key"] = json!(secret.reveal());
+                return output.json(&value);
+            }
+            // Alone on stdout, so that a script can take it.
+            output.line(secret.reveal())?;
+            note(&format!("{} opens tenant {}; it is shown this once", stored.value.id, tenant.id));
+            Ok(())
+        }
+        Command::List { tenant, json } => list(app, &tenant.id, json).await,
+        Command::Revoke { key, tenant } => {
+            app.revoke_key(&tenant.id, &key).await?;
+            output.line(&format!("{key} is revoked"))
+        }
+    }
+}
+
+async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Failure> {
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let (page, next) = app.list_keys(tenant, after, 100).await?;
+        keys.extend(page);
+        match next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    let output = Output::stdout();
+    if json.json {
+        return output.json(&views::page(keys.iter().map(views::key).collect(), None));
+    }
+    let rows: Vec<Vec<String>> = keys
+        .iter()
+        .map(|k| vec![k.value.id.to_string(), k.created_at.to_string(), short(&k.value.name, 60)])
+        .collect();
+    output.table(&["id", "created", "name"], &rows)
+}

@@ -1,0 +1,174 @@
+//! `shikiri tenants create|list|show|set|delete`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use shikiri_app::App;
+use shikiri_app::tenants::TenantPatch;
+use shikiri_model::ids::TenantId;
+use shikiri_model::record::Stored;
+use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
+
+use super::{JsonArgument, views};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, Style};
+use crate::text::{one_line, short};
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Make a tenant
+    Create {
+        /// Its id [default: a fresh one]
+        id: Option<TenantId>,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show all tenants
+    List {
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show one tenant
+    Show {
+        id: TenantId,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Change a tenant; what is not named stays
+    Set {
+        id: TenantId,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Remove a tenant with its keys and all that it owns, for good
+    Delete {
+        id: TenantId,
+        /// Yes, for good
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct Change {
+    #[arg(long)]
+    name: Option<String>,
+    #[arg(long, value_name = "TEXT")]
+    system_prompt: Option<String>,
+    /// Default model; empty for none
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    #[arg(long)]
+    status: Option<Status>,
+    /// Whether its conversations have a folder
+    #[arg(long, value_name = "BOOL")]
+    workspace: Option<bool>,
+    #[arg(long, value_name = "N")]
+    max_concurrent_executions: Option<u32>,
+    #[arg(long, value_name = "N")]
+    max_streams: Option<u32>,
+    #[arg(long, value_name = "N")]
+    requests_per_minute: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Status {
+    Active,
+    Inactive,
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Create { id, change, json } => {
+            let tenant = app.create_tenant(id, change.over(Limits::default())).await?;
+            show(&tenant, json)
+        }
+        Command::List { json } => list(app, json).await,
+        Command::Show { id, json } => show(&app.tenant(&id).await?, json),
+        Command::Set { id, change, json } => {
+            let limits = app.tenant(&id).await?.value.limits;
+            show(&app.update_tenant(&id, change.over(limits)).await?, json)
+        }
+        Command::Delete { id, yes } => {
+            app.tenant(&id).await?;
+            if !yes {
+                let what = format!("this removes tenant {id} and all that it owns for good");
+                return Err(Failure::new(Exit::Refused, what, "add --yes if you mean it"));
+            }
+            app.delete_tenant(&id).await?;
+            Output::stdout().line(&format!("tenant {id} is removed"))
+        }
+    }
+}
+
+impl Change {
+    fn over(self, mut limits: Limits) -> TenantPatch {
+        let changes_limits = self.max_concurrent_executions.is_some()
+            || self.max_streams.is_some()
+            || self.requests_per_minute.is_some();
+        let set = |limit: &mut Option<u32>, value: Option<u32>| *limit = value.or(*limit);
+        set(&mut limits.max_concurrent_executions, self.max_concurrent_executions);
+        set(&mut limits.max_streams, self.max_streams);
+        set(&mut limits.requests_per_minute, self.requests_per_minute);
+        TenantPatch {
+            name: self.name,
+            system_prompt: self.system_prompt,
+            model_id: self.model.map(|model| Some(model).filter(|model| !model.is_empty())),
+            status: self.status.map(|status| match status {
+                Status::Active => TenantStatus::Active,
+                Status::Inactive => TenantStatus::Inactive,
+            }),
+            workspace_enabled: self.workspace,
+            limits: changes_limits.then_some(limits),
+        }
+    }
+}
+
+async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
+    let (mut tenants, mut after) = (Vec::new(), None);
+    loop {
+        let (page, next) = app.list_tenants(after, 100).await?;
+        tenants.extend(page);
+        match next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    let output = Output::stdout();
+    if json.json {
+        return output.json(&views::page(tenants.iter().map(views::tenant).collect(), None));
+    }
+    let row = |stored: &Stored<Tenant>| {
+        let tenant = &stored.value;
+        vec![tenant.id.to_string(), tenant.status.as_str().to_owned(), short(&tenant.name, 60)]
+    };
+    output.table(&["id", "status", "name"], &tenants.iter().map(row).collect::<Vec<_>>())
+}
+
+fn show(stored: &Stored<Tenant>, json: JsonArgument) -> Result<(), Failure> {
+    let output = Output::stdout();
+    if json.json {
+        return output.json(&views::tenant(stored));
+    }
+    let tenant = &stored.value;
+    let limit = |limit: Option<u32>| limit.map_or("none".to_owned(), |n| n.to_string());
+    let lines = [
+        ("tenant", tenant.id.to_string()),
+        ("name", one_line(&tenant.name)),
+        ("status", tenant.status.as_str().to_owned()),
+        ("model", one_line(tenant.model_id.as_deref().unwrap_or("none"))),
+        ("system prompt", short(&tenant.system_prompt, 80)),
+        ("workspace", tenant.workspace_enabled.to_string()),
+        ("executions at once", limit(tenant.limits.max_concurrent_executions)),
+        ("streams at once", limit(tenant.limits.max_streams)),
+        ("requests a minute", limit(tenant.limits.requests_per_minute)),
+        ("created", stored.created_at.to_string()),
+    ];
+    for (name, value) in lines {
+        let name = output.paint(Style::Dim, &format!("{name:18}"));
+        output.line(format!("{name}  {value}").trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! A tiny HTTP client for our own server: one connection per request, JSON and event streams.
+//! Nothing more is needed by the demo and the doctor, and hyper is in the program anyway.
+
+mod sse;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+pub use sse::{EventStream, Frame};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+#[derive(Clone)]
+pub struct Client {
+    address: SocketAddr,
+    key: String,
+}
+
+impl Client {
+    pub fn new(address: SocketAddr, key: String) -> Self {
+        Self { address, key }
+    }
+
+    /// Whether a Shikiri answers there.
+    pub async fn is_up(&self) -> bool {
+        matches!(self.request(Method::GET, "/healthz", None).await, Ok((StatusCode::OK, _)))
+    }
+
+    /// One request; an answer that is not JSON comes as a string.
+    pub async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> io::Result<(StatusCode, Value)> {
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let request = self.build(method, path).header(ACCEPT, "application/json");
+        let answer = self.send(request.body(Full::new(Bytes::from(text)))).await?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect();
+        let body = tokio::time::timeout(ANSWER_TIMEOUT, body).await?;
+        let bytes = body.map_err(io::Error::other)?.to_bytes();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        Ok((status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text())))
+    }
+
+    /// Follows an event stream from after the event with that number.
+    pub async fn events(&self, path: &str, after: u64) -> io::Result<EventStream> {
+        let mut request = self.build(Method::GET, path).header(ACCEPT, "text/event-stream");
+        if after > 0 {
+            request = request.header("last-event-id", after);
+        }
+        let answer = self.send(request.body(Full::default())).await?;
+        match answer.status() {
+            StatusCode::OK => Ok(EventStream::new(answer.into_body())),
+            status => Err(io::Error::other(format!("the server answered {status}"))),
+        }
+    }
+
+    fn build(&self, method: Method, path: &str) -> hyper::http::request::Builder {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.address.to_string())
+            .header(CONTENT_TYPE, "application/json");
+        match self.key.as_str() {
+            "" => request,
+            key => request.header(AUTHORIZATION, format!("Bearer {key}")),
+        }
+    }
+
+    async fn send(
+        &self,
+        request: Result<Request<Full<Bytes>>, hyper::http::Error>,
+    ) -> io::Result<Response<Incoming>> {
+        let request = request.map_err(io::Error::other)?;
+        let stream = TcpStream::connect(self.address);
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, stream).await??;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        // It ends with the answer's body, or with the connection.
+        tokio::spawn(connection);
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, sender.send_request(request)).await?;
+        answer.map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,82 @@
+//! The program and the machine that it runs on.
+
+use std::path::PathBuf;
+
+use hyper::{Method, StatusCode};
+
+use super::{Finding, Verdict};
+use crate::client::Client;
+use crate::config::Config;
+use crate::env_vars;
+
+const MIB: u64 = 1024 * 1024;
+
+pub(super) fn version() -> Finding {
+    Finding::new("version", Verdict::Ok, format!("shikiri {}", env!("CARGO_PKG_VERSION")))
+}
+
+pub(super) fn sqlite() -> Finding {
+    let linked = shikiri_sqlite::version::linked();
+    if shikiri_sqlite::version::linked_is_safe() {
+        return Finding::new("sqlite", Verdict::Ok, format!("SQLite {linked} is linked"));
+    }
+    let text = format!(
+        "SQLite {linked} is linked, which can damage shared files: build with 3.51.3 or later"
+    );
+    Finding::new("sqlite", Verdict::Fail, text)
+}
+
+pub(super) fn disk_space(config: &Config) -> Finding {
+    const CHECK: &str = "disk space";
+    let folder = match config.data_folder() {
+        made if made.is_dir() => made,
+        _ => config.root.clone(),
+    };
+    let stat = match rustix::fs::statvfs(&folder) {
+        Ok(stat) => stat,
+        Err(error) => {
+            return Finding::new(CHECK, Verdict::Warn, format!("cannot be told: {error}"));
+        }
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize) / MIB;
+    let text = format!("{free} MiB are free at {}", folder.display());
+    match free {
+        0..100 => Finding::new(CHECK, Verdict::Fail, format!("only {text}: make room")),
+        100..1024 => Finding::new(CHECK, Verdict::Warn, format!("only {text}: make room soon")),
+        _ => Finding::new(CHECK, Verdict::Ok, text),
+    }
+}
+
+pub(super) async fn server(config: &Config) -> Finding {
+    const CHECK: &str = "server";
+    let url = format!("http://{}", config.listen);
+    let client = Client::new(config.listen, String::new());
+    match client.request(Method::GET, "/readyz", None).await {
+        Ok((StatusCode::OK, _)) => Finding::new(CHECK, Verdict::Ok, format!("{url} is ready")),
+        Ok((StatusCode::SERVICE_UNAVAILABLE, answer)) => {
+            let text = format!("{url} is up but not ready: {answer}");
+            Finding::new(CHECK, Verdict::Warn, text)
+        }
+        Ok((status, _)) => {
+            let text = format!("something that is not Shikiri answers at {url} ({status})");
+            Finding::new(CHECK, Verdict::Warn, text)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Finding::new(CHECK, Verdict::Info, format!("none is running at {url}"))
+        }
+        Err(error) => {
+            Finding::new(CHECK, Verdict::Warn, format!("{url} does not answer properly: {error}"))
+        }
+    }
+}
+
+pub(super) fn claude() -> Finding {
+    let path = std::env::var_os(env_vars::PATH.name).unwrap_or_default();
+    let found: Option<PathBuf> =
+        std::env::split_paths(&path).map(|folder| folder.join("claude")).find(|f| f.is_file());
+    let text = match found {
+        Some(program) => format!("the claude program is {}", program.display()),
+        None => "no claude program on PATH; nothing needs it yet".to_owned(),
+    };
+    Finding::new("claude", Verdict::Info, text)
+}

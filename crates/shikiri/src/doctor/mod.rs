@@ -1,0 +1,47 @@
+//! Looks at everything that could be wrong with an installation, and changes nothing.
+
+mod files;
+mod machine;
+mod store;
+
+use serde::Serialize;
+
+use crate::config::Config;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Ok,
+    /// Neither good nor bad.
+    Info,
+    Warn,
+    Fail,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub check: &'static str,
+    pub verdict: Verdict,
+    pub text: String,
+}
+
+impl Finding {
+    fn new(check: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
+        Self { check, verdict, text: text.into() }
+    }
+}
+
+pub async fn examine(config: &Config) -> Vec<Finding> {
+    let mut findings = vec![
+        machine::version(),
+        machine::sqlite(),
+        files::data_folder(config),
+        files::admin_key(config),
+        store::database(config).await,
+        machine::disk_space(config),
+        machine::server(config).await,
+    ];
+    findings.extend(files::set_aside(config));
+    findings.push(machine::claude());
+    findings
+}

@@ -1,0 +1,143 @@
+//! Follows a run's events in the terminal: what was there first, then what comes.
+
+use serde_json::{Value, json};
+use shikiri_app::{App, Delivery};
+use shikiri_model::event::{EventRef, Seq};
+use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::run::{RunStatus, stream_of};
+
+use crate::exit::Failure;
+use crate::output::{Output, Style};
+use crate::signals::Signals;
+use crate::text::{one_line, short};
+
+/// Longer texts are cut; `--json` has them whole.
+const SHOWN: usize = 200;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Ended(RunStatus),
+    /// Ctrl-C: the run goes on without us.
+    Detached {
+        last_seq: Seq,
+    },
+}
+
+pub async fn follow(
+    app: &App,
+    tenant: &TenantId,
+    run: &RunId,
+    after: Seq,
+    as_json: bool,
+) -> Result<Ending, Failure> {
+    let mut signals = Signals::catch()?;
+    app.run(tenant, run).await?;
+    let mut watch = app.watch(tenant, stream_of(run), after).await?;
+    let output = Output::stdout();
+    loop {
+        let delivery = tokio::select! {
+            delivery = watch.next() => delivery?,
+            _ = signals.next() => return Ok(Ending::Detached { last_seq: watch.cursor() }),
+        };
+        match delivery {
+            Some(delivery) => print(output, run, &delivery, as_json)?,
+            None => return Ok(Ending::Ended(app.run(tenant, run).await?.run.status)),
+        }
+    }
+}
+
+fn print(output: Output, run: &RunId, delivery: &Delivery, as_json: bool) -> Result<(), Failure> {
+    for event in delivery.events() {
+        if as_json {
+            output.json_line(&json_of(run, event))?;
+        } else {
+            let time = event.at.to_string();
+            let data = serde_json::from_str(event.data).unwrap_or(Value::Null);
+            output.line(&event_line(output, event.seq, &time, event.kind, &data))?;
+        }
+    }
+    Ok(())
+}
+
+/// The data of the event's SSE frame, and its name.
+fn json_of(run: &RunId, event: EventRef<'_>) -> Value {
+    let mut all = json!({ "seq": event.seq, "at": event.at, "run_id": run, "event": event.kind });
+    if let (Some(all), Ok(Value::Object(data))) =
+        (all.as_object_mut(), serde_json::from_str(event.data))
+    {
+        for (key, value) in data {
+            all.entry(key).or_insert(value);
+        }
+    }
+    all
+}
+
+/// One event for people: number, time of day, name, and what it says.
+pub fn event_line(output: Output, seq: Seq, at: &str, kind: &str, data: &Value) -> String {
+    let time = at.get(11..23).unwrap_or(at);
+    let style = match kind {
+        "result" => Style::Good,
+        "error" | "step_failed" => Style::Bad,
+        "question" | "node_lost" | "cancel_requested" | "warning" => Style::Warning,
+        "started" | "queued" | "waiting" => Style::Bold,
+        _ => Style::Plain,
+    };
+    let head = output.paint(Style::Dim, &format!("{seq:>5}  {}", one_line(time)));
+    let name = output.paint(style, &format!("{:14}", one_line(kind)));
+    format!("{head}  {name} {}", short(&summary(kind, data), SHOWN)).trim_end().to_owned()
+}
+
+fn summary(kind: &str, data: &Value) -> String {
+    let text = |key: &str| match &data[key] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match kind {
+        "queued" => format!("for {}", text("agent")),
+        "started" => format!("attempt {}", text("attempt")),
+        "log" | "warning" => text("message"),
+        "progress" => format!("{}/{} {}", text("progress"), text("total"), text("message")),
+        "step_started" => match data["attempt"].as_u64() {
+            Some(attempt) if attempt > 1 => format!("{} (attempt {attempt})", text("name")),
+            _ => text("name"),
+        },
+        "step_completed" => text("name"),
+        "step_failed" => format!("{}: {}", text("name"), text("error")),
+        "question" => format!("{} {}", text("question_id"), text("message")),
+        "answer" => format!("{} {}", text("question_id"), text("action")),
+        "waiting" | "timer_set" if data["until"].is_string() => format!("until {}", text("until")),
+        "result" => text("result"),
+        "error" => format!("{}: {}", text("code"), text("message")),
+        "text_delta" | "thinking" => text("text"),
+        "node_lost" => "its server is gone; it is up for another attempt".to_owned(),
+        _ => plain(data),
+    }
+}
+
+/// The data of a kind that is not known here, without what every event has.
+fn plain(data: &Value) -> String {
+    let Some(fields) = data.as_object() else { return data.to_string() };
+    let own = |key: &str| !matches!(key, "seq" | "at" | "run_id" | "execution_id" | "index");
+    let shown = fields.iter().filter(|(key, value)| own(key) && !value.is_null());
+    shown.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_says_cannot_command_the_terminal() {
+        let data = json!({ "message": "\u{1b}]0;owned\u{7} hi\nthere" });
+        let line = event_line(Output::plain(), 7, "2026-11-15T20:00:01.250Z", "log", &data);
+        assert_eq!(line, r"    7  20:00:01.250  log            \u{1b}]0;owned\u{7} hi there");
+    }
+
+    #[test]
+    fn kinds_that_are_not_known_are_shown_as_they_are() {
+        let data =
+            json!({ "seq": 1, "at": "x", "index": 3, "child_run_id": "run_1", "error": null });
+        assert_eq!(summary("child_started", &data), "child_run_id=\"run_1\"");
+    }
+}

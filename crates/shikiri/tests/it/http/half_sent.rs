@@ -1,0 +1,68 @@
+//! Requests that never become whole.
+
+use std::time::{Duration, Instant};
+
+use shikiri_testkit::TestApp;
+use tokio::task::JoinSet;
+
+use super::Wire;
+use crate::PROGRAM;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_sent_requests_are_closed_within_ten_seconds() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let head = format!(
+        "POST /v1/tenants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\n",
+        app.admin_key()
+    );
+    let beginnings = [
+        String::new(),
+        "POST /v1/ten".to_owned(),
+        head.clone(),
+        format!("{head}Content-Length: 100\r\n\r\n"),
+        format!("{head}Content-Length: 100\r\n\r\n{{\"id\": \"half"),
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"id"),
+    ];
+    let mut connections = JoinSet::new();
+    for number in 0..54 {
+        let (port, beginning) = (app.port(), beginnings[number % beginnings.len()].clone());
+        connections.spawn(async move {
+            let mut wire = Wire::open(port).await;
+            let start = Instant::now();
+            wire.send(&beginning).await;
+            let answer = wire.rest(2 * LIMIT).await;
+            (beginning, answer, start.elapsed())
+        });
+    }
+    let mut slowest = Duration::ZERO;
+    for (beginning, answer, took) in connections.join_all().await {
+        let answer = answer.unwrap_or_else(|| panic!("still open: {beginning:?}"));
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(took < LIMIT, "{took:?} for {beginning:?}");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+        slowest = slowest.max(took);
+    }
+    app.client().get("/v1/tenants/half").await.problem(404);
+    eprintln!("half sent: 54 connections, the last closed after {slowest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_drips_is_closed_within_ten_seconds_too() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let mut wire = Wire::open(app.port()).await;
+    let start = Instant::now();
+    wire.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n").await;
+    loop {
+        if wire.rest(Duration::from_millis(500)).await.is_some() {
+            break;
+        }
+        assert!(start.elapsed() < LIMIT, "a dripping head keeps its connection");
+        if tokio::io::AsyncWriteExt::write_all(&mut wire.0, b"X-Drip: 1\r\n").await.is_err() {
+            break;
+        }
+    }
+    assert_eq!(app.client().get("/healthz").await.status, 200);
+}

@@ -1,0 +1,19 @@
+//! The program as people and scripts call it.
+
+mod database;
+mod outputs;
+mod places;
+mod runs;
+mod usage;
+
+use shikiri_testkit::Cli;
+use tempfile::TempDir;
+
+use crate::PROGRAM;
+
+/// A fresh project folder and the program in it.
+fn fresh() -> (TempDir, Cli) {
+    let folder = TempDir::new().unwrap();
+    let cli = Cli::new(PROGRAM, folder.path());
+    (folder, cli)
+}
