@@ -9,6 +9,7 @@ use shikiri_model::record::{Document, Expect, RecordChange, Stored};
 use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
 
 use crate::error::AppError;
+use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents};
 use crate::watch::Watch;
 
@@ -43,11 +44,18 @@ pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) agents: Arc<Agents>,
     pub(crate) options: Arc<AppOptions>,
+    counters: Arc<Counters>,
 }
 
 impl App {
     pub fn new(store: Arc<dyn Store>, agents: Vec<Arc<dyn Agent>>, options: AppOptions) -> Self {
-        Self { store, agents: Arc::new(Agents::new(agents)), options: Arc::new(options) }
+        let counters = Arc::<Counters>::default();
+        Self {
+            store: Arc::new(Metered { store, counters: Arc::clone(&counters) }),
+            agents: Arc::new(Agents::new(agents)),
+            options: Arc::new(options),
+            counters,
+        }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -56,6 +64,10 @@ impl App {
 
     pub fn options(&self) -> &AppOptions {
         &self.options
+    }
+
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     /// Follows a stream: first what is there after `after`, then what comes.

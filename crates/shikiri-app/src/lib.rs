@@ -8,10 +8,12 @@ mod app;
 mod error;
 mod failpoint;
 pub mod keys;
+mod metered;
 pub mod run;
 pub mod tenants;
 mod watch;
 
 pub use app::{App, AppOptions};
 pub use error::AppError;
+pub use metered::Counters;
 pub use watch::{Delivery, Watch, WatchError};

@@ -102,15 +102,18 @@ impl Watch {
             } else if self.extent.ends_at(self.cursor) {
                 return Ok(None);
             } else {
-                for wake in self.news.next().await {
-                    self.hear(wake);
-                }
+                let news = self.news.next().await;
+                self.hear_all(news);
             }
         }
     }
 
     /// Events that can be had without waiting for anybody.
     pub fn take_ready(&mut self) -> Option<Delivery> {
+        if self.ready.is_empty() && !self.look {
+            let news = self.news.take();
+            self.hear_all(news);
+        }
         while let Some(chunk) = self.ready.pop_front() {
             if chunk.last_seq() <= self.cursor {
                 continue;
@@ -123,6 +126,12 @@ impl Watch {
 
     pub fn cursor(&self) -> Seq {
         self.cursor
+    }
+
+    fn hear_all(&mut self, news: Vec<Wake>) {
+        for wake in news {
+            self.hear(wake);
+        }
     }
 
     fn hear(&mut self, wake: Wake) {

@@ -21,7 +21,8 @@ pub enum Topic {
 
 #[derive(Clone, Debug)]
 pub enum Wake {
-    /// Committed just now by this process; `closes` if nothing can follow it.
+    /// Committed just now by this process; `closes` if nothing can follow it. Another node's
+    /// earlier chunk may not have been heard of yet: a reader checks that this one is its next.
     Chunk { chunk: Chunk, closes: bool },
     /// Look in the store: another process wrote, or this subscription fell behind.
     Behind,

@@ -34,8 +34,8 @@ pub trait Store: Send + Sync + 'static {
     /// Writes all of it or nothing, in the order in which commits were handed in. Returns after
     /// the commit is durable; watchers are woken no earlier.
     ///
-    /// Handing in happens when this future is first polled; dropping it later does not take the
-    /// commit back.
+    /// Handing in happens when this future is first polled, or, with the queue full, as soon as
+    /// there is room; dropping it after that does not take the commit back.
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError>;
 
     /// Events after `after`, at most about `max_bytes` (always at least one if there is one).
@@ -65,6 +65,7 @@ pub trait Store: Send + Sync + 'static {
         unique: &str,
     ) -> Result<Option<Record>, StoreError>;
 
+    /// A page; with no tenant given, only its first page is meant to be read.
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError>;
 
     /// When the next record of this kind is due, if any is.
@@ -76,7 +77,8 @@ pub trait Store: Send + Sync + 'static {
     /// Leases whose name starts with `prefix` and whose time has run out.
     async fn lapsed_leases(&self, prefix: &str) -> Result<Vec<Lease>, StoreError>;
 
-    /// Removes a lapsed lease whose fence is still this one.
+    /// Removes a lapsed lease whose fence is still this one. Its fence starts anew if the name is
+    /// used again, so this is for names that are not, such as those of nodes.
     async fn forget_lease(&self, guard: &Guard) -> Result<(), StoreError>;
 
     /// Removes events older than `before` from closed streams (the journal of a living run is

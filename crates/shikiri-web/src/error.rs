@@ -137,10 +137,7 @@ impl Problem {
 
     fn unavailable() -> Self {
         let detail = "the server cannot do this right now: try again in a moment";
-        Self {
-            retry_after: Some(RETRY_WHEN_UNAVAILABLE),
-            ..Self::new(Code::Unavailable, detail)
-        }
+        Self { retry_after: Some(RETRY_WHEN_UNAVAILABLE), ..Self::new(Code::Unavailable, detail) }
     }
 
     fn internal() -> Self {

@@ -28,11 +28,13 @@ fn allow(options: &WebOptions, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
     let host = match (uri.authority(), single(headers, header::HOST)?) {
         // A full address in the request line wins over the header (RFC 9112, 3.2.2).
         (Some(authority), _) => authority.clone(),
-        (None, Some(text)) => parse(text).ok_or_else(|| Problem::invalid("Host", "is not a host"))?,
+        (None, Some(text)) => {
+            parse(text).ok_or_else(|| Problem::invalid("Host", "is not a host"))?
+        }
         (None, None) => return Err(Problem::invalid("Host", "is missing")),
     };
     if !is_allowed_host(options, &host) {
-        let detail = "this server is not called that: add the name with --allowed-host";
+        let detail = "this server is not called that: add the name with --allow-host";
         return Err(Problem::new(Code::HostNotAllowed, detail));
     }
     match single(headers, header::ORIGIN)? {

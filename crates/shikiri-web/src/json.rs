@@ -55,8 +55,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 fn is_json(headers: &HeaderMap) -> Option<bool> {
     let text = headers.get(header::CONTENT_TYPE)?.to_str().unwrap_or_default();
     let kind = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let known = kind == "application/json"
-        || (kind.starts_with("application/") && kind.ends_with("+json"));
+    let known =
+        kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"));
     Some(known)
 }
 

@@ -1,12 +1,16 @@
 //! Counters for operators, in the OpenMetrics text form.
 
+use std::fmt;
+use std::sync::Arc;
+
 use axum::http::StatusCode;
-use prometheus_client::encoding::{EncodeLabelSet, text};
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use shikiri_app::App;
+use shikiri_app::Counters;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -28,7 +32,7 @@ struct RequestLabels {
 }
 
 impl Metrics {
-    pub(crate) fn new(_app: &App) -> Self {
+    pub(crate) fn new(done: Arc<Counters>) -> Self {
         let mut registry = Registry::with_prefix("shikiri");
         let metrics = Self {
             requests: Family::default(),
@@ -46,6 +50,7 @@ impl Metrics {
         registry.register("refused_connections", "Connections over the cap", refused);
         let cut = metrics.cut_slow_readers.clone();
         registry.register("cut_slow_readers", "Readers that took nothing for 30 s", cut);
+        registry.register_collector(Box::new(Done(done)));
         Self { registry, ..metrics }
     }
 
@@ -63,5 +68,30 @@ impl Metrics {
         // Writing to a String cannot fail.
         let _ = text::encode(&mut out, &self.registry);
         out
+    }
+}
+
+/// The use cases' own counters, read when somebody asks.
+#[derive(Debug)]
+struct Done(Arc<Counters>);
+
+impl Collector for Done {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let done = &self.0;
+        for (name, help, count) in [
+            ("commits", "Commits that are durable", &done.commits),
+            ("commit_failures", "Commits that the store could not do", &done.commit_failures),
+            ("fence_rejections", "Writes of lost leases", &done.fence_rejections),
+            ("events", "Events that were committed", &done.events),
+            ("runs_started", "Runs that were started", &done.runs_started),
+            ("runs_completed", "Runs that ended with a result", &done.runs_completed),
+            ("runs_failed", "Runs that ended with an error", &done.runs_failed),
+            ("runs_cancelled", "Runs that were cancelled", &done.runs_cancelled),
+        ] {
+            let counter = ConstCounter::new(count.get());
+            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
+        }
+        Ok(())
     }
 }

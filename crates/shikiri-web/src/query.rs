@@ -76,13 +76,15 @@ mod tests {
     #[test]
     fn a_page_is_bounded_and_its_cursor_is_one_of_ours() {
         let read = |limit, cursor: Option<&str>| {
-            Paging { limit, cursor: cursor.map(str::to_owned) }.read().map(|(after, limit)| {
-                (after.map(|position| position.encode()), limit)
-            })
+            Paging { limit, cursor: cursor.map(str::to_owned) }
+                .read()
+                .map(|(after, limit)| (after.map(|position| position.encode()), limit))
         };
         assert_eq!(read(None, None), Ok((None, 50)));
         assert_eq!(read(Some(200), Some("1f.run_1")), Ok((Some("1f.run_1".to_owned()), 200)));
-        for (limit, cursor) in [(Some(0), None), (Some(201), None), (None, Some("")), (None, Some("x"))] {
+        for (limit, cursor) in
+            [(Some(0), None), (Some(201), None), (None, Some("")), (None, Some("x"))]
+        {
             assert_eq!(read(limit, cursor).unwrap_err().code, Code::InvalidRequest);
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct Web {
 impl Web {
     pub(crate) fn new(app: App, options: WebOptions) -> Self {
         let draining = CancellationToken::new();
-        let metrics = Metrics::new(&app);
+        let metrics = Metrics::new(Arc::clone(app.counters()));
         Self {
             keys: KeyCache::default(),
             tenants: TenantCache::default(),

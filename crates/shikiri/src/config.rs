@@ -4,6 +4,7 @@
 //! source.
 
 use std::ffi::OsString;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde::Deserialize;
 
 use crate::config_layers::{Layer, Origin, environment_layer, file_layer};
 use crate::env_vars::{self, EnvVar};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::store_url::StoreUrl;
 
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
@@ -216,11 +217,17 @@ fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
     match surroundings.get(env_vars::CLAUDE_PROJECT_DIR) {
         Some(named) => {
             let root = current.unwrap_or(Path::new("/")).join(named);
-            if root.is_dir() {
-                return Ok(root);
+            let what = |why: &str| format!("CLAUDE_PROJECT_DIR: {} {why}", root.display());
+            let next = "name the project's folder, or unset it";
+            match root.metadata() {
+                Ok(found) if found.is_dir() => Ok(root),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    let what = what("may not be looked at by this user");
+                    Err(Failure::new(Exit::Unavailable, what, "change its permissions"))
+                }
+                Ok(_) => Err(Failure::usage(what("is not a folder"), next)),
+                Err(_) => Err(Failure::usage(what("is not there"), next)),
             }
-            let what = format!("CLAUDE_PROJECT_DIR: {} is not a folder", root.display());
-            Err(Failure::usage(what, "name the project's folder, or unset it"))
         }
         None => current.map(Path::to_owned).ok_or_else(|| {
             Failure::usage(

@@ -104,8 +104,9 @@ fn flag(variable: EnvVar, text: Option<String>) -> Result<Option<bool>, Failure>
 
 fn number<T: FromStr>(variable: EnvVar, text: Option<String>) -> Result<Option<T>, Failure> {
     let parse = |text: String| {
-        let what = format!("{text:?} is not a number it can be");
-        text.trim().parse().map_err(|_| bad(variable, &what, variable.about))
+        let (what, next) =
+            (format!("{text:?} is not a number"), format!("write one ({})", variable.about));
+        text.trim().parse().map_err(|_| bad(variable, &what, &next))
     };
     text.map(parse).transpose()
 }

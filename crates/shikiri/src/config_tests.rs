@@ -92,7 +92,10 @@ fn bad_values_are_refused_with_their_source() {
         (World::new().set("SHIKIRI_MAX_STREAMS", "0"), "SHIKIRI_MAX_STREAMS: is 0: allow"),
         (World::new().set("SHIKIRI_ALLOW_REMOTE", "maybe"), "SHIKIRI_ALLOW_REMOTE: \"maybe\""),
         (World::new().set("LOG_FORMAT", "xml"), "SHIKIRI_LOG_FORMAT: \"xml\" is not known"),
-        (World::new().set("CLAUDE_PROJECT_DIR", "gone"), "CLAUDE_PROJECT_DIR: ROOT/gone is not a"),
+        (
+            World::new().set("CLAUDE_PROJECT_DIR", "gone"),
+            "CLAUDE_PROJECT_DIR: ROOT/gone is not there",
+        ),
         (
             World::new().project_file("\nlisen = 'x'"),
             "ROOT/shikiri.toml line 2: unknown field `lisen`",

@@ -45,6 +45,14 @@ impl Failure {
         Self::new(Exit::Usage, what, next)
     }
 
+    /// What to do next, where the moment is wrong for what was asked.
+    pub fn not_now(error: AppError, next: &str) -> Self {
+        match error {
+            AppError::NotNow(what) => Self::new(Exit::Refused, what, next),
+            other => other.into(),
+        }
+    }
+
     pub fn code(&self) -> u8 {
         match self {
             Self::Told { exit, .. } => *exit as u8,

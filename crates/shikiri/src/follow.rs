@@ -93,11 +93,13 @@ fn summary(kind: &str, data: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
+    // 3 rather than 3.0
+    let number = |key: &str| data[key].as_f64().map(|n| n.to_string()).unwrap_or_default();
     match kind {
         "queued" => format!("for {}", text("agent")),
         "started" => format!("attempt {}", text("attempt")),
         "log" | "warning" => text("message"),
-        "progress" => format!("{}/{} {}", text("progress"), text("total"), text("message")),
+        "progress" => format!("{}/{} {}", number("progress"), number("total"), text("message")),
         "step_started" => match data["attempt"].as_u64() {
             Some(attempt) if attempt > 1 => format!("{} (attempt {attempt})", text("name")),
             _ => text("name"),

@@ -115,6 +115,12 @@ impl Driver {
         }
     }
 
+    /// Before the run is put back: whatever this attempt has not written yet it never will, or
+    /// it would write beside the next attempt, under a lease that is still good.
+    pub(super) async fn abandon(&self) {
+        self.outbox.abandon().await;
+    }
+
     /// Polls the agent until it returns, or has nothing left to do (None).
     async fn poll<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);

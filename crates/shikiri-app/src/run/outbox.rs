@@ -117,13 +117,31 @@ impl Outbox {
         self.committed(last).await
     }
 
+    /// Gives up what waits, and returns when nothing is under way any more.
+    pub(super) async fn abandon(&self) {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            {
+                let mut state = self.lock();
+                state.lost.get_or_insert_with(|| StoreError::unavailable("given up").into());
+                if !state.flushing {
+                    return;
+                }
+            }
+            moved.await;
+        }
+    }
+
     async fn flush(self: Arc<Self>) {
         loop {
             let (events, note) = {
                 let mut state = self.lock();
                 if state.waiting.is_empty() || state.lost.is_some() {
                     state.flushing = false;
-                    return;
+                    drop(state);
+                    return self.moved.notify_waiters();
                 }
                 state.bytes = 0;
                 (std::mem::take(&mut state.waiting), state.note.take())
@@ -133,7 +151,9 @@ impl Outbox {
             let mut state = self.lock();
             match result {
                 Ok(()) => state.committed += count,
-                Err(error) => state.lost = Some(error),
+                Err(error) => {
+                    state.lost.get_or_insert(error);
+                }
             }
             drop(state);
             self.moved.notify_waiters();
@@ -158,12 +178,16 @@ impl Outbox {
                     failpoint::hit("outbox.after_commit");
                     return Ok(());
                 }
-                Err(CommitError::Store(StoreError::Unavailable(_))) => {
+                Err(CommitError::Store(StoreError::Unavailable(_))) if !self.is_lost() => {
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Err(other) => return Err(other),
             }
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

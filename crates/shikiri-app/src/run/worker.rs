@@ -1,6 +1,7 @@
 //! Takes due runs from the queue and carries each in a task of its own.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,10 +23,13 @@ use crate::app::App;
 use crate::error::AppError;
 use crate::failpoint;
 
-/// A run that was claimed and not started within this time is handed out again.
+/// A run that was claimed and not started within this time, or within a node's lease if that is
+/// shorter, is handed out again.
 const CLAIM_HOLD: Duration = Duration::from_secs(10);
 /// The longest nap: a net under the wake-ups, not the way work is found.
 const LONGEST_NAP: Duration = Duration::from_secs(2);
+/// Between two attempts to put a run back while the store is away.
+const PUT_BACK_PAUSE: Duration = Duration::from_millis(200);
 const PAGE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Worker {
@@ -35,8 +39,9 @@ pub(super) struct Worker {
     lost: CancellationToken,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
-    /// How to tell a carried run that somebody wants it stopped.
-    carried: Mutex<HashMap<RunId, CancellationToken>>,
+    /// Runs that this node has claimed, by id, and how to tell each that somebody wants it
+    /// stopped.
+    carried: Mutex<HashMap<String, CancellationToken>>,
 }
 
 impl Worker {
@@ -79,7 +84,7 @@ impl Worker {
             tenant: None,
             parent: None,
             owner: self.node.to_string(),
-            hold: CLAIM_HOLD,
+            hold: CLAIM_HOLD.min(self.app.options.node_lease),
             limit: free.min(64),
         };
         let commit = Commit::new().claim(claim).guarded_by(self.guard.clone());
@@ -90,13 +95,23 @@ impl Worker {
         }
         for record in &claimed {
             let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else { break };
+            let Some(cancel) = self.take_up(record) else { continue };
             let (worker, record) = (Arc::clone(self), record.clone());
             self.tasks.spawn(async move {
-                worker.carry(&record).await;
+                worker.carry(&record, cancel).await;
                 drop(permit);
             });
         }
         Ok(claimed.len())
+    }
+
+    /// None if an earlier claim of the same run is still on its way here, slower than its hold:
+    /// one node never carries a run twice at once, which its lease alone would not prevent.
+    fn take_up(&self, record: &Record) -> Option<CancellationToken> {
+        match self.lock().entry(record.key.id.clone()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(free) => Some(free.insert(CancellationToken::new()).clone()),
+        }
     }
 
     async fn nap(&self) -> Duration {
@@ -108,23 +123,41 @@ impl Worker {
         next.since(now).clamp(Duration::from_millis(5), LONGEST_NAP)
     }
 
-    async fn carry(&self, record: &Record) {
-        let stored = match store::decode::<Run>(record) {
-            Ok(stored) => stored,
-            Err(error) => {
-                tracing::error!(run.id = %record.key.id, %error, "a run cannot be read");
+    async fn carry(&self, record: &Record, cancel: CancellationToken) {
+        match store::decode::<Run>(record) {
+            Ok(stored) => {
+                let (tenant, id) = (stored.value.tenant.clone(), stored.value.id.clone());
+                if let Err(error) = self.attempt(stored, cancel).await {
+                    tracing::warn!(run.id = %id, %error, "run {id} is put back");
+                    self.put_back(&tenant, &id).await;
+                }
+            }
+            Err(error) => tracing::error!(run.id = %record.key.id, %error, "a run cannot be read"),
+        }
+        self.lock().remove(&record.key.id);
+    }
+
+    /// While this node lives nobody else looks for runs that it dropped, so it tries until the
+    /// store is back. Once its lease is lost, a sweep finds them.
+    async fn put_back(&self, tenant: &TenantId, id: &RunId) {
+        while let Err(error) = lose(&self.app, tenant, id, &self.node).await {
+            if !matches!(error, AppError::Unavailable(_)) {
+                tracing::error!(run.id = %id, %error, "run {id} cannot be put back");
                 return;
             }
-        };
-        let id = stored.value.id.clone();
-        if let Err(error) = self.attempt(stored).await {
-            tracing::warn!(run.id = %id, %error, "run {id} was put back");
+            tokio::select! {
+                () = tokio::time::sleep(PUT_BACK_PAUSE) => {}
+                () = self.lost.cancelled() => return,
+            }
         }
-        self.lock().remove(&id);
     }
 
     /// One attempt: start, replay, carry, and commit how it ended.
-    async fn attempt(&self, claimed: Stored<Run>) -> Result<(), AppError> {
+    async fn attempt(
+        &self,
+        claimed: Stored<Run>,
+        cancel: CancellationToken,
+    ) -> Result<(), AppError> {
         let node = self.node.clone();
         let started = self.app.commit_run(&claimed, Command::Start { node }, Some(&self.guard));
         let run = match started.await {
@@ -136,19 +169,8 @@ impl Worker {
         if run.status != RunStatus::Running {
             return Ok(());
         }
-        let cancel = CancellationToken::new();
-        self.lock().insert(run.id.clone(), cancel.clone());
-        self.catch_cancel(&run, &cancel).await?;
         let ending = self.drive(&run, cancel).await;
         self.end(&run, ending).await
-    }
-
-    /// A cancel that came between the claim and the token above left no note.
-    async fn catch_cancel(&self, run: &Run, cancel: &CancellationToken) -> Result<(), AppError> {
-        if self.app.run(&run.tenant, &run.id).await?.run.cancel_requested {
-            cancel.cancel();
-        }
-        Ok(())
     }
 
     async fn drive(&self, run: &Run, cancel: CancellationToken) -> Ending {
@@ -162,11 +184,14 @@ impl Worker {
         };
         let driver =
             Driver::new(self.app.clone(), run.clone(), self.guard.clone(), journal, cancel);
-        let carry = driver.carry(agent.as_ref());
-        tokio::select! {
-            ending = catch_panic(carry) => ending,
+        let ending = tokio::select! {
+            ending = catch_panic(driver.carry(agent.as_ref())) => ending,
             () = self.lost.cancelled() => Ending::Lost("this node is stopping".to_owned()),
+        };
+        if let Ending::Lost(_) = ending {
+            driver.abandon().await;
         }
+        ending
     }
 
     async fn read_journal(&self, run: &Run) -> Result<Journal, StoreError> {
@@ -188,10 +213,7 @@ impl Worker {
         let command = match ending {
             Ending::Finished(outcome) => Command::Finish(outcome),
             Ending::Waiting { until, seen_wakes } => Command::Suspend { seen_wakes, until },
-            Ending::Lost(reason) => {
-                lose(&self.app, &run.tenant, &run.id, &self.node).await?;
-                return Err(AppError::Unavailable(reason));
-            }
+            Ending::Lost(reason) => return Err(AppError::Unavailable(reason)),
         };
         let guard = Some(&self.guard);
         let ended = self.app.change_run(&run.tenant, &run.id, guard, |_| command.clone()).await;
@@ -235,7 +257,7 @@ impl Worker {
             return;
         }
         if let Ok(note) = serde_json::from_str::<StopRun>(data)
-            && let Some(cancel) = self.lock().get(&note.run_id)
+            && let Some(cancel) = self.lock().get(note.run_id.as_str())
         {
             cancel.cancel();
         }
@@ -247,7 +269,7 @@ impl Worker {
         self.tasks.wait().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
         self.carried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -34,8 +34,9 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// The writer sleeps: whoever brings the first job wakes it.
+    /// The writer sleeps: whoever brings the job that makes them `wake_at` wakes it.
     asleep: bool,
+    wake_at: usize,
     nudged: bool,
     closed: bool,
 }
@@ -63,7 +64,8 @@ impl Queue {
             return Err(writer_ended());
         }
         state.jobs.push_back(job);
-        let wake = std::mem::take(&mut state.asleep);
+        let wake = state.asleep && state.jobs.len() >= state.wake_at;
+        state.asleep &= !wake;
         drop(state);
         if wake {
             self.news.notify_one();
@@ -76,7 +78,7 @@ impl Queue {
     pub(super) fn take(&self, into: &mut VecDeque<Job>, most: usize, patience: Duration) -> bool {
         let mut state = self.lock();
         if state.jobs.is_empty() && !state.closed && !state.nudged {
-            state = self.sleep(state, patience);
+            state = self.sleep(state, 1, patience);
         }
         state.nudged = false;
         let count = state.jobs.len().min(most);
@@ -87,13 +89,28 @@ impl Queue {
         open
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    /// Waits until `count` jobs are here, not longer than `patience`. False if they did not come.
+    pub(super) fn gather(&self, count: usize, patience: Duration) -> bool {
+        let mut state = self.lock();
+        if state.jobs.len() < count && !state.closed {
+            state = self.sleep(state, count, patience);
+        }
+        state.jobs.len() >= count
+    }
+
     fn sleep<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
+        wake_at: usize,
         patience: Duration,
     ) -> MutexGuard<'a, State> {
         let until = Instant::now() + patience;
         state.asleep = true;
+        state.wake_at = wake_at;
         while state.asleep {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -29,6 +29,9 @@ const BATCH_BYTES: usize = 1024 * 1024;
 /// A batch that takes longer halves what the next may hold: hooks wait for this lock.
 const BATCH_TIME: Duration = Duration::from_millis(5);
 
+/// Longest wait for callers that will probably come back.
+const LONGEST_GATHERING: Duration = Duration::from_micros(500);
+
 /// How often to look for other processes' writes while somebody waits for them, and while nobody
 /// does.
 const LOOK_OFTEN: Duration = Duration::from_millis(10);
@@ -52,6 +55,7 @@ pub(super) struct Writer {
     tail: Tail,
     wal_pages: Arc<AtomicI32>,
     batch_limit: usize,
+    gathering: Gathering,
 }
 
 /// A batch as decided and written.
@@ -73,7 +77,16 @@ impl Writer {
         database.set_prepared_statement_cache_capacity(64);
         let tail = Tail::new(&database)?;
         let known = KnownStreams::default();
-        Ok(Self { database, clock, hub, known, tail, wal_pages, batch_limit: BATCH_COMMITS })
+        Ok(Self {
+            database,
+            clock,
+            hub,
+            known,
+            tail,
+            wal_pages,
+            batch_limit: BATCH_COMMITS,
+            gathering: Gathering::default(),
+        })
     }
 
     /// Works until the queue is closed and empty.
@@ -93,7 +106,10 @@ impl Writer {
             }
             batch.fill(&mut jobs, self.batch_limit);
             if !batch.commits.is_empty() {
-                self.commit_batch(&mut batch);
+                self.commit_batch(&mut batch, || jobs.len() + queue.len());
+                if jobs.is_empty() {
+                    self.gathering.wait(queue, self.batch_limit);
+                }
             } else if let Some(Job::Task(task)) = jobs.pop_front() {
                 self.guarded(|writer| task(writer)).unwrap_or_else(|_| self.roll_back());
             } else {
@@ -103,18 +119,22 @@ impl Writer {
         }
     }
 
-    fn commit_batch(&mut self, batch: &mut Batch) {
+    /// `queued` commits wait for the next batch.
+    fn commit_batch(&mut self, batch: &mut Batch, queued: impl FnOnce() -> usize) {
         let started = Instant::now();
         let outcome = self.settle_batch(&batch.commits);
-        self.adapt(batch.commits.len(), started.elapsed());
+        let took = started.elapsed();
+        self.adapt(batch.commits.len(), took);
         match outcome {
             Ok((outcomes, writes)) => {
+                self.gathering.expect(batch.commits.len() + queued(), took);
                 self.publish(&writes);
-                batch.commits.clear();
                 for (reply, outcome) in batch.replies.drain(..).zip(outcomes) {
                     // A caller that is gone needs no answer.
                     let _ = reply.send(outcome);
                 }
+                // After the answers: their callers go on while this one tidies up.
+                batch.commits.clear();
             }
             Err(fault) if fault.is_of_one_commit && batch.commits.len() > 1 => {
                 self.commit_one_by_one(batch);
@@ -135,7 +155,7 @@ impl Writer {
         let commits = std::mem::take(&mut batch.commits);
         let replies = std::mem::take(&mut batch.replies);
         for (commit, reply) in commits.into_iter().zip(replies) {
-            self.commit_batch(&mut Batch { commits: vec![commit], replies: vec![reply] });
+            self.commit_batch(&mut Batch { commits: vec![commit], replies: vec![reply] }, || 0);
         }
     }
 
@@ -261,6 +281,40 @@ impl Writer {
         // The log is whole without it; the next one tries again.
         if let Err(error) = done {
             tracing::debug!(%error, pages, "could not checkpoint the log");
+        }
+    }
+}
+
+/// Callers that were answered together mostly come back together. Starting on the first of them
+/// would spend one sync on it and another on the rest; so the writer waits a moment for as many as
+/// have been waiting, and stops doing so for a while when they do not come.
+#[derive(Debug, Default)]
+struct Gathering {
+    expected: usize,
+    patience: Duration,
+    /// Batches until it is tried again, and how many that was the last time.
+    resting: u32,
+    last_rest: u32,
+}
+
+impl Gathering {
+    fn expect(&mut self, waiting: usize, batch_took: Duration) {
+        self.expected = waiting;
+        self.patience = (batch_took / 2).min(LONGEST_GATHERING);
+    }
+
+    fn wait(&mut self, queue: &Queue, most: usize) {
+        let expected = self.expected.min(most);
+        if expected < 2 {
+            return;
+        }
+        if self.resting > 0 {
+            self.resting -= 1;
+        } else if queue.gather(expected, self.patience) {
+            self.last_rest = 0;
+        } else {
+            self.last_rest = (self.last_rest * 2).clamp(1, 64);
+            self.resting = self.last_rest;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The worlds in which a story is told: a fresh SQLite file and a fresh PostgreSQL database,
 //! with a clock that the story moves.
 
+use std::io::Write as _;
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
@@ -100,7 +101,13 @@ impl TestDatabase {
                 std::env::var("CI").as_deref() != Ok("true"),
                 "{SERVER} is not set: with CI=true the PostgreSQL half cannot be skipped"
             );
-            TOLD.call_once(|| eprintln!("SKIPPED: the PostgreSQL half ({SERVER} is not set)"));
+            TOLD.call_once(|| {
+                // Not `eprintln!`, which the test harness keeps to itself.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "\nSKIPPED: the PostgreSQL half of every story ({SERVER} is not set)"
+                );
+            });
             return None;
         };
         let name = format!(

@@ -7,9 +7,7 @@ use serde_json::Value;
 use shikiri_app::run::{NewRun, RunView};
 use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::record::Stored;
-use shikiri_model::run::{
-    Answer, AnswerAction, Question, QuestionKind, Run, RunError, RunStatus,
-};
+use shikiri_model::run::{Answer, AnswerAction, Question, QuestionKind, Run, RunError, RunStatus};
 use shikiri_model::tenant::TenantStatus;
 use shikiri_model::time::Timestamp;
 use utoipa::{IntoParams, ToSchema};
@@ -290,7 +288,10 @@ pub(crate) async fn answer_run(
 ) -> Result<axum::Json<RunJson>, Problem> {
     let action = match body.action {
         Action::Accept if body.answer.is_none() => {
-            return Err(Problem::invalid("answer", "is needed unless `action` is decline or cancel"));
+            return Err(Problem::invalid(
+                "answer",
+                "is needed unless `action` is decline or cancel",
+            ));
         }
         Action::Accept => AnswerAction::Accept,
         Action::Decline => AnswerAction::Decline,

@@ -19,7 +19,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
-    let view = app.cancel_run(&arguments.tenant.id, &arguments.run).await?;
+    let cancelled = app.cancel_run(&arguments.tenant.id, &arguments.run).await;
+    let view = cancelled.map_err(|error| Failure::not_now(error, "nothing is left to stop"))?;
     let output = Output::stdout();
     if arguments.json.json {
         return output.json(&views::run(&view));

@@ -34,6 +34,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 #[derive(Parser)]
 #[command(
     name = "shikiri",
+    bin_name = "shikiri",
     version,
     about = "The session layer for teams of AI agents",
     after_long_help = env_vars::manual()

@@ -22,8 +22,8 @@ pub(super) enum Command {
         /// The agent, such as long_running_agent
         agent: String,
         /// What the agent is given
-        #[arg(long, value_name = "JSON", default_value = "{}")]
-        input: String,
+        #[arg(long, value_name = "JSON", default_value = "{}", value_parser = read_input)]
+        input: Value,
         /// A second start with this key gives the first one's run
         #[arg(long, value_name = "KEY")]
         idempotency_key: Option<String>,
@@ -82,9 +82,10 @@ impl From<Status> for RunStatus {
 pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     match command {
         Command::Start { agent, input, idempotency_key, follow, tenant, json } => {
-            let input = read_input(&input)?;
             let new = NewRun { agent, input, idempotency_key };
-            let view = app.start_run(&tenant.id, new).await?;
+            let next = format!("`shikiri tenants set {} --status active` allows it", tenant.id);
+            let started = app.start_run(&tenant.id, new).await;
+            let view = started.map_err(|error| Failure::not_now(error, &next))?;
             warn_if_alone(config).await;
             if follow {
                 follow_to_end(app, &tenant.id, &view.run.id, json).await
@@ -101,11 +102,10 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
     }
 }
 
-fn read_input(text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text).map_err(|error| {
-        let what = format!("--input: this is not JSON ({error})");
-        Failure::usage(what, r#"write it like '{"steps": 5}'"#)
-    })
+/// Read with the command line: a mistake in it is found before anything is opened or made.
+fn read_input(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!(r#"this is not JSON ({error}); write it like '{{"steps": 5}}'"#))
 }
 
 /// A run that nobody carries waits for ever, which should not surprise anybody.

@@ -135,7 +135,9 @@ fn spawn(root: &Path, address: SocketAddr) -> Result<Child, Failure> {
         .stdout(Stdio::piped())
         .stderr(log)
         // Ctrl-C is for the demo, which then drains the server.
-        .process_group(0);
+        .process_group(0)
+        // Broken off in the middle, there is nothing worth a drain.
+        .kill_on_drop(true);
     // Nothing of the user's own set-up may get into the story, nor the story into it.
     for variable in env_vars::ALL.iter().filter(|v| v.name.starts_with("SHIKIRI_")) {
         command.env_remove(variable.name);

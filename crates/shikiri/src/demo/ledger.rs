@@ -1,5 +1,7 @@
 //! What a reader saw of a run, and whether anything was lost, repeated or changed.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::client::Frame;
@@ -7,6 +9,12 @@ use crate::client::Frame;
 /// Every event seen, in the order of arrival.
 #[derive(Default)]
 pub(super) struct Ledger(Vec<Frame>);
+
+/// The steps that were committed, and whether each was so only once.
+pub(super) struct Steps {
+    pub(super) committed: usize,
+    pub(super) each_once: bool,
+}
 
 impl Ledger {
     pub(super) fn record(&mut self, frame: Frame) {
@@ -34,6 +42,16 @@ impl Ledger {
 
     pub(super) fn same_as(&self, other: &Ledger) -> bool {
         self.0 == other.0
+    }
+
+    pub(super) fn steps(&self) -> Steps {
+        let completed = self.0.iter().filter(|frame| frame.event == "step_completed");
+        let names: Vec<String> = completed
+            .map(|frame| serde_json::from_str::<Value>(&frame.data).unwrap_or(Value::Null))
+            .map(|data| data["name"].to_string())
+            .collect();
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        Steps { committed: names.len(), each_once: distinct.len() == names.len() }
     }
 
     pub(super) fn count(&self, event: &str) -> usize {

@@ -20,7 +20,6 @@ pub async fn run(root: Option<&Path>, once: bool) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     let mut server = tokio::select! {
         played = story::play(place.path()) => played?,
-        // The server sees that we are gone and drains.
         signal = signals.next() => return Err(Failure::Stopped(signal)),
     };
     if once {

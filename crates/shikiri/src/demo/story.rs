@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::follow::event_line;
 use crate::output::{Output, Style};
 
-const STEPS: u64 = 12;
+const STEPS: usize = 12;
 const STEP_MS: u64 = 250;
 /// The server dies after this many finished steps.
 const STEPS_BEFORE_KILL: usize = 4;
@@ -141,8 +141,8 @@ async fn conclude(
         replayed.record(frame);
     }
     let (name, data) = seen.ending().unwrap_or(("nothing", Value::Null));
-    let steps = seen.count("step_completed");
-    let checks = [
+    let steps = seen.steps();
+    let checks: [(bool, String); 5] = [
         (name == "result", format!("the run ended with {name}: {}", data["result"])),
         (
             seen.is_whole(),
@@ -152,7 +152,10 @@ async fn conclude(
             seen.same_as(&replayed),
             "read again from the start: the same events, byte for byte".to_owned(),
         ),
-        (steps as u64 == STEPS, format!("{steps} of {STEPS} steps committed, each once")),
+        (
+            steps.committed == STEPS && steps.each_once,
+            format!("{} of {STEPS} steps committed, each once", steps.committed),
+        ),
         (
             seen.count("started") >= 2,
             format!("{:.1} s from the kill to the result", took.as_secs_f64()),

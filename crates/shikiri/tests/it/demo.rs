@@ -30,9 +30,8 @@ fn the_demo_stays_up_until_it_is_told_to_end() {
     let root = folder.path().join("kept");
     let cli = Cli::new(PROGRAM, folder.path());
     let mut demo = cli.start(&["demo", "--root", root.to_str().unwrap()]);
-    let ready = demo.find(Duration::from_secs(60), |line| {
-        line.contains("Ctrl-C ends it").then_some(())
-    });
+    let ready =
+        demo.find(Duration::from_secs(60), |line| line.contains("Ctrl-C ends it").then_some(()));
     assert!(ready.is_some(), "{}", demo.output());
     assert_eq!(demo.ended(), None);
     demo.signal(shikiri_testkit::Signal::INT);

@@ -25,11 +25,8 @@ async fn a_full_disk_acknowledges_nothing_and_work_goes_on_when_there_is_room() 
     let mounted = disk.clone();
     // Declared before the app, so that it is dropped after it.
     let _unmount = Cleanup::new(move || unmount(&mounted));
-    let mut app = TestApp::new(PROGRAM)
-        .root(&disk)
-        .env("SHIKIRI_NODE_LEASE_SECONDS", "1")
-        .start()
-        .await;
+    let mut app =
+        TestApp::new(PROGRAM).root(&disk).env("SHIKIRI_NODE_LEASE_SECONDS", "1").start().await;
     let client = app.client();
     let pid = app.server().pid();
     let run = app.start_run("long_running_agent", json!({ "steps": 40, "step_ms": 100 })).await;
@@ -86,7 +83,8 @@ impl Tenants {
         let id = format!("t{}", self.made.len() + self.refused.len());
         // Pages of its own, so that it does not fit into what is left of another's.
         let prompt = "x".repeat(20_000);
-        let answer = client.post("/v1/tenants", &json!({ "id": id, "system_prompt": prompt })).await;
+        let answer =
+            client.post("/v1/tenants", &json!({ "id": id, "system_prompt": prompt })).await;
         match answer.status {
             201 => self.made.push(id),
             503 => {

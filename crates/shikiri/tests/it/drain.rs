@@ -15,10 +15,8 @@ const LEASE_SECONDS: u64 = 120;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draining_server_loses_nothing_and_its_runs_go_on_at_once() {
-    let mut app = TestApp::new(PROGRAM)
-        .env("SHIKIRI_NODE_LEASE_SECONDS", LEASE_SECONDS)
-        .start()
-        .await;
+    let mut app =
+        TestApp::new(PROGRAM).env("SHIKIRI_NODE_LEASE_SECONDS", LEASE_SECONDS).start().await;
     let local = app.local();
     let mut runs = Vec::new();
     for _ in 0..8 {
@@ -63,7 +61,8 @@ async fn a_draining_server_loses_nothing_and_its_runs_go_on_at_once() {
     let slowest = resumed.iter().filter_map(|(_, first)| *first).max().unwrap();
     assert!(slowest < Duration::from_secs(5), "runs went on only after {slowest:?}");
     for run in &runs {
-        let log: Vec<Seen> = local.reader(run, Cut::End).rest().await.iter().map(Frame::seen).collect();
+        let log: Vec<Seen> =
+            local.reader(run, Cut::End).rest().await.iter().map(Frame::seen).collect();
         for (history, _) in resumed.iter().filter(|(history, _)| history.name.ends_with(run)) {
             check(history, &log).unwrap_or_else(|violation| panic!("{violation}"));
         }

@@ -146,7 +146,8 @@ fn path(tenant: &Tenant, rng: &mut Rng) -> String {
 }
 
 fn id(rng: &mut Rng) -> String {
-    let known = ["local", "untouched", "_system", "run_0", "key_0", "q_0", "..", ".", "%00", "%2e%2e"];
+    let known =
+        ["local", "untouched", "_system", "run_0", "key_0", "q_0", "..", ".", "%00", "%2e%2e"];
     match rng.range(0, 3) {
         0 => (*rng.pick(&known)).to_owned(),
         1 => {
@@ -169,14 +170,18 @@ fn cursor(rng: &mut Rng) -> String {
 }
 
 fn text(rng: &mut Rng, longest: u64) -> String {
-    let odd = ['a', '1', ' ', '"', '\\', '\'', '\0', '\n', '%', '/', 'é', '日', '\u{202e}', '😀', '{', ';'];
+    let odd = [
+        'a', '1', ' ', '"', '\\', '\'', '\0', '\n', '%', '/', 'é', '日', '\u{202e}', '😀', '{', ';',
+    ];
     let length = rng.range(0, longest + 1);
     (0..length).map(|_| *rng.pick(&odd)).collect()
 }
 
 fn encode(text: &str) -> String {
     text.bytes()
-        .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02x}") })
+        .map(|b| {
+            if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02x}") }
+        })
         .collect()
 }
 

@@ -43,11 +43,12 @@ impl Operation {
 
     async fn by(&self, client: &Client, path: &str) -> Answer {
         let request = client.request(self.method.clone(), path);
-        client.send(match self.body() {
-            Some(body) => request.json(&body),
-            None => request,
-        })
-        .await
+        client
+            .send(match self.body() {
+                Some(body) => request.json(&body),
+                None => request,
+            })
+            .await
     }
 }
 
@@ -154,7 +155,8 @@ async fn another_tenants_things_are_404_as_if_they_were_not_there() {
         let mut places = vec![(operation.at(&other.ids()), operation.at(&missing))];
         if operation.path.contains("{r}") || operation.path.contains("{key}") {
             // The other's run and key under the stranger's own roof.
-            let own = |ids: [(&'static str, &str); 3]| operation.at(&[("t", "stranger"), ids[1], ids[2]]);
+            let own =
+                |ids: [(&'static str, &str); 3]| operation.at(&[("t", "stranger"), ids[1], ids[2]]);
             places.push((own(other.ids()), own(missing)));
         }
         for (theirs, nowhere) in places {

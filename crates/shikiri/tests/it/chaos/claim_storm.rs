@@ -12,9 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::{
-    Claim, Columns, Expect, Record, RecordChange, RecordKey, RecordQuery,
-};
+use shikiri_model::record::{Claim, Columns, Expect, Record, RecordChange, RecordKey, RecordQuery};
 use shikiri_store::{Append, Commit, Store};
 use shikiri_testkit::{Rng, long};
 use tokio::time::{sleep, timeout};

@@ -92,6 +92,16 @@ impl World {
         }
         person.abort();
         told.losses = self.check().await;
+        if told.recovery > Duration::from_secs(2) {
+            eprintln!("SLOW {armed:?} {:?}", told.recovery);
+            let (runs, _) = self.app.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
+            for run in runs {
+                let page = self.store.read(&TenantId::local(), &run.value.stream(), 0, 1 << 20).await.unwrap();
+                for e in page.chunks.iter().flat_map(|c| c.events()) {
+                    eprintln!("   {} {} {} {}", run.value.agent, e.at, e.kind, e.data.chars().take(60).collect::<String>());
+                }
+            }
+        }
         told
     }
 

@@ -104,7 +104,9 @@ async fn every_wait_ends_in_time(home: Home) {
     let mut story = Story::begin(&home, Duration::from_millis(900)).await;
     story.holder.kill();
     let refusal = story.store.try_acquire(LEASE, "waiter", LONG).await.unwrap_err();
-    let CommitError::Lease(LeaseRefusal::Held { for_ms, .. }) = refusal else { panic!("{refusal}") };
+    let CommitError::Lease(LeaseRefusal::Held { for_ms, .. }) = refusal else {
+        panic!("{refusal}")
+    };
     let left = Duration::from_millis(u64::try_from(for_ms).unwrap());
     let (took, had) = story.wait(Duration::from_secs(5)).await;
     assert!(had);

@@ -9,3 +9,4 @@ mod node_check;
 mod node_child;
 mod node_loss;
 mod place;
+mod sse_kill;

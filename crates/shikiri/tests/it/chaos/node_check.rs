@@ -29,8 +29,7 @@ impl Story {
     pub(crate) async fn of(run: &Run, store: &dyn Store, lines: &Path) -> Self {
         let (mut events, mut after) = (Vec::new(), 0);
         loop {
-            let page =
-                store.read(&TenantId::local(), &run.stream(), after, 1 << 20).await.unwrap();
+            let page = store.read(&TenantId::local(), &run.stream(), after, 1 << 20).await.unwrap();
             for event in page.chunks.iter().flat_map(|chunk| chunk.events_after(after)) {
                 let data = serde_json::from_str(event.data).unwrap();
                 events.push(Told { seq: event.seq, kind: event.kind.to_owned(), data });
@@ -103,11 +102,6 @@ impl Story {
     /// How often a node was lost while it carried the run.
     pub(crate) fn losses(&self) -> u64 {
         self.of_kinds(&["node_lost"]).count() as u64
-    }
-
-    /// The most often that any step was done.
-    pub(crate) fn most_done(&self) -> u64 {
-        self.done.values().copied().max().unwrap_or(0)
     }
 
     fn of_kinds<'a>(&'a self, kinds: &'a [&str]) -> impl Iterator<Item = &'a Told> {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use shikiri_store::Store;
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
-use shikiri_store::Store;
 use shikiri_testkit::{TestDatabase, have_postgres};
 use tempfile::TempDir;
 

@@ -126,9 +126,21 @@ async fn malformed_bodies_and_wrong_types_are_refused() {
     let client = app.client();
     let before = tenants(&client).await;
     for body in [
-        "{", "nonsense", "[1", "null", "[]", "7", "\"t\"", "{\"id\":\"t\"} x", "{\"id\":1}",
-        "{'id':'t'}", "{\"id\":\"t\",}", "{\"id\":\"t\",\"id\":\"u\"}", "{\"id\":\"\\ud800\"}",
-        "{\"status\":\"asleep\"}", "{\"limits\":{\"max_streams\":-1}}",
+        "{",
+        "nonsense",
+        "[1",
+        "null",
+        "[]",
+        "7",
+        "\"t\"",
+        "{\"id\":\"t\"} x",
+        "{\"id\":1}",
+        "{'id':'t'}",
+        "{\"id\":\"t\",}",
+        "{\"id\":\"t\",\"id\":\"u\"}",
+        "{\"id\":\"\\ud800\"}",
+        "{\"status\":\"asleep\"}",
+        "{\"limits\":{\"max_streams\":-1}}",
         "{\"limits\":{\"max_streams\":1e99}}",
     ] {
         let answer = post(&client, Some("application/json"), body).await;
@@ -155,9 +167,15 @@ async fn invalid_ids_are_refused_and_never_leave_their_place() {
         assert_eq!(problem["field"], "id", "{problem}");
     }
     for path in [
-        "/v1/tenants/a%20b", "/v1/tenants/..%2flocal", "/v1/tenants/%00", "/v1/tenants/%ff",
-        "/v1/tenants/_system", "/v1/tenants/_system/keys", "/v1/tenants/local/runs/run%20x",
-        "/v1/tenants/local/runs/..%2f..%2fkeys", "/v1/tenants/local/keys/%2e%2e",
+        "/v1/tenants/a%20b",
+        "/v1/tenants/..%2flocal",
+        "/v1/tenants/%00",
+        "/v1/tenants/%ff",
+        "/v1/tenants/_system",
+        "/v1/tenants/_system/keys",
+        "/v1/tenants/local/runs/run%20x",
+        "/v1/tenants/local/runs/..%2f..%2fkeys",
+        "/v1/tenants/local/keys/%2e%2e",
     ] {
         let answer = client.get(path).await;
         assert!(matches!(answer.status, 404 | 405), "{path}: {} {}", answer.status, answer.text());

@@ -1,6 +1,8 @@
 //! Cursors: of streams and of lists, wrong ones and expired ones.
 
 use serde_json::json;
+use shikiri_model::event::StreamId;
+use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
 use shikiri_store::Store as _;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
@@ -54,11 +56,9 @@ async fn a_cursor_older_than_the_kept_events_gets_resync() {
     let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
     let far = Timestamp::from_millis(i64::MAX);
     assert!(store.purge(far, 3).await.unwrap() > 0);
-    let state = store.stream(
-        &shikiri_model::ids::TenantId::local(),
-        &shikiri_model::event::StreamId::new(format!("run/{run}")),
-    );
-    let first_kept = state.await.unwrap().unwrap().extent.first_kept;
+    let stream = StreamId::new(format!("run/{run}"));
+    let state = store.stream(&TenantId::local(), &stream).await.unwrap();
+    let first_kept = state.unwrap().extent.first_kept;
     assert!(first_kept > 2 && first_kept <= last, "{first_kept} of {last}");
 
     let read = async |after: u64| {
@@ -96,9 +96,18 @@ async fn lists_come_in_pages_and_wrong_page_cursors_are_400() {
         }
     }
     assert_eq!(ids, ["local", "t0", "t1", "t2", "t3", "t4", "t5", "t6"]);
-    for bad in ["cursor=", "cursor=x", "cursor=zz.t1", "cursor=1.a%20b", "limit=0", "limit=-1",
-        "limit=x", "limit=100000", "sort=name", "cursor=%ff"]
-    {
+    for bad in [
+        "cursor=",
+        "cursor=x",
+        "cursor=zz.t1",
+        "cursor=1.a%20b",
+        "limit=0",
+        "limit=-1",
+        "limit=x",
+        "limit=100000",
+        "sort=name",
+        "cursor=%ff",
+    ] {
         client.get(&format!("/v1/tenants?{bad}")).await.problem(400);
         client.get(&format!("/v1/tenants/local/runs?{bad}")).await.problem(400);
     }

@@ -13,10 +13,7 @@ use super::fresh;
 use crate::PROGRAM;
 
 async fn log(local: &Tenant, run: &str) -> Vec<Seen> {
-    let path = local.events_path(run);
-    let last = Cut::End;
-    let mut reader = shikiri_testkit::Reader::new(&local.client, &path, last);
-    reader.rest().await.iter().map(Frame::seen).collect()
+    local.reader(run, Cut::End).rest().await.iter().map(Frame::seen).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,7 +72,9 @@ fn kept_copies(root: &Path, start: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries
         .filter(|path| {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            name.starts_with(start) && !name.ends_with("-wal") && !name.ends_with("-shm")
+            name.starts_with(start)
+                && !name.ends_with("-wal")
+                && !name.ends_with("-shm")
                 && !name.ends_with("lock")
         })
         .collect();
@@ -123,7 +122,7 @@ async fn a_damaged_file_is_set_aside_reported_and_replaced() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[..2_000].fill(0x5a);
     fs::write(&path, &bytes).unwrap();
-    app.cli().run(&["db", "check"]).refused(1, &["damaged"]);
+    app.cli().run(&["db", "check"]).refused(1, &["problem", "restore"]);
 
     app.restart().await;
     let kept = kept_copies(app.root(), "state.db.damaged-");

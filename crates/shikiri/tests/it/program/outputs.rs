@@ -68,7 +68,8 @@ async fn a_key_made_on_the_command_line_opens_the_server_until_revoked() {
     let client = app.client().with_key(&secret);
     client.get("/v1/tenants/acme").await.expect(200);
     let list = cli.run(&["keys", "list", "--tenant", "acme", "--json"]).done().json();
-    cli.run(&["keys", "revoke", list["items"][0]["id"].as_str().unwrap(), "--tenant", "acme"]).done();
+    cli.run(&["keys", "revoke", list["items"][0]["id"].as_str().unwrap(), "--tenant", "acme"])
+        .done();
     // Another process may remember it for a moment.
     let patience = std::time::Duration::from_secs(5);
     shikiri_testkit::wait_until("the key is refused", patience, async || {

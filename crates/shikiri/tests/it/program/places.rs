@@ -62,18 +62,21 @@ fn a_data_folder_that_became_read_only_or_unreadable_is_told() {
     let world = Restricted::new();
     world.cli.run(&["tenants", "create", "kept"]).done();
     let data = world.data();
+    let files = ["state.db", "state.db-wal", "state.db-shm", "state.db.lock"];
+    let existing: Vec<_> =
+        files.map(|name| data.join(name)).into_iter().filter(|f| f.exists()).collect();
     let opened = data.clone();
-    let _open = Cleanup::new(move || {
-        mode(&opened, 0o700);
-        mode(&opened.join("state.db"), 0o600);
-    });
+    let _open = Cleanup::new(move || mode(&opened, 0o700));
     mode(&data, 0o000);
     for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["tenants", "list"]] {
         world.cli.run(arguments).refused(5, &[".shikiri"]);
     }
+    mode(&data, 0o700);
+    existing.iter().for_each(|file| mode(file, 0o400));
     mode(&data, 0o500);
     world.cli.run(&["tenants", "create", "lost"]).refused(5, &[".shikiri"]);
     mode(&data, 0o700);
+    existing.iter().for_each(|file| mode(file, 0o600));
     mode(&data.join("state.db"), 0o000);
     world.cli.run(&["tenants", "list"]).refused(5, &["state.db"]);
     mode(&data.join("state.db"), 0o600);

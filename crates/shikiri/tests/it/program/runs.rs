@@ -26,7 +26,8 @@ async fn attach_follows_live_from_another_process_to_the_end() {
     let app = TestApp::new(PROGRAM).start().await;
     let run = app.start_run("long_running_agent", json!({ "steps": 20, "step_ms": 100 })).await;
     let mut attached = app.cli().start(&["attach", &run, "--json"]);
-    let live = attached.find(Duration::from_secs(20), |line| line.contains("step 2 ").then_some(()));
+    let live =
+        attached.find(Duration::from_secs(20), |line| line.contains("step 2 ").then_some(()));
     assert!(live.is_some() && attached.ended().is_none(), "{}", attached.output());
     let status = app.local().run(&run).await["status"].clone();
     assert_eq!(status, "running", "it was not live: the run had ended");
@@ -65,7 +66,8 @@ async fn a_run_can_be_started_and_followed_in_one_command() {
     let start = ["runs", "start", "long_running_agent", "--input", input, "--follow"];
     let followed = app.cli().run(&start).done();
     assert!(followed.stdout.contains("step 3"), "{}", followed.stdout);
-    let with_key = ["runs", "start", "long_running_agent", "--input", input, "--idempotency-key", "k"];
+    let with_key =
+        ["runs", "start", "long_running_agent", "--input", input, "--idempotency-key", "k"];
     let first = app.cli().run(&with_key).done().stdout;
     assert_eq!(app.cli().run(&with_key).done().stdout, first);
 }

@@ -49,7 +49,8 @@ fn wrong_environment_names_the_variable() {
 #[test]
 fn a_wrong_configuration_file_is_named_with_its_line() {
     let (folder, cli) = fresh();
-    std::fs::write(folder.path().join("shikiri.toml"), "listen = '127.0.0.1:1'\nlissten = 1\n").unwrap();
+    std::fs::write(folder.path().join("shikiri.toml"), "listen = '127.0.0.1:1'\nlissten = 1\n")
+        .unwrap();
     cli.run(&["doctor"]).refused(2, &["shikiri.toml", "line 2", "lissten"]);
 }
 
