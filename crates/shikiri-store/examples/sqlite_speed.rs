@@ -1,5 +1,6 @@
 //! Measures the SQLite store against bare rusqlite on the same tables: how much of the possible
-//! rate is left when every caller waits for its own commit. Run it with `--release`.
+//! rate is left when every caller waits for its own commit. Run it with `--release`; an argument
+//! (part of a variant's name) measures only that.
 
 #![expect(clippy::print_stdout, clippy::expect_used, reason = "a measurement for people")]
 
@@ -22,29 +23,35 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let mut rates: Vec<(&str, Vec<f64>)> = [
-        "bare, one row each commit",
-        "bare, 64 rows of 64 streams each commit",
-        "store, 64 appenders, 64 streams",
-        "store, 64 appenders, 1 stream",
-        "store, 1 stream running ahead",
-        "store, 1,000 streams running ahead",
-    ]
-    .map(|name| (name, Vec::new()))
-    .into();
+    let only = std::env::args().nth(1).unwrap_or_default();
+    let mut variants: Vec<(&str, Variant, Vec<f64>)> = vec![
+        ("bare, one row each commit", Variant::Bare(1), vec![]),
+        ("bare, 64 rows of 64 streams each commit", Variant::Bare(APPENDERS), vec![]),
+        ("store, 64 appenders, 64 streams", Variant::Waiting(APPENDERS), vec![]),
+        ("store, 64 appenders, 1 stream", Variant::Waiting(1), vec![]),
+        ("store, 1 stream running ahead", Variant::Ahead(1), vec![]),
+        ("store, 1,000 streams running ahead", Variant::Ahead(1_000), vec![]),
+    ];
+    variants.retain(|(name, ..)| name.contains(&only));
     for round in 0..ROUNDS {
-        let path = |name: &str| folder.path().join(format!("{name}-{round}.db"));
-        rates[0].1.push(bare(&path("single"), 1));
-        rates[1].1.push(bare(&path("bare"), APPENDERS));
-        rates[2].1.push(runtime.block_on(waiting(&path("many"), APPENDERS)));
-        rates[3].1.push(runtime.block_on(waiting(&path("one"), 1)));
-        rates[4].1.push(runtime.block_on(running_ahead(&path("ahead"), 1)));
-        rates[5].1.push(runtime.block_on(running_ahead(&path("thousand"), 1_000)));
+        for (number, (_, variant, rates)) in variants.iter_mut().enumerate() {
+            let path = folder.path().join(format!("{number}-{round}.db"));
+            rates.push(match variant {
+                Variant::Bare(batch) => bare(&path, *batch),
+                Variant::Waiting(streams) => runtime.block_on(waiting(&path, *streams)),
+                Variant::Ahead(streams) => runtime.block_on(running_ahead(&path, *streams)),
+            });
+        }
     }
-    let medians: Vec<f64> = rates.iter_mut().map(|(_, values)| median(values)).collect();
-    for ((name, _), rate) in rates.iter().zip(&medians) {
-        println!("{name:42} {rate:>9.0} events/s  {:.2} of bare batches", rate / medians[1]);
+    for (name, _, rates) in &mut variants {
+        println!("{name:42} {:>9.0} events/s", median(rates));
     }
+}
+
+enum Variant {
+    Bare(usize),
+    Waiting(usize),
+    Ahead(usize),
 }
 
 fn median(values: &mut [f64]) -> f64 {

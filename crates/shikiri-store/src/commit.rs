@@ -89,6 +89,11 @@ impl Commit {
         self
     }
 
+    /// It takes, renews or gives back leases, and does nothing else.
+    pub fn is_of_leases(&self) -> bool {
+        self.records.is_empty() && self.appends.is_empty() && self.claims.is_empty()
+    }
+
     /// Roughly how many bytes this writes, to bound batches.
     pub fn size(&self) -> usize {
         let events = self.appends.iter().flat_map(|a| &a.events).map(NewEvent::size);

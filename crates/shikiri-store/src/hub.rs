@@ -4,6 +4,7 @@
 //! `Behind`: the reader then goes back to the store, so it is slowed but never skips an event.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use shikiri_model::event::{Chunk, StreamId};
@@ -31,9 +32,10 @@ pub enum Wake {
 /// Chunks that may wait for one subscriber.
 const QUEUE_CHUNKS: usize = 64;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Hub {
     topics: Mutex<HashMap<Topic, Vec<Weak<Mailbox>>>>,
+    on_first: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -56,10 +58,21 @@ pub struct Subscription {
 }
 
 impl Hub {
+    /// A hub that calls `on_first` once somebody waits while nobody did before.
+    pub fn calling(on_first: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { on_first: Some(Box::new(on_first)), ..Self::default() }
+    }
+
     /// Subscribe first, then read the store: nothing falls between the two.
     pub fn subscribe(self: &Arc<Self>, topic: Topic) -> Subscription {
         let mailbox = Arc::new(Mailbox::default());
-        lock(&self.topics).entry(topic.clone()).or_default().push(Arc::downgrade(&mailbox));
+        let mut topics = lock(&self.topics);
+        let is_first = topics.is_empty();
+        topics.entry(topic.clone()).or_default().push(Arc::downgrade(&mailbox));
+        drop(topics);
+        if is_first && let Some(call) = &self.on_first {
+            call();
+        }
         Subscription { hub: Arc::clone(self), topic, mailbox }
     }
 
@@ -91,6 +104,12 @@ impl Hub {
 
     pub fn is_idle(&self) -> bool {
         lock(&self.topics).is_empty()
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("topics", &self.topics).finish_non_exhaustive()
     }
 }
 

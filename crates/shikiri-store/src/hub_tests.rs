@@ -153,6 +153,22 @@ fn a_dropped_subscription_frees_its_topic() {
     hub.publish(&topic(), &wake(2));
 }
 
+#[test]
+fn whoever_comes_to_an_idle_hub_is_announced_when_it_is_there() {
+    let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counter = Arc::clone(&calls);
+    let hub = Arc::new(Hub::calling(move || {
+        counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }));
+    let told = || calls.load(std::sync::atomic::Ordering::SeqCst);
+    let first = hub.subscribe(topic());
+    let second = hub.subscribe(Topic::Due("run"));
+    assert_eq!(told(), 1);
+    drop((first, second));
+    let _again = hub.subscribe(topic());
+    assert_eq!(told(), 2);
+}
+
 #[tokio::test]
 async fn a_publish_from_another_thread_wakes_a_waiter() {
     let hub = Arc::new(Hub::default());

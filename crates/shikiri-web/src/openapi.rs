@@ -4,8 +4,6 @@ pub(crate) mod page;
 
 use std::sync::OnceLock;
 
-use axum::http::{HeaderValue, header};
-use axum::response::Response;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
@@ -47,13 +45,13 @@ pub(crate) fn base() -> utoipa::openapi::OpenApi {
 pub(crate) enum Guarded {
     /// No key, or not a valid one
     #[response(status = 401, content_type = "application/problem+json")]
-    Unauthorized(#[to_schema] ProblemJson<'static>),
+    Unauthorized(ProblemJson<'static>),
     /// Not there, or not the caller's
     #[response(status = 404, content_type = "application/problem+json")]
-    NotFound(#[to_schema] ProblemJson<'static>),
+    NotFound(ProblemJson<'static>),
     /// Over a limit of the tenant or the server
     #[response(status = 429, content_type = "application/problem+json")]
-    LimitExceeded(#[to_schema] ProblemJson<'static>),
+    LimitExceeded(ProblemJson<'static>),
 }
 
 /// Any other failure: `code` says which.
@@ -62,7 +60,7 @@ pub(crate) enum Guarded {
 pub(crate) enum Failures {
     /// Any other failure: `code` says which
     #[response(status = "default", content_type = "application/problem+json")]
-    Problem(#[to_schema] ProblemJson<'static>),
+    Problem(ProblemJson<'static>),
 }
 
 /// The OpenAPI document as JSON.
@@ -78,12 +76,4 @@ pub(crate) fn document() -> &'static str {
 pub(crate) fn page() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
     PAGE.get_or_init(|| page::render(document()))
-}
-
-/// Tells browsers not to guess and not to keep.
-pub(crate) async fn harden(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }

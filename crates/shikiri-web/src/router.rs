@@ -1,7 +1,9 @@
 //! Every route on one screen.
 
 use axum::Router;
+use axum::http::{HeaderValue, header};
 use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -42,8 +44,16 @@ pub(crate) fn build(web: &Shared, other_doors: Router) -> Router {
         // The last is the outermost: what happens further in is counted, whatever it is.
         .layer(from_fn_with_state(web.clone(), host::check))
         .layer(CatchPanicLayer::custom(error::on_panic))
-        .layer(map_response(openapi::harden))
+        .layer(map_response(harden))
         .layer(from_fn_with_state(web.clone(), observe::observe))
+}
+
+/// Tells browsers and proxies not to guess and not to keep.
+async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
 }
 
 /// Every (method, path template) there is, for tests that walk them all.

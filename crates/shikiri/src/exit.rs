@@ -6,7 +6,10 @@ use std::io;
 use shikiri_app::{AppError, WatchError};
 use shikiri_store::StoreError;
 
-use crate::text::one_line;
+use crate::text::{cut_middle, one_line};
+
+/// Quoted input may be long; the start and the next step at the end are what counts.
+const MAX_LINE: usize = 1_000;
 
 /// The exit codes that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +36,12 @@ pub enum Failure {
 
 impl Failure {
     pub fn new(exit: Exit, what: impl fmt::Display, next: &str) -> Self {
-        Self::Told { exit, line: one_line(&format!("{what}: {next}")) }
+        Self::told(exit, format!("{what}: {next}"))
     }
 
     /// For messages that say what to do next themselves.
     pub fn told(exit: Exit, line: impl fmt::Display) -> Self {
-        Self::Told { exit, line: one_line(&line.to_string()) }
+        Self::Told { exit, line: cut_middle(&one_line(&line.to_string()), MAX_LINE) }
     }
 
     pub fn usage(what: impl fmt::Display, next: &str) -> Self {
@@ -147,5 +150,7 @@ mod tests {
     fn a_failure_is_one_line_whatever_it_quotes() {
         let failure = Failure::usage("bad\nthing \u{1b}[2J", "write\tit well");
         assert_eq!(failure.to_string(), "bad thing \\u{1b}[2J: write it well");
+        let long = Failure::usage("[".repeat(100_000), "write less").to_string();
+        assert!(long.chars().count() <= MAX_LINE && long.ends_with("[: write less"));
     }
 }

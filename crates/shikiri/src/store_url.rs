@@ -30,6 +30,30 @@ impl StoreUrl {
         }
         Ok(Self::Sqlite(folder.join(path)))
     }
+
+    /// Refuses what can never be reached. Done when it is opened, so that the doctor can tell.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self {
+            Self::Postgres(url) if !place_is_plausible(url) => {
+                Err(Failure::usage("the store URL's host or port cannot be read", FORMS))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether what follows the credentials looks like `host[:port]`; the driver reads the rest.
+fn place_is_plausible(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let port = match place.rsplit_once(':') {
+        // The colons of an IPv6 address in brackets.
+        Some((_, port)) if !port.ends_with(']') => Some(port),
+        _ => None,
+    };
+    !url.contains(|c: char| c.is_control() || c.is_whitespace())
+        && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 impl fmt::Display for StoreUrl {
@@ -73,9 +97,13 @@ mod tests {
             ("postgres://me:hunter2@db:5432/x?password=hunter2", "postgres://db:5432/x"),
             ("postgresql://me:hun@ter2@db/x", "postgres://db/x"),
             ("postgres://db/x", "postgres://db/x"),
+            ("postgres:///x?host=/run", "postgres:///x"),
+            ("postgres://me@[::1]/x", "postgres://[::1]/x"),
+            ("postgres://me@[::1]:5432/x", "postgres://[::1]:5432/x"),
             ("postgres://me:hunter2?#@db/x", "postgres://…"),
         ] {
             let url = parse(text).unwrap();
+            assert_eq!(url.check().is_ok(), !text.contains("?#"));
             assert_eq!(format!("{url}"), shown);
             assert_eq!(format!("{url:?}"), shown);
         }
@@ -83,8 +111,17 @@ mod tests {
 
     #[test]
     fn other_forms_are_a_usage_error_that_names_both_and_repeats_nothing() {
-        for text in ["", "sqlite:", "mysql://me:hunter2@db/x", "me:hunter2@db", "/a/b.db"] {
-            let failure = parse(text).unwrap_err();
+        for text in [
+            "",
+            "sqlite:",
+            "mysql://me:hunter2@db/x",
+            "me:hunter2@db",
+            "/a/b.db",
+            "postgres://me:hunter2@db:port/x",
+            "postgres://me:hunter2@db /x",
+            "postgres://me:hunter2?#@db/x",
+        ] {
+            let failure = parse(text).and_then(|url| url.check()).unwrap_err();
             assert_eq!(failure.code(), 2);
             let line = failure.to_string();
             assert!(line.contains("sqlite:PATH") && line.contains("postgres://"), "{line}");

@@ -36,6 +36,18 @@ pub fn short(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
+/// The start and the end of a line that is too long.
+pub fn cut_middle(line: &str, width: usize) -> String {
+    let count = line.chars().count();
+    if count <= width {
+        return line.to_owned();
+    }
+    let half = width.saturating_sub(3) / 2;
+    let start = line.chars().take(half);
+    let end = line.chars().skip(count - half);
+    start.chain(" … ".chars()).chain(end).collect()
+}
+
 /// JSON text with everything escaped that a terminal would obey. JSON's own line breaks stay.
 pub fn safe_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());

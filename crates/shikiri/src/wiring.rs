@@ -36,6 +36,7 @@ pub async fn open_app(config: &Config, agents: Vec<Arc<dyn Agent>>) -> Result<Ap
 
 /// Opens the store, making or migrating it if needed.
 pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    config.store.check()?;
     match &config.store {
         StoreUrl::Sqlite(path) => {
             let path = path.clone();

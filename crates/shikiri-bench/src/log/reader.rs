@@ -7,11 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use shikiri_app::{App, AppOptions};
+use shikiri_app::{App, AppOptions, Watch};
 use shikiri_model::ids::TenantId;
 use shikiri_store::Store;
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 
 use crate::figure::percentile;
 use crate::machine::monotonic_ns;
@@ -24,52 +24,65 @@ pub(crate) struct Arguments {
     streams: u32,
 }
 
-/// Milliseconds from handing an event in until a reader had it.
+/// Milliseconds until a reader had an event.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ages {
-    pub(super) count: usize,
     pub(super) p50: f64,
     pub(super) p99: f64,
 }
 
+/// When an event was handed in and when a reader had it, in nanoseconds.
+pub(super) struct Arrival {
+    pub(super) handed_in: u64,
+    pub(super) seen: u64,
+}
+
 impl Ages {
-    fn of(ages: &[f64]) -> Self {
-        Self { count: ages.len(), p50: percentile(ages, 50), p99: percentile(ages, 99) }
+    pub(super) fn of(spans: impl Iterator<Item = (u64, u64)>) -> Self {
+        let ages: Vec<_> =
+            spans.map(|(then, seen)| seen.saturating_sub(then) as f64 / 1e6).collect();
+        Self { p50: percentile(&ages, 50), p99: percentile(&ages, 99) }
+    }
+
+    pub(super) fn since_handed_in(arrivals: &[Vec<Arrival>]) -> Self {
+        Self::of(arrivals.iter().flatten().map(|arrival| (arrival.handed_in, arrival.seen)))
     }
 }
 
-pub(super) struct Readers(JoinSet<Result<Vec<f64>>>);
+pub(super) struct Readers(Vec<JoinHandle<Result<Vec<Arrival>>>>);
 
 impl Readers {
     /// Follows the streams from their end on. They exist already.
     pub(super) async fn start(store: Arc<dyn Store>, streams: u32) -> Result<Self> {
         let app = App::new(store, Vec::new(), AppOptions::default());
-        let mut readers = JoinSet::new();
+        let mut readers = Vec::new();
         for number in 0..streams {
-            let mut watch = app.watch(&TenantId::local(), payload::stream(number), 1).await?;
-            readers.spawn(async move {
-                let mut ages = Vec::new();
-                while let Some(delivery) = watch.next().await? {
-                    let now = monotonic_ns();
-                    for event in delivery.events() {
-                        let then = payload::handed_in(event.data).context("a foreign event")?;
-                        ages.push(now.saturating_sub(then) as f64 / 1e6);
-                    }
-                }
-                Ok(ages)
-            });
+            let watch = app.watch(&TenantId::local(), payload::stream(number), 1).await?;
+            readers.push(tokio::spawn(read(watch)));
         }
         Ok(Self(readers))
     }
 
-    /// Waits for the ends of the streams.
-    pub(super) async fn finish(mut self) -> Result<Ages> {
-        let mut ages = Vec::new();
-        while let Some(reader) = self.0.join_next().await {
-            ages.extend(reader??);
+    /// Waits for the ends of the streams; the arrivals are in the order of the streams.
+    pub(super) async fn finish(self) -> Result<Vec<Vec<Arrival>>> {
+        let mut arrivals = Vec::new();
+        for reader in self.0 {
+            arrivals.push(reader.await??);
         }
-        Ok(Ages::of(&ages))
+        Ok(arrivals)
     }
+}
+
+async fn read(mut watch: Watch) -> Result<Vec<Arrival>> {
+    let mut arrivals = Vec::new();
+    while let Some(delivery) = watch.next().await? {
+        let seen = monotonic_ns();
+        for event in delivery.events() {
+            let handed_in = payload::handed_in(event.data).context("a foreign event")?;
+            arrivals.push(Arrival { handed_in, seen });
+        }
+    }
+    Ok(arrivals)
 }
 
 /// In a process of its own: `ready`, then the ages once the streams have ended.
@@ -78,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     runtime.block_on(async {
         let readers = Readers::start(open(&arguments.store).await?, arguments.streams).await?;
         child::tell("ready")?;
-        let ages = readers.finish().await?;
+        let ages = Ages::since_handed_in(&readers.finish().await?);
         child::tell(&serde_json::to_string(&ages)?)
     })
 }

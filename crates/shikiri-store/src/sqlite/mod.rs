@@ -1,5 +1,7 @@
 //! The store in one SQLite file, which several processes may share.
 
+mod answers;
+mod batch;
 mod fault;
 mod queries;
 mod queue;
@@ -38,7 +40,8 @@ use crate::store::{Page, Store, StreamState};
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives a power cut.
+    /// It survives a power cut. (A change of leases alone survives only the end of the process:
+    /// no holder outlives the machine, and after a restart all leases have lapsed.)
     #[default]
     Full,
     /// It survives the end of the process.
@@ -77,13 +80,15 @@ impl SqliteStore {
         let open_options = OpenOptions { synchronous, ..OpenOptions::default() };
         let database =
             Database::open(path, &open_options).map_err(|error| fault::open_error(&error))?;
-        let hub = Arc::new(Hub::default());
-        let mut writer = Writer::new(database, Arc::clone(&clock), Arc::clone(&hub))
+        let queue = Arc::new(Queue::new());
+        let jobs = Arc::clone(&queue);
+        // Once somebody waits, the writer must look out for other processes.
+        let hub = Arc::new(Hub::calling(move || jobs.nudge()));
+        let mut writer = Writer::new(database, durability, Arc::clone(&clock), Arc::clone(&hub))
             .map_err(|error| fault::store_error(&error))?;
         writer
             .transaction(|connection, _, _| upkeep::note_boot(connection, &upkeep::boot_id()))
             .map_err(|fault| fault.error)?;
-        let queue = Arc::new(Queue::new());
         let jobs = Arc::clone(&queue);
         let thread = std::thread::Builder::new()
             .name("shikiri-writer".to_owned())
@@ -219,10 +224,6 @@ impl Store for SqliteStore {
     }
 
     fn hub(&self) -> &Arc<Hub> {
-        // Whoever asks for it is about to wait: the writer must look out for other processes.
-        if self.hub.is_idle() {
-            self.queue.nudge();
-        }
         &self.hub
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot};
 
+use super::answers::Callers;
 use super::writer::Writer;
 use crate::commit::{Commit, Committed};
 use crate::error::{CommitError, StoreError};
@@ -29,6 +30,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     news: Condvar,
     room: Semaphore,
+    pub(super) callers: Callers,
 }
 
 #[derive(Default)]
@@ -59,6 +61,7 @@ impl Queue {
             Err(_) => self.room.acquire().await.map_err(|_| writer_ended())?,
         };
         permit.forget();
+        self.callers.note();
         let mut state = self.lock();
         if state.closed {
             return Err(writer_ended());

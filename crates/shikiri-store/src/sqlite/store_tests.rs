@@ -262,3 +262,28 @@ fn a_file_that_cannot_be_opened_says_why() {
     assert!(matches!(&error, StoreError::Broken(_)));
     assert!(error.to_string().contains("is a folder"), "{error}");
 }
+
+#[tokio::test]
+async fn only_a_change_of_leases_is_not_synced() {
+    let place = place();
+    let store = place.open();
+    let synchronous = |writer: &mut Writer| {
+        writer.database.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
+    };
+    let set_to = async || {
+        let (reply, answer) = oneshot::channel::<i64>();
+        let task = Box::new(move |writer: &mut Writer| reply.send(synchronous(writer)).unwrap());
+        store.queue.push(Job::Task(task)).await.unwrap();
+        answer.await.unwrap()
+    };
+    const NORMAL: i64 = 1;
+    const FULL: i64 = 2;
+    assert_eq!(set_to().await, FULL);
+    let guard = store.try_acquire("席", "甲", SECOND).await.unwrap().guard();
+    assert_eq!(set_to().await, NORMAL);
+    store.commit(append("流", "一").guarded_by(guard.clone())).await.unwrap();
+    assert_eq!(set_to().await, FULL);
+    store.release(&guard).await.unwrap();
+    store.probe().await.unwrap();
+    assert_eq!(set_to().await, FULL);
+}

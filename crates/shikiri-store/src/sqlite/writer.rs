@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use shikiri_sqlite::Database;
 
+use super::Durability;
+use super::answers::Answers;
+use super::batch::{Batch, Gathering};
 use super::fault::{commit_error, is_busy, store_error};
-use super::queue::{Job, Queue, Reply};
+use super::queue::{Job, Queue};
 use super::rows::{self, KnownStreams};
 use super::tail::Tail;
 use crate::clock::Clock;
@@ -22,15 +25,11 @@ use crate::error::{CommitError, StoreError};
 use crate::hub::{Hub, Topic, Wake};
 use crate::settle::{Loaded, Needs, Writes, settle};
 
-/// Most commits and bytes in one transaction.
+/// Most commits in one transaction.
 const BATCH_COMMITS: usize = 1_024;
-const BATCH_BYTES: usize = 1024 * 1024;
 
 /// A batch that takes longer halves what the next may hold: hooks wait for this lock.
 const BATCH_TIME: Duration = Duration::from_millis(5);
-
-/// Longest wait for callers that will probably come back.
-const LONGEST_GATHERING: Duration = Duration::from_micros(500);
 
 /// How often to look for other processes' writes while somebody waits for them, and while nobody
 /// does.
@@ -56,6 +55,9 @@ pub(super) struct Writer {
     wal_pages: Arc<AtomicI32>,
     batch_limit: usize,
     gathering: Gathering,
+    durability: Durability,
+    /// What the connection is set to now.
+    synchronous: Durability,
 }
 
 /// A batch as decided and written.
@@ -64,6 +66,7 @@ type Settled = (Vec<Result<Committed, CommitError>>, Writes);
 impl Writer {
     pub(super) fn new(
         mut database: Database,
+        durability: Durability,
         clock: Arc<dyn Clock>,
         hub: Arc<Hub>,
     ) -> rusqlite::Result<Self> {
@@ -86,6 +89,8 @@ impl Writer {
             wal_pages,
             batch_limit: BATCH_COMMITS,
             gathering: Gathering::default(),
+            durability,
+            synchronous: durability,
         })
     }
 
@@ -106,7 +111,7 @@ impl Writer {
             }
             batch.fill(&mut jobs, self.batch_limit);
             if !batch.commits.is_empty() {
-                self.commit_batch(&mut batch, || jobs.len() + queue.len());
+                self.commit_batch(&mut batch, jobs.len(), queue);
                 if jobs.is_empty() {
                     self.gathering.wait(queue, self.batch_limit);
                 }
@@ -119,49 +124,49 @@ impl Writer {
         }
     }
 
-    /// `queued` commits wait for the next batch.
-    fn commit_batch(&mut self, batch: &mut Batch, queued: impl FnOnce() -> usize) {
+    /// `taken` jobs wait for the next batch, and what is in the queue.
+    fn commit_batch(&mut self, batch: &mut Batch, taken: usize, queue: &Queue) {
         let started = Instant::now();
         let outcome = self.settle_batch(&batch.commits);
-        let took = started.elapsed();
-        self.adapt(batch.commits.len(), took);
+        let (size, took) = (batch.commits.len(), started.elapsed());
+        self.adapt(size, took);
         match outcome {
             Ok((outcomes, writes)) => {
-                self.gathering.expect(batch.commits.len() + queued(), took);
+                self.gathering.expect(size + taken + queue.len(), took);
                 self.publish(&writes);
-                for (reply, outcome) in batch.replies.drain(..).zip(outcomes) {
-                    // A caller that is gone needs no answer.
-                    let _ = reply.send(outcome);
-                }
+                Answers::new(batch.replies.drain(..), outcomes).give(&queue.callers);
                 // After the answers: their callers go on while this one tidies up.
                 batch.commits.clear();
             }
-            Err(fault) if fault.is_of_one_commit && batch.commits.len() > 1 => {
-                self.commit_one_by_one(batch);
+            Err(fault) if fault.is_of_one_commit && size > 1 => {
+                self.commit_one_by_one(batch, queue);
             }
-            Err(fault) => {
-                tracing::error!(error = %fault.error, commits = batch.commits.len(), "a batch of {} commits was not written: {}", batch.commits.len(), fault.error);
+            Err(Fault { error, .. }) => {
+                tracing::error!(%error, commits = size, "{size} commits were not written: {error}");
                 batch.commits.clear();
-                for reply in batch.replies.drain(..) {
-                    let _ = reply.send(Err(fault.error.clone().into()));
-                }
+                let told = std::iter::repeat_with(|| Err(error.clone().into()));
+                Answers::new(batch.replies.drain(..), told).give(&queue.callers);
             }
         }
         self.tail.publish(&self.hub);
     }
 
     /// One commit of the batch cannot be written: the others must not suffer.
-    fn commit_one_by_one(&mut self, batch: &mut Batch) {
+    fn commit_one_by_one(&mut self, batch: &mut Batch, queue: &Queue) {
         let commits = std::mem::take(&mut batch.commits);
         let replies = std::mem::take(&mut batch.replies);
         for (commit, reply) in commits.into_iter().zip(replies) {
-            self.commit_batch(&mut Batch { commits: vec![commit], replies: vec![reply] }, || 0);
+            let mut alone = Batch { commits: vec![commit], replies: vec![reply] };
+            self.commit_batch(&mut alone, 0, queue);
         }
     }
 
     fn settle_batch(&mut self, commits: &[Commit]) -> Result<Settled, Fault> {
+        // Leases need not outlive the machine, and whatever is written under one syncs it too.
+        let only_leases = commits.iter().all(Commit::is_of_leases);
+        let durability = if only_leases { Durability::Normal } else { self.durability };
         let settled = self.guarded(|writer| {
-            writer.transaction(|connection, known, clock| {
+            writer.transaction_as(durability, |connection, known, clock| {
                 let now = clock.now();
                 let mut loaded = Loaded { now, lease_now: clock.lease_now(), ..Loaded::default() };
                 rows::load(connection, &Needs::of(commits), known, &mut loaded)?;
@@ -181,12 +186,22 @@ impl Writer {
         Ok((outcomes, writes))
     }
 
-    /// Runs `work` in a write transaction that is on the disk when this returns.
+    /// Runs `work` in a write transaction that is as durable as the store promises when this
+    /// returns.
     pub(super) fn transaction<T>(
         &mut self,
         work: impl FnOnce(&Connection, &mut KnownStreams, &dyn Clock) -> rusqlite::Result<T>,
     ) -> Result<T, Fault> {
-        let written = self.begin().and_then(|()| {
+        self.transaction_as(self.durability, work)
+    }
+
+    fn transaction_as<T>(
+        &mut self,
+        durability: Durability,
+        work: impl FnOnce(&Connection, &mut KnownStreams, &dyn Clock) -> rusqlite::Result<T>,
+    ) -> Result<T, Fault> {
+        let begun = self.set_synchronous(durability).and_then(|()| self.begin());
+        let written = begun.and_then(|()| {
             if self.tail.look(&self.database)? {
                 self.known.clear();
             }
@@ -200,6 +215,18 @@ impl Writer {
             self.roll_back();
         }
         committed
+    }
+
+    fn set_synchronous(&mut self, wanted: Durability) -> rusqlite::Result<()> {
+        if self.synchronous != wanted {
+            // Not cached: this pragma acts when it is prepared.
+            self.database.execute_batch(match wanted {
+                Durability::Full => "PRAGMA synchronous = FULL",
+                Durability::Normal => "PRAGMA synchronous = NORMAL",
+            })?;
+            self.synchronous = wanted;
+        }
+        Ok(())
     }
 
     fn begin(&self) -> rusqlite::Result<()> {
@@ -281,63 +308,6 @@ impl Writer {
         // The log is whole without it; the next one tries again.
         if let Err(error) = done {
             tracing::debug!(%error, pages, "could not checkpoint the log");
-        }
-    }
-}
-
-/// Callers that were answered together mostly come back together. Starting on the first of them
-/// would spend one sync on it and another on the rest; so the writer waits a moment for as many as
-/// have been waiting, and stops doing so for a while when they do not come.
-#[derive(Debug, Default)]
-struct Gathering {
-    expected: usize,
-    patience: Duration,
-    /// Batches until it is tried again, and how many that was the last time.
-    resting: u32,
-    last_rest: u32,
-}
-
-impl Gathering {
-    fn expect(&mut self, waiting: usize, batch_took: Duration) {
-        self.expected = waiting;
-        self.patience = (batch_took / 2).min(LONGEST_GATHERING);
-    }
-
-    fn wait(&mut self, queue: &Queue, most: usize) {
-        let expected = self.expected.min(most);
-        if expected < 2 {
-            return;
-        }
-        if self.resting > 0 {
-            self.resting -= 1;
-        } else if queue.gather(expected, self.patience) {
-            self.last_rest = 0;
-        } else {
-            self.last_rest = (self.last_rest * 2).clamp(1, 64);
-            self.resting = self.last_rest;
-        }
-    }
-}
-
-/// Commits that share a transaction, and who waits for them.
-#[derive(Default)]
-struct Batch {
-    commits: Vec<Commit>,
-    replies: Vec<Reply>,
-}
-
-impl Batch {
-    /// Takes commits from the front, up to the first other job.
-    fn fill(&mut self, jobs: &mut VecDeque<Job>, most: usize) {
-        let mut bytes = 0;
-        while self.commits.len() < most
-            && bytes < BATCH_BYTES
-            && let Some(job) = jobs.pop_front_if(|job| matches!(job, Job::Commit { .. }))
-            && let Job::Commit { commit, reply } = job
-        {
-            bytes += commit.size();
-            self.commits.push(commit);
-            self.replies.push(reply);
         }
     }
 }

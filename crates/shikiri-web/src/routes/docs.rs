@@ -15,13 +15,12 @@ pub(crate) async fn openapi_document() -> impl IntoResponse {
 
 /// Describes this API as a page
 #[utoipa::path(get, path = "/docs", tag = "server", responses(
-    (status = 200, body = String, content_type = "text/html"),
+    (status = 200, description = "The page", body = String, content_type = "text/html"),
 ))]
 pub(crate) async fn docs() -> impl IntoResponse {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, openapi::page::POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, openapi::page())
 }

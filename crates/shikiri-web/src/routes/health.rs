@@ -24,14 +24,14 @@ pub(crate) struct Health {
 }
 
 /// Says that the process answers
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does", body = Health)))]
 pub(crate) async fn healthz() -> Json<Health> {
     Json(Health { status: "ok" })
 }
 
 /// Says whether the server can do its work
 #[utoipa::path(get, path = "/readyz", tag = "server", responses(
-    (status = 200, body = ReadinessJson),
+    (status = 200, description = "It can", body = ReadinessJson),
     (status = 503, description = "The store cannot be written, or the server is draining", body = ReadinessJson),
 ))]
 pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<ReadinessJson>) {
@@ -43,7 +43,7 @@ pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<Readi
 
 /// Counters as OpenMetrics text, for this machine only unless configured
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
-    (status = 200, body = String, content_type = "application/openmetrics-text"),
+    (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"),
     (status = 404, description = "Not for other machines"),
 ))]
 pub(crate) async fn metrics(

@@ -59,7 +59,7 @@ impl From<Stored<ApiKey>> for KeyJson {
 /// Makes a key that reaches this tenant only
 #[utoipa::path(post, path = "/v1/tenants/{t}/keys", tag = "keys", params(("t" = String, Path)),
     request_body = NewKey,
-    responses((status = 201, body = MadeKey), Guarded, Failures), security(("key" = [])))]
+    responses((status = 201, description = "The key, with its secret", body = MadeKey), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn create_key(
     access: TenantManagement,
     State(web): State<Shared>,
@@ -74,7 +74,7 @@ pub(crate) async fn create_key(
 /// Lists a tenant's keys, without their secrets
 #[utoipa::path(get, path = "/v1/tenants/{t}/keys", tag = "keys",
     params(("t" = String, Path), Paging),
-    responses((status = 200, body = Page<KeyJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of keys", body = Page<KeyJson>), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn list_keys(
     access: TenantManagement,
     State(web): State<Shared>,

@@ -34,7 +34,7 @@ pub(crate) struct EventsQuery {
         ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen"),
     ),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream"), Guarded, Failures,
+        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"), Guarded, Failures,
     ),
     security(("key" = [])))]
 pub(crate) async fn follow_run(

@@ -224,7 +224,7 @@ impl From<Status> for RunStatus {
 /// Starts a run; it goes on whether or not anybody listens
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs", tag = "runs", params(("t" = String, Path)),
     request_body = StartRun,
-    responses((status = 201, body = RunJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 201, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn start_run(
     access: TenantAccess,
     State(web): State<Shared>,
@@ -244,7 +244,7 @@ pub(crate) async fn start_run(
 /// Lists a tenant's runs, newest first
 #[utoipa::path(get, path = "/v1/tenants/{t}/runs", tag = "runs",
     params(("t" = String, Path), RunsQuery),
-    responses((status = 200, body = Page<RunJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of runs", body = Page<RunJson>), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn list_runs(
     access: TenantAccess,
     State(web): State<Shared>,
@@ -258,7 +258,7 @@ pub(crate) async fn list_runs(
 /// Shows a run
 #[utoipa::path(get, path = "/v1/tenants/{t}/runs/{r}", tag = "runs",
     params(("t" = String, Path), ("r" = String, Path)),
-    responses((status = 200, body = RunJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn show_run(
     RunAccess { access, run }: RunAccess,
     State(web): State<Shared>,
@@ -269,7 +269,7 @@ pub(crate) async fn show_run(
 /// Asks a run, and the runs that it called, to stop
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs/{r}/cancel", tag = "runs",
     params(("t" = String, Path), ("r" = String, Path)),
-    responses((status = 200, body = RunJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn cancel_run(
     RunAccess { access, run }: RunAccess,
     State(web): State<Shared>,
@@ -280,7 +280,7 @@ pub(crate) async fn cancel_run(
 /// Answers an open question of a run
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs/{r}/answers", tag = "runs",
     params(("t" = String, Path), ("r" = String, Path)), request_body = AnswerQuestion,
-    responses((status = 200, body = RunJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn answer_run(
     RunAccess { access, run }: RunAccess,
     State(web): State<Shared>,

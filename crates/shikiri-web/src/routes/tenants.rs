@@ -156,7 +156,7 @@ impl From<Stored<Tenant>> for TenantJson {
 
 /// Makes a tenant (admin)
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = NewTenant,
-    responses((status = 201, body = TenantJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 201, description = "The new tenant", body = TenantJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn create_tenant(
     _: Admin,
     State(web): State<Shared>,
@@ -176,7 +176,7 @@ pub(crate) async fn create_tenant(
 
 /// Lists the tenants (admin)
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", params(Paging),
-    responses((status = 200, body = Page<TenantJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of tenants", body = Page<TenantJson>), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn list_tenants(
     _: Admin,
     State(web): State<Shared>,
@@ -188,7 +188,7 @@ pub(crate) async fn list_tenants(
 
 /// Shows a tenant
 #[utoipa::path(get, path = "/v1/tenants/{t}", tag = "tenants", params(("t" = String, Path)),
-    responses((status = 200, body = TenantJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The tenant", body = TenantJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn show_tenant(
     access: TenantManagement,
     State(web): State<Shared>,
@@ -199,7 +199,7 @@ pub(crate) async fn show_tenant(
 /// Changes a tenant
 #[utoipa::path(patch, path = "/v1/tenants/{t}", tag = "tenants", params(("t" = String, Path)),
     request_body = TenantChange,
-    responses((status = 200, body = TenantJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The tenant", body = TenantJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn change_tenant(
     access: TenantManagement,
     State(web): State<Shared>,

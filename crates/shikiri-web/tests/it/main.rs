@@ -1,8 +1,15 @@
 //! The door over a real store: what is asked over HTTP, what is answered.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "the helpers of tests fail like tests"
+)]
+
 mod access;
 mod bad_input;
 mod events;
+mod fuzz;
 mod health;
 mod limits;
 mod openapi;

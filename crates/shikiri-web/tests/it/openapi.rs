@@ -15,5 +15,8 @@ fn every_operation_behind_a_key_says_so() {
         assert!(operation["summary"].is_string(), "{method} {path}");
         let answers = operation["responses"].as_object().unwrap();
         assert_eq!(answers.contains_key("401"), needs_key, "{method} {path}");
+        for (status, answer) in answers {
+            assert!(answer["description"].is_string(), "{method} {path} {status}");
+        }
     }
 }

@@ -35,7 +35,7 @@ impl Connection {
 
     /// Reads on; false at the end.
     async fn read(&mut self) -> bool {
-        let mut piece = [0; 16 * 1024];
+        let mut piece = vec![0; 16 * 1024];
         let reading = self.stream.read(&mut piece);
         let read = tokio::time::timeout(Duration::from_secs(15), reading).await.expect("silence");
         let count = read.unwrap_or(0);
@@ -55,7 +55,7 @@ impl Connection {
         self.until("\r\n\r\n").await
     }
 
-    pub(crate) async fn to_end(&mut self) -> String {
+    pub(crate) async fn until_end(&mut self) -> String {
         while self.read().await {}
         self.seen.clone()
     }
@@ -75,7 +75,7 @@ async fn a_half_sent_request_is_closed_within_ten_seconds() {
         let mut connection = open(serving.address).await;
         connection.send(&half).await;
         let begun = Instant::now();
-        let answer = connection.to_end().await;
+        let answer = connection.until_end().await;
         assert!(begun.elapsed() < Duration::from_secs(10), "{half:?}");
         answer
     });
@@ -151,18 +151,34 @@ async fn a_draining_server_ends_streams_resumably_and_idle_connections_at_once()
 
     let begun = Instant::now();
     serving.drain.cancel();
-    let story = reader.to_end().await;
+    let story = reader.until_end().await;
     // The body ends as it should, without a terminal event.
     assert!(story.contains(": draining\n\n") && story.ends_with("0\r\n\r\n"), "{story}");
     assert!(!story.contains("event: result") && !story.contains("event: error"), "{story}");
-    idle.to_end().await;
-    fresh.to_end().await;
+    idle.until_end().await;
+    fresh.until_end().await;
     assert!(begun.elapsed() < Duration::from_secs(2));
     assert!(TcpStream::connect(serving.address).await.is_err(), "no new connections");
     // What was under way is answered: unready.
     slow.send("\r\n").await;
-    let answer = slow.to_end().await;
+    let answer = slow.until_end().await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("\"draining\""), "{answer}");
+    tokio::time::timeout(Duration::from_secs(10), serving.ended).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_is_stuck_does_not_hold_up_the_drain() {
+    let world = World::new().await;
+    let serving = world.serve(WebOptions::default()).await;
+    let run = world.run("local", "echo", json!({})).await;
+    let text = "x".repeat(1 << 20);
+    for _ in 0..20 {
+        world.append("local", &run, json!({ "text": text }), false).await;
+    }
+    let path = format!("/v1/tenants/local/runs/{run}/events");
+    let _stuck = connect(serving.address, &world.admin, &path).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    serving.drain.cancel();
     tokio::time::timeout(Duration::from_secs(10), serving.ended).await.unwrap().unwrap().unwrap();
 }
 
@@ -176,13 +192,13 @@ async fn a_full_house_says_so() {
     first.until("ok").await;
     second.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     second.until("ok").await;
-    let refused = open(serving.address).await.to_end().await;
+    let refused = open(serving.address).await.until_end().await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     drop(first);
     for _ in 0..100 {
         let mut again = open(serving.address).await;
         again.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-        if again.to_end().await.contains("200 OK") {
+        if again.until_end().await.contains("200 OK") {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

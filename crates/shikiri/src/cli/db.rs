@@ -131,7 +131,11 @@ fn report(report: &Report, json: JsonArgument) -> Result<(), Failure> {
         0 => Ok(()),
         count => {
             let next = "restore a backup, or start the server to set the file aside";
-            Err(Failure::new(Exit::Failed, format!("the database has {count} problems"), next))
+            Err(Failure::new(
+                Exit::Failed,
+                format!("the database has problems ({count} found)"),
+                next,
+            ))
         }
     }
 }

@@ -1,7 +1,5 @@
 //! `shikiri tenants create|list|show|set|delete`.
 
-use std::io::{self, IsTerminal as _};
-
 use clap::{Args, Subcommand, ValueEnum};
 use shikiri_app::App;
 use shikiri_app::tenants::TenantPatch;
@@ -11,7 +9,7 @@ use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
 
 use super::{JsonArgument, views};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, Style, note};
+use crate::output::{Output, Style};
 use crate::text::{one_line, short};
 
 #[derive(Subcommand)]
@@ -47,7 +45,7 @@ pub(super) enum Command {
     /// Remove a tenant with its keys and all that it owns, for good
     Delete {
         id: TenantId,
-        /// Do not ask
+        /// Yes, for good
         #[arg(long)]
         yes: bool,
     },
@@ -95,25 +93,15 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         }
         Command::Delete { id, yes } => {
             app.tenant(&id).await?;
-            if !yes && !confirmed(&id) {
-                let what = format!("tenant {id} was not removed");
-                return Err(Failure::new(Exit::Refused, what, "answer with its id, or add --yes"));
+            if !yes {
+                let what = format!("this removes tenant {id} and all that it owns for good");
+                return Err(Failure::new(Exit::Refused, what, "add --yes if you mean it"));
             }
             let next = "set it inactive instead";
             app.delete_tenant(&id).await.map_err(|error| Failure::not_now(error, next))?;
             Output::stdout().line(&format!("tenant {id} is removed"))
         }
     }
-}
-
-/// Asks whoever sits at the terminal; a script means what it says.
-fn confirmed(id: &TenantId) -> bool {
-    if !io::stdin().is_terminal() {
-        return true;
-    }
-    note(&format!("This removes tenant {id} and all that it owns for good. Type its id to go on:"));
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer).is_ok() && answer.trim() == id.as_str()
 }
 
 impl Change {

@@ -4,7 +4,7 @@
 mod sse;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +30,13 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(address: SocketAddr, key: String) -> Self {
+    pub fn new(mut address: SocketAddr, key: String) -> Self {
+        // A server that listens everywhere is asked for at home.
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
         Self { address, key }
     }
 

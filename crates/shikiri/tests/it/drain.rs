@@ -9,6 +9,7 @@ use shikiri_testkit::{Client, Cut, Frame, Reader, Signal, Tenant, TestApp, wait_
 use tokio::task::JoinSet;
 
 use crate::PROGRAM;
+use crate::wire::Wire;
 
 /// Far longer than the test: whoever had to wait for it would be late.
 const LEASE_SECONDS: u64 = 120;
@@ -30,15 +31,18 @@ async fn a_draining_server_loses_nothing_and_its_runs_go_on_at_once() {
     let writer = tokio::spawn(write_until_refused(local.clone()));
     tokio::time::sleep(Duration::from_millis(600)).await;
 
+    let mut under_way = Wire::open(app.port()).await;
+    under_way.send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n").await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+
     let asked = Instant::now();
     app.ask_to_end();
-    let unready = first_other_than_200(&app.client()).await;
-    assert!(matches!(unready, Some(503) | None), "/readyz answered {unready:?}");
-    assert!(asked.elapsed() < Duration::from_secs(1), "unready only after {:?}", asked.elapsed());
+    assert_unready_at_once(&app.client(), &mut under_way).await;
     let (code, _) = app.ended().await;
     let took = asked.elapsed();
     assert_eq!(code, 0);
     assert!(took < Duration::from_secs(10), "draining took {took:?}");
+    assert_no_lease_is_left(&app);
 
     let cut: Vec<(Reader, History)> = readers.join_all().await;
     for (reader, history) in &cut {
@@ -116,14 +120,25 @@ async fn write_until_refused(local: Tenant) -> Vec<String> {
     }
 }
 
-/// None if it does not take connections any more.
-async fn first_other_than_200(client: &Client) -> Option<u16> {
-    let mut found = None;
-    wait_until("/readyz says no", Duration::from_secs(10), async || {
+/// New callers are turned away, and one that was under way is told why.
+async fn assert_unready_at_once(client: &Client, under_way: &mut Wire) {
+    let start = Instant::now();
+    wait_until("nobody is told that it is ready", Duration::from_secs(1), async || {
         let request = client.without_key().request(reqwest::Method::GET, "/readyz");
-        found = client.try_send(request).await.ok().map(|answer| answer.status);
-        found != Some(200)
+        client.try_send(request).await.map_or(true, |answer| answer.status == 503)
     })
     .await;
-    found
+    eprintln!("drain: unready after {:?}", start.elapsed());
+    under_way.send("\r\n").await;
+    let answer = under_way.rest(Duration::from_secs(5)).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("draining"), "{answer}");
+}
+
+/// No node holds anything any more: nobody has to wait for a lease to lapse.
+fn assert_no_lease_is_left(app: &TestApp) {
+    let path = app.data_folder().join("state.db");
+    let store = shikiri_sqlite::Database::open_reader(&path, &Default::default()).unwrap();
+    let left: u32 = store.query_row("SELECT count(*) FROM leases", (), |row| row.get(0)).unwrap();
+    assert_eq!(left, 0, "leases that were not given back");
 }

@@ -16,6 +16,7 @@ mod http;
 mod program;
 mod tidy;
 mod walk;
+mod wire;
 
 /// The program under test, which cargo has built.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_shikiri");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use shikiri_testkit::{Signal, role, signal, spawn_role};
-use tokio::sync::mpsc;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 
 use super::{claim_storm, lease_pause, lease_wait, node_child};
 
@@ -48,6 +48,18 @@ fn hear_parent() -> mpsc::Receiver<String> {
         std::process::exit(0);
     });
     orders
+}
+
+static QUIET: RwLock<()> = RwLock::const_new(());
+
+/// For a story whose clock must not be upset by the others of this module.
+pub(crate) async fn in_quiet() -> RwLockWriteGuard<'static, ()> {
+    QUIET.write().await
+}
+
+/// For a story that makes noise, and bears some.
+pub(crate) async fn in_noise() -> RwLockReadGuard<'static, ()> {
+    QUIET.read().await
 }
 
 /// A running child; dropping it kills it.

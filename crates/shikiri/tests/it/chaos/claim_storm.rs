@@ -17,7 +17,7 @@ use shikiri_store::{Append, Commit, Store};
 use shikiri_testkit::{Rng, long};
 use tokio::time::{sleep, timeout};
 
-use super::child::{Child, Role};
+use super::child::{Child, Role, in_noise};
 use super::place::{Home, Place};
 
 const KIND: &str = "job";
@@ -266,6 +266,7 @@ fn claims_in(notes: &Path) -> Vec<Given> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_claimers_leave_nothing_double_and_nothing_stranded() {
+    let _guard = in_noise().await;
     let kills = if long() { 10_000 } else { 250 };
     let mut storm = Storm::gather(32, false, Rng::seeded("claim_storm")).await;
     storm.fill(2_000).await;
@@ -283,6 +284,7 @@ async fn killed_claimers_leave_nothing_double_and_nothing_stranded() {
 /// The story above can fail: processes that look first and write afterwards get doubles.
 #[tokio::test(flavor = "multi_thread")]
 async fn looking_before_taking_gives_doubles() {
+    let _guard = in_noise().await;
     let mut storm = Storm::gather(8, true, Rng::seeded("claim_storm, naive")).await;
     storm.fill(400).await;
     storm.settle().await;

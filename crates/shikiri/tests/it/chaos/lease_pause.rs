@@ -16,7 +16,7 @@ use shikiri_store::{Append, Commit, CommitError, Store, StoreExt as _};
 use shikiri_testkit::{Rng, long};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::child::{Child, Role};
+use super::child::{Child, Role, in_noise};
 use super::place::{Home, Place};
 
 const LEASE: &str = "chat/会話";
@@ -208,8 +208,8 @@ fn stale(log: &[Entry]) -> Vec<&Entry> {
 }
 
 /// Tells the story in one store, and returns what was written and how.
-async fn lane(home: Home, guarded: bool, takes: u64, seed: u64) -> (Vec<Entry>, Tally) {
-    let mut lane = Lane::start(&home, guarded, seed).await;
+async fn lane(home: &Home, guarded: bool, takes: u64, seed: u64) -> (Vec<Entry>, Tally) {
+    let mut lane = Lane::start(home, guarded, seed).await;
     let tally = lane.pause(takes).await;
     // Once more, so that the last refusals are told.
     lane.writer_holds().await;
@@ -220,7 +220,7 @@ async fn lane(home: Home, guarded: bool, takes: u64, seed: u64) -> (Vec<Entry>, 
 
 async fn nothing_stale_is_accepted(homes: Vec<Home>, mut rng: Rng) {
     let takes = if long() { 250 } else { 5 };
-    let lanes = homes.into_iter().map(|home| lane(home, true, takes, rng.next()));
+    let lanes = homes.iter().map(|home| lane(home, true, takes, rng.next()));
     for (log, tally) in join_all(lanes.collect::<Vec<_>>()).await {
         assert_eq!(stale(&log), Vec::<&Entry>::new(), "written under a lease that was lost");
         let changes = log.windows(2).filter(|pair| pair[0].fence < pair[1].fence);
@@ -233,12 +233,14 @@ async fn nothing_stale_is_accepted(homes: Vec<Home>, mut rng: Rng) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_sqlite_a_paused_writer_is_refused() {
+    let _guard = in_noise().await;
     let rng = Rng::seeded("lease_pause on SQLite");
     nothing_stale_is_accepted((0..LANES).map(|_| Home::with_file()).collect(), rng).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_a_paused_writer_is_refused() {
+    let _guard = in_noise().await;
     let rng = Rng::seeded("lease_pause on PostgreSQL");
     let mut homes = Vec::new();
     for _ in 0..LANES {
@@ -251,8 +253,9 @@ async fn on_postgres_a_paused_writer_is_refused() {
 /// The stories above can fail: without the fence in its writes, the same writer does harm.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_fence_stale_writes_are_found() {
+    let _guard = in_noise().await;
     let mut rng = Rng::seeded("lease_pause without the fence");
-    let (log, tally) = lane(Home::with_file(), false, 4, rng.next()).await;
+    let (log, tally) = lane(&Home::with_file(), false, 4, rng.next()).await;
     let found = stale(&log).len();
     eprintln!("{tally:?}: {found} stale writes among {}", log.len());
     assert!(found > 0);

@@ -10,7 +10,7 @@ use shikiri_store::{CommitError, Store, StoreExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::child::{Child, Role};
+use super::child::{Child, Role, in_quiet};
 use super::place::{Home, Place};
 
 const LEASE: &str = "chat/待つ";
@@ -115,11 +115,13 @@ async fn every_wait_ends_in_time(home: Home) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_sqlite_every_wait_ends_in_time() {
+    let _guard = in_quiet().await;
     every_wait_ends_in_time(Home::with_file()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_every_wait_ends_in_time() {
+    let _guard = in_quiet().await;
     if let Some(home) = Home::with_database("lease_wait on PostgreSQL").await {
         every_wait_ends_in_time(home).await;
     }

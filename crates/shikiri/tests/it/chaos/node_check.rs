@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shikiri_model::event::Seq;
 use shikiri_model::ids::TenantId;
 use shikiri_model::run::Run;
@@ -58,14 +58,28 @@ impl Story {
             .collect()
     }
 
-    /// A story that has ended is whole: one end, no gap in the journal, nothing told twice, and
-    /// no step done more often than it was begun.
     pub(crate) fn check(&self) {
-        assert!(self.events.iter().map(|event| event.seq).eq(1..=self.events.len() as u64));
+        let faults = self.faults();
+        assert!(faults.is_empty(), "{faults:#?} in {self:#?}");
+    }
+
+    /// A story that has ended is whole: one end, no gap in the journal, nothing told twice, and
+    /// no step done more often than it was begun, or after its completion was recorded.
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut wrong = |fault: bool, words: String| {
+            if fault {
+                faults.push(words);
+            }
+        };
+        let count = self.events.len() as u64;
+        wrong(!self.events.iter().map(|event| event.seq).eq(1..=count), "a gap".to_owned());
         let ends: Vec<_> = self.of_kinds(&["result", "error"]).map(|event| event.seq).collect();
-        assert_eq!(ends, [self.events.len() as u64], "one end, and nothing after it: {self:#?}");
-        let attempts = self.of_kinds(&["started"]).map(|event| event.data["attempt"].as_u64());
-        assert!(attempts.eq((1..).map(Some).take(self.of_kinds(&["started"]).count())));
+        wrong(ends != [count], format!("ends at {ends:?} of {count}"));
+        let starts: Vec<_> =
+            self.of_kinds(&["started"]).map(|event| event.data["attempt"].as_u64()).collect();
+        let in_order = starts.iter().copied().eq((1..=starts.len() as u64).map(Some));
+        wrong(!in_order, format!("starts {starts:?}"));
 
         let mut journal: BTreeMap<u64, Vec<&Told>> = BTreeMap::new();
         for event in &self.events {
@@ -73,29 +87,30 @@ impl Story {
                 journal.entry(index).or_default().push(event);
             }
         }
-        assert!(journal.keys().copied().eq(0..journal.len() as u64), "a gap: {self:#?}");
-        for entry in journal.values() {
-            self.check_entry(entry);
+        let indexes: Vec<_> = journal.keys().copied().collect();
+        wrong(!indexes.iter().copied().eq(0..indexes.len() as u64), format!("{indexes:?}"));
+        for (index, entry) in &journal {
+            wrong(!self.is_sound(entry), format!("entry {index}: {entry:?}"));
         }
+        faults
     }
 
-    fn check_entry(&self, entry: &[&Told]) {
+    fn is_sound(&self, entry: &[&Told]) -> bool {
         let kinds: Vec<_> = entry.iter().map(|event| event.kind.as_str()).collect();
         match kinds[..] {
             ["progress" | "log" | "partial"]
             | ["question", "answer"]
             | ["timer_set", "timer_fired"]
-            | ["child_started", "child_ended"] => {}
-            ["step_started", .., "step_completed"] => {
-                let begun = entry.len() as u64 - 1;
-                assert!(kinds[..kinds.len() - 1].iter().all(|kind| *kind == "step_started"));
+            | ["child_started", "child_ended"] => true,
+            [ref begun @ .., "step_completed"] => {
                 let attempts = entry.iter().filter_map(|event| event.data["attempt"].as_u64());
-                assert!(attempts.eq(1..=begun), "{entry:#?}");
-                let name = entry[0].data["name"].as_str().unwrap();
+                let name = entry[0].data["name"].as_str().unwrap_or_default();
                 let done = self.done.get(name).copied().unwrap_or(0);
-                assert!((1..=begun).contains(&done), "{name} was done {done} times: {self:#?}");
+                begun.iter().all(|kind| *kind == "step_started")
+                    && attempts.eq(1..=begun.len() as u64)
+                    && (1..=begun.len() as u64).contains(&done)
             }
-            _ => panic!("no journal has such an entry: {kinds:?} in {self:#?}"),
+            _ => false,
         }
     }
 
@@ -106,5 +121,54 @@ impl Story {
 
     fn of_kinds<'a>(&'a self, kinds: &'a [&str]) -> impl Iterator<Item = &'a Told> {
         self.events.iter().filter(|event| kinds.contains(&event.kind.as_str()))
+    }
+}
+
+/// The checker can find fault: a whole story passes, and each way to spoil it is noticed.
+#[test]
+fn a_story_that_is_not_whole_is_found_out() {
+    let whole = || {
+        let told = [
+            ("queued", json!({})),
+            ("started", json!({ "attempt": 1 })),
+            ("progress", json!({ "index": 0 })),
+            ("step_started", json!({ "index": 1, "name": "a", "attempt": 1 })),
+            ("node_lost", json!({})),
+            ("started", json!({ "attempt": 2 })),
+            ("step_started", json!({ "index": 1, "name": "a", "attempt": 2 })),
+            ("step_completed", json!({ "index": 1, "name": "a" })),
+            ("result", json!({})),
+        ];
+        let event =
+            |(seq, (kind, data)): (Seq, (&str, Value))| Told { seq, kind: kind.into(), data };
+        let events = (1..).zip(told).map(event).collect();
+        Story { events, done: BTreeMap::from([("a".to_owned(), 2)]) }
+    };
+    assert_eq!(whole().faults(), Vec::<String>::new());
+
+    let mut again = whole();
+    again.done.insert("a".to_owned(), 3);
+    let mut never = whole();
+    never.done.clear();
+    assert!(!again.faults().is_empty() && !never.faults().is_empty());
+    // Every event told twice, and every one but the notes of the node left out.
+    for at in 0..whole().events.len() {
+        let mut twice = whole();
+        let event = twice.events[at].clone();
+        twice.events.insert(at, event);
+        renumber(&mut twice);
+        let harmless = ["queued", "node_lost"].contains(&twice.events[at].kind.as_str());
+        assert_eq!(twice.faults().is_empty(), harmless, "{:?} twice", twice.events[at]);
+        let mut without = whole();
+        let event = without.events.remove(at);
+        renumber(&mut without);
+        let harmless = ["queued", "node_lost"].contains(&event.kind.as_str());
+        assert_eq!(without.faults().is_empty(), harmless, "without {event:?}");
+    }
+}
+
+fn renumber(story: &mut Story) {
+    for (seq, event) in (1..).zip(&mut story.events) {
+        event.seq = seq;
     }
 }

@@ -95,7 +95,7 @@ fn journey(context: Context, scribe: Scribe, _: Value) -> Work {
         context.progress(2.0, 3.0, "助かった").await;
         let (left, right) = (step("left"), step("right"));
         let (left, right) = tokio::join!(left, right);
-        (left?, right?);
+        left.and(right)?;
         context.progress(3.0, 3.0, "着いた").await;
         Ok(json!({ "answer": answer.content, "helped": helped == Outcome::Completed(json!("助")) }))
     })

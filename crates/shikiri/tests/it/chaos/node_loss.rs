@@ -11,11 +11,11 @@ use shikiri_app::run::NewRun;
 use shikiri_model::ids::TenantId;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_store::Store;
-use shikiri_testkit::wait_until;
+use shikiri_testkit::{long, wait_until};
 use shikiri_testpg::{Cluster, Installed};
 use tokio::time::sleep;
 
-use super::child::{Child, Role};
+use super::child::{Child, Role, in_noise, in_quiet};
 use super::journal_kill::answer_everything;
 use super::node_check::{Story, Told};
 use super::node_child::{NodeTask, app};
@@ -59,7 +59,7 @@ impl World {
 
     /// A store that is away for a moment has none.
     async fn runs(&self) -> Vec<Run> {
-        let page = self.app.list_runs(&TenantId::local(), None, None, 100).await;
+        let page = self.app.list_runs(&TenantId::local(), None, None, 1_000).await;
         page.map_or_else(|_| Vec::new(), |(runs, _)| runs.into_iter().map(|r| r.value).collect())
     }
 
@@ -105,6 +105,7 @@ fn check_kept(before: &[(Run, Story)], after: &[(Run, Story)]) {
 /// The node keeps its lease all the time: nobody else would pick up a run that it dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_go_on_when_the_database_comes_back() {
+    let _guard = in_noise().await;
     let Some(installed) = Installed::find_or_skip("runs_go_on_when_the_database_comes_back") else {
         return;
     };
@@ -115,7 +116,8 @@ async fn runs_go_on_when_the_database_comes_back() {
     let world = World::new(&home, place, Duration::from_secs(30)).await;
     let person = tokio::spawn(answer_everything(world.app.clone()));
     let mut node = world.node();
-    for (round, away_ms) in [0, 200, 4_000].into_iter().enumerate() {
+    let restarts = if long() { 48 } else { 3 };
+    for (round, away_ms) in [0, 200, 4_000].into_iter().cycle().take(restarts).enumerate() {
         for n in 0..8 {
             world.start("journey", json!({ "name": format!("旅{round}.{n}") })).await;
         }
@@ -139,6 +141,7 @@ async fn runs_go_on_when_the_database_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_node_takes_over_from_a_killed_one() {
+    let _guard = in_quiet().await;
     let Some(home) = Home::with_database("node_loss, killed").await else { return };
     let lease = Duration::from_secs(1);
     let world = World::new(&home, home.place(), lease).await;
@@ -165,20 +168,22 @@ async fn another_node_takes_over_from_a_killed_one() {
 /// A node that only slept finds its runs carried by another, and writes nothing into them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_node_writes_nothing_into_runs_that_were_taken_over() {
+    let _guard = in_noise().await;
     let Some(home) = Home::with_database("node_loss, paused").await else { return };
     let lease = Duration::from_millis(800);
     let world = World::new(&home, home.place(), lease).await;
     let nodes = [world.node(), world.node()];
-    world.start_walks(10, 80, 40).await;
+    let pauses: u64 = if long() { 100 } else { 4 };
+    world.start_walks(10, pauses * 20, 40).await;
     world.until_all("all are carried", |run| run.status == RunStatus::Running).await;
-    for round in 0..4 {
-        let node = &nodes[round % 2];
+    for round in 0..pauses {
+        let node = &nodes[usize::from(round % 2 == 1)];
         sleep(lease / 4).await;
         node.stop();
         sleep(lease * 2).await;
         node.go_on();
     }
     let losses = world.all_complete().await;
-    eprintln!("4 pauses: {losses} runs taken over, every log whole");
+    eprintln!("{pauses} pauses: {losses} runs taken over, every log whole");
     assert!(losses > 0);
 }

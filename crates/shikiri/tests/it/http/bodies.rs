@@ -45,7 +45,7 @@ async fn a_body_over_four_mebibytes_is_413_and_one_below_is_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunked_body_cannot_hide_its_size() {
     let app = TestApp::new(PROGRAM).start().await;
-    let mut wire = super::Wire::open(app.port()).await;
+    let mut wire = crate::wire::Wire::open(app.port()).await;
     let key = app.admin_key();
     wire.send(&format!(
         "POST /v1/tenants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\

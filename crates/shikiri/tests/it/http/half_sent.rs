@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use shikiri_testkit::TestApp;
 use tokio::task::JoinSet;
 
-use super::Wire;
 use crate::PROGRAM;
+use crate::wire::Wire;
 
 const LIMIT: Duration = Duration::from_secs(10);
 

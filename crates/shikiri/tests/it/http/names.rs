@@ -52,7 +52,7 @@ async fn two_hosts_or_two_keys_in_one_request_are_refused() {
         (String::new(), 400),
     ];
     for (headers, status) in cases {
-        let mut wire = super::Wire::open(app.port()).await;
+        let mut wire = crate::wire::Wire::open(app.port()).await;
         wire.send(&format!(
             "GET /v1/tenants HTTP/1.1\r\n{headers}Authorization: Bearer {key}\r\n\
              Connection: close\r\n\r\n"

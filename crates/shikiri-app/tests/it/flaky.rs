@@ -1,0 +1,154 @@
+//! A store that can be told to refuse, as one that is away for a while does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use shikiri_model::event::{Seq, StreamId};
+use shikiri_model::ids::TenantId;
+use shikiri_model::lease::{Guard, Lease};
+use shikiri_model::record::{Record, RecordKey, RecordQuery};
+use shikiri_model::time::Timestamp;
+use shikiri_store::{Commit, CommitError, Committed, Hub, Page, Store, StoreError, StreamState};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refuse {
+    Nothing,
+    /// Commits that only append events.
+    Events,
+    Commits,
+}
+
+pub(crate) struct Flaky {
+    store: Arc<dyn Store>,
+    refuse: AtomicU8,
+    no_time: AtomicBool,
+    refused: AtomicUsize,
+}
+
+impl Flaky {
+    pub(crate) fn over(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            refuse: AtomicU8::new(Refuse::Nothing as u8),
+            no_time: AtomicBool::new(false),
+            refused: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn refuse(&self, what: Refuse) {
+        self.refuse.store(what as u8, Ordering::SeqCst);
+    }
+
+    /// Whether the store does not even say what time it is.
+    pub(crate) fn hide_time(&self, hidden: bool) {
+        self.no_time.store(hidden, Ordering::SeqCst);
+    }
+
+    /// Waits until that many more commits were refused.
+    pub(crate) async fn refused_more(&self, count: usize) {
+        let wanted = self.refused.load(Ordering::SeqCst) + count;
+        while self.refused.load(Ordering::SeqCst) < wanted {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    fn refuses(&self, commit: &Commit) -> bool {
+        let told = self.refuse.load(Ordering::SeqCst);
+        let only_events = commit.records.is_empty()
+            && commit.leases.is_empty()
+            && commit.claims.is_empty()
+            && !commit.appends.is_empty();
+        told == Refuse::Commits as u8 || (told == Refuse::Events as u8 && only_events)
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::unavailable("away for the test")
+}
+
+#[async_trait]
+impl Store for Flaky {
+    async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        if self.refuses(&commit) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(away().into());
+        }
+        self.store.commit(commit).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        if self.no_time.load(Ordering::SeqCst) { Err(away()) } else { self.store.now().await }
+    }
+
+    async fn read(
+        &self,
+        tenant: &TenantId,
+        stream: &StreamId,
+        after: Seq,
+        max_bytes: usize,
+    ) -> Result<Page, StoreError> {
+        self.store.read(tenant, stream, after, max_bytes).await
+    }
+
+    async fn stream(
+        &self,
+        tenant: &TenantId,
+        stream: &StreamId,
+    ) -> Result<Option<StreamState>, StoreError> {
+        self.store.stream(tenant, stream).await
+    }
+
+    async fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn find(
+        &self,
+        kind: &'static str,
+        tenant: &TenantId,
+        unique: &str,
+    ) -> Result<Option<Record>, StoreError> {
+        self.store.find(kind, tenant, unique).await
+    }
+
+    async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError> {
+        self.store.list(query).await
+    }
+
+    async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {
+        self.store.next_due(kind).await
+    }
+
+    async fn lease(&self, name: &str) -> Result<Option<(Lease, bool)>, StoreError> {
+        self.store.lease(name).await
+    }
+
+    async fn lapsed_leases(&self, prefix: &str) -> Result<Vec<Lease>, StoreError> {
+        self.store.lapsed_leases(prefix).await
+    }
+
+    async fn forget_lease(&self, guard: &Guard) -> Result<(), StoreError> {
+        self.store.forget_lease(guard).await
+    }
+
+    async fn purge(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
+        self.store.purge(before, limit).await
+    }
+
+    async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        self.store.erase(tenant).await
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.store.probe().await
+    }
+
+    fn hub(&self) -> &Arc<Hub> {
+        self.store.hub()
+    }
+
+    fn backend(&self) -> &'static str {
+        self.store.backend()
+    }
+}
