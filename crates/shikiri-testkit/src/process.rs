@@ -152,3 +152,46 @@ fn keep(output: impl Read + Send + 'static, lines: &Arc<Lines>) {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_child_in_a_role_is_this_program_again() {
+        if role().is_some() {
+            return println!("\nin the role of {role:?}", role = role().unwrap());
+        }
+        let this_test = "process::tests::a_child_in_a_role_is_this_program_again";
+        let mut child = Follower::start(&mut spawn_role(this_test, "helper"));
+        let found = child.find(PATIENCE, |line| line.contains("role of \"helper\"").then_some(()));
+        assert_eq!(found, Some(()), "{}", child.output());
+        assert_eq!(child.wait(PATIENCE), 0);
+    }
+
+    #[test]
+    fn a_child_can_be_stopped_continued_and_killed() {
+        let state = |pid: u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit(')').next().unwrap().trim().chars().next().unwrap()
+        };
+        let until = |pid: u32, wanted: fn(char) -> bool| {
+            let start = Instant::now();
+            while !wanted(state(pid)) {
+                assert!(start.elapsed() < PATIENCE, "the child is {}", state(pid));
+                std::thread::yield_now();
+            }
+        };
+        let mut child = Follower::start(Command::new("sleep").arg("60"));
+        let pid = child.pid();
+        child.signal(Signal::STOP);
+        until(pid, |state| state == 'T');
+        child.signal(Signal::CONT);
+        until(pid, |state| state != 'T');
+        assert_eq!(child.ended(), None);
+        child.kill9();
+        assert_eq!(child.ended(), Some(-Signal::KILL.as_raw()));
+    }
+}

@@ -39,9 +39,31 @@ pub(super) struct Worker {
     lost: CancellationToken,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
-    /// Runs that this node has claimed, by id, and how to tell each that somebody wants it
-    /// stopped.
-    carried: Mutex<HashMap<String, CancellationToken>>,
+    /// By the run's id.
+    carried: Mutex<HashMap<String, Carried>>,
+}
+
+/// A run that this node carries.
+#[derive(Clone, Default)]
+struct Carried {
+    /// Somebody wants it stopped.
+    cancel: CancellationToken,
+    /// This attempt does nothing more.
+    ended: CancellationToken,
+}
+
+/// The right to carry a run in this process, given up when dropped.
+struct Place<'a> {
+    worker: &'a Worker,
+    run: &'a str,
+    carried: Carried,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.worker.lock().remove(self.run);
+        self.carried.ended.cancel();
+    }
 }
 
 impl Worker {
@@ -95,22 +117,27 @@ impl Worker {
         }
         for record in &claimed {
             let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else { break };
-            let Some(cancel) = self.take_up(record) else { continue };
             let (worker, record) = (Arc::clone(self), record.clone());
             self.tasks.spawn(async move {
-                worker.carry(&record, cancel).await;
+                worker.carry(&record).await;
                 drop(permit);
             });
         }
         Ok(claimed.len())
     }
 
-    /// None if an earlier claim of the same run is still on its way here, slower than its hold:
-    /// one node never carries a run twice at once, which its lease alone would not prevent.
-    fn take_up(&self, record: &Record) -> Option<CancellationToken> {
-        match self.lock().entry(record.key.id.clone()) {
-            Entry::Occupied(_) => None,
-            Entry::Vacant(free) => Some(free.insert(CancellationToken::new()).clone()),
+    /// Waits for an earlier attempt that has still to tidy up: one node never carries a run twice
+    /// at once, which its lease alone would not prevent.
+    async fn take_up<'a>(&'a self, run: &'a str) -> Place<'a> {
+        loop {
+            let earlier = match self.lock().entry(run.to_owned()) {
+                Entry::Occupied(earlier) => earlier.get().ended.clone(),
+                Entry::Vacant(free) => {
+                    let carried = free.insert(Carried::default()).clone();
+                    return Place { worker: self, run, carried };
+                }
+            };
+            earlier.cancelled().await;
         }
     }
 
@@ -123,18 +150,18 @@ impl Worker {
         next.since(now).clamp(Duration::from_millis(5), LONGEST_NAP)
     }
 
-    async fn carry(&self, record: &Record, cancel: CancellationToken) {
+    async fn carry(&self, record: &Record) {
+        let place = self.take_up(&record.key.id).await;
         match store::decode::<Run>(record) {
             Ok(stored) => {
                 let (tenant, id) = (stored.value.tenant.clone(), stored.value.id.clone());
-                if let Err(error) = self.attempt(stored, cancel).await {
+                if let Err(error) = self.attempt(stored, place.carried.cancel.clone()).await {
                     tracing::warn!(run.id = %id, %error, "run {id} is put back");
                     self.put_back(&tenant, &id).await;
                 }
             }
             Err(error) => tracing::error!(run.id = %record.key.id, %error, "a run cannot be read"),
         }
-        self.lock().remove(&record.key.id);
     }
 
     /// While this node lives nobody else looks for runs that it dropped, so it tries until the
@@ -257,9 +284,9 @@ impl Worker {
             return;
         }
         if let Ok(note) = serde_json::from_str::<StopRun>(data)
-            && let Some(cancel) = self.lock().get(note.run_id.as_str())
+            && let Some(carried) = self.lock().get(note.run_id.as_str())
         {
-            cancel.cancel();
+            carried.cancel.cancel();
         }
     }
 
@@ -269,7 +296,7 @@ impl Worker {
         self.tasks.wait().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Carried>> {
         self.carried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use shikiri_model::event::{Seq, StreamId};
@@ -45,12 +46,18 @@ impl Flaky {
         self.no_time.store(hidden, Ordering::SeqCst);
     }
 
-    /// Waits until that many more commits were refused.
-    pub(crate) async fn refused_more(&self, count: usize) {
-        let wanted = self.refused.load(Ordering::SeqCst) + count;
-        while self.refused.load(Ordering::SeqCst) < wanted {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+    /// How many commits were refused so far.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    pub(crate) async fn until_refused(&self, count: usize) {
+        let refused = async {
+            while self.refused() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), refused).await.expect("waited too long");
     }
 
     fn refuses(&self, commit: &Commit) -> bool {

@@ -39,7 +39,7 @@ async fn a_run_whose_end_could_not_be_written_is_brought_to_it_later() {
     });
     let (_node, run) = carry(&flaky, &world, ends).await;
     // The end itself, and the attempt to put the run back.
-    flaky.refused_more(2).await;
+    flaky.until_refused(2).await;
     flaky.refuse(Refuse::Nothing);
     assert_eq!(world.end_of(&run).await.run.result, Some(json!("done")));
     assert_eq!(tally.list(), ["work"]);
@@ -55,6 +55,7 @@ async fn an_attempt_that_was_given_up_writes_nothing_beside_the_next() {
         async move {
             context.progress(1.0, 2.0, "半分").await;
             if first.swap(false, Ordering::SeqCst) {
+                store.until_refused(1).await;
                 store.hide_time(true);
             }
             context.sleep(Duration::ZERO).await;
@@ -63,11 +64,13 @@ async fn an_attempt_that_was_given_up_writes_nothing_beside_the_next() {
     });
     flaky.refuse(Refuse::Events);
     let (_node, run) = carry(&flaky, &world, tells).await;
-    flaky.refused_more(3).await;
+    flaky.until_refused(1).await;
+    // Long enough for whatever the first attempt left behind to try again.
+    tokio::time::sleep(Duration::from_millis(300)).await;
     flaky.hide_time(false);
     // The second attempt tells the same progress, which is refused as well.
     world.until(&run, |view| view.run.starts == 2).await;
-    flaky.refused_more(3).await;
+    flaky.until_refused(flaky.refused() + 1).await;
     flaky.refuse(Refuse::Nothing);
     world.end_of(&run).await;
     let story = world.story_of(&run).await;

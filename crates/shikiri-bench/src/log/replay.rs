@@ -19,15 +19,17 @@ use crate::world::World;
 /// Events that a resuming reader has missed.
 const MISSED: u32 = 150;
 
-/// How the events of a log lie: `streams` of them, taking turns.
+/// How the events of a log lie: streams follow each other, some of them taking turns at a time.
 struct Shape {
     name: &'static str,
-    streams_for: fn(u32) -> u32,
+    at_a_time: u32,
+    /// None: as long as the log.
+    length: Option<u32>,
 }
 
 const SHAPES: [Shape; 2] = [
-    Shape { name: "many streams", streams_for: |events| events / 500 },
-    Shape { name: "one long stream", streams_for: |_| 1 },
+    Shape { name: "many streams", at_a_time: 20, length: Some(500) },
+    Shape { name: "one long stream", at_a_time: 1, length: None },
 ];
 
 pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
@@ -35,8 +37,7 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
     let reads = if world.quick { 300 } else { 1_000 };
     let mut figures = Vec::new();
     for shape in SHAPES {
-        let [small, large] =
-            sizes.map(|events| build(world.scratch(), events, (shape.streams_for)(events)));
+        let [small, large] = sizes.map(|events| build(world.scratch(), events, &shape));
         let (small, large) = (small?, large?);
         let (mut in_small, mut in_large) = (Vec::new(), Vec::new());
         for _ in 0..world.rounds() {
@@ -60,11 +61,12 @@ struct Log {
     head: u32,
 }
 
-fn build(folder: &Path, events: u32, streams: u32) -> Result<Log> {
-    let path = folder.join(format!("replay-{events}-{streams}.db"));
+fn build(folder: &Path, events: u32, shape: &Shape) -> Result<Log> {
+    let path = folder.join(format!("{}-{events}.db", shape.name));
     let options = OpenOptions { synchronous: Synchronous::Normal, ..OpenOptions::default() };
     let mut database = Database::open(&path, &options)?;
-    let head = events / streams;
+    let head = shape.length.unwrap_or(events);
+    let streams = events / head;
     let transaction = database.transaction()?;
     for number in 0..streams {
         let sql = "INSERT INTO streams (name, tenant, head) VALUES (?1, 'local', ?2)";
@@ -75,7 +77,9 @@ fn build(folder: &Path, events: u32, streams: u32) -> Result<Log> {
     for event in 0..events {
         let sql = "INSERT INTO events (stream, first_seq, last_seq, at, body)
                    VALUES (?1, ?2, ?2, 1794772800000, ?3)";
-        let (stream, seq) = (event % streams + 1, event / streams + 1);
+        let (before, within) = (event / (shape.at_a_time * head), event % (shape.at_a_time * head));
+        let stream = before * shape.at_a_time + within % shape.at_a_time + 1;
+        let seq = within / shape.at_a_time + 1;
         transaction.prepare_cached(sql)?.execute(params![stream, seq, line])?;
     }
     transaction.commit()?;

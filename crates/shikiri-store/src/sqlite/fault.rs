@@ -1,5 +1,7 @@
 //! What an error of SQLite means to a caller of the store.
 
+use std::any::Any;
+
 use rusqlite::{Error, ErrorCode};
 use shikiri_sqlite::OpenError;
 
@@ -20,9 +22,42 @@ pub(super) fn store_error(error: &Error) -> StoreError {
     }
 }
 
+/// Why nothing was written.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) error: StoreError,
+    /// Not the store's condition but something about one commit.
+    pub(super) is_of_one_commit: bool,
+}
+
+impl Fault {
+    pub(super) fn of_sqlite(error: Error) -> Self {
+        use ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
+        let is_of_one_commit = matches!(
+            error.sqlite_error_code(),
+            None | Some(ConstraintViolation | TooBig | TypeMismatch)
+        );
+        Self { error: store_error(&error), is_of_one_commit }
+    }
+
+    pub(super) fn of_commit(error: &Error) -> Self {
+        Self { error: commit_error(error), is_of_one_commit: false }
+    }
+
+    pub(super) fn panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        let error = StoreError::unavailable(format!("a bug stopped this write: {text}"));
+        Self { error, is_of_one_commit: true }
+    }
+}
+
 /// An error of COMMIT itself. If only the sync failed, the log may hold the whole transaction, and
 /// a restart before the next commit would bring it back.
-pub(super) fn commit_error(error: &Error) -> StoreError {
+fn commit_error(error: &Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::SystemIoFailure) => StoreError::unknown(error),
         _ => store_error(error),

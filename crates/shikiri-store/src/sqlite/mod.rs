@@ -3,12 +3,15 @@
 mod answers;
 mod batch;
 mod fault;
+mod known;
+mod load;
 mod queries;
 mod queue;
 mod reader;
 mod rows;
 mod tail;
 mod upkeep;
+mod write;
 mod writer;
 
 #[cfg(test)]
@@ -236,6 +239,7 @@ impl Drop for SqliteStore {
     /// Waits for what was handed in, so that the file is closed when the store is gone.
     fn drop(&mut self) {
         self.queue.close();
+        self.readers.close_idle();
         let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()

@@ -43,6 +43,17 @@ struct State {
     closed: bool,
 }
 
+/// What the writer found in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Jobs, or none in time.
+    Jobs,
+    /// Perhaps jobs, and somebody is about to wait for other processes' writes.
+    Nudged,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("jobs", &self.jobs.len()).finish_non_exhaustive()
@@ -51,7 +62,12 @@ impl std::fmt::Debug for State {
 
 impl Queue {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), news: Condvar::new(), room: Semaphore::new(WAITING_JOBS) }
+        Self {
+            state: Mutex::default(),
+            news: Condvar::new(),
+            room: Semaphore::new(WAITING_JOBS),
+            callers: Callers::default(),
+        }
     }
 
     /// Hands in a job at once if there is room, which is nearly always.
@@ -77,19 +93,22 @@ impl Queue {
     }
 
     /// Moves up to `most` waiting jobs to `into`; waits for the first one until `patience` is
-    /// over. False once the queue is closed and empty.
-    pub(super) fn take(&self, into: &mut VecDeque<Job>, most: usize, patience: Duration) -> bool {
+    /// over.
+    pub(super) fn take(&self, into: &mut VecDeque<Job>, most: usize, patience: Duration) -> Taken {
         let mut state = self.lock();
         if state.jobs.is_empty() && !state.closed && !state.nudged {
             state = self.sleep(state, 1, patience);
         }
-        state.nudged = false;
         let count = state.jobs.len().min(most);
         into.extend(state.jobs.drain(..count));
-        let open = !state.closed || count > 0;
+        let taken = match (count, std::mem::take(&mut state.nudged), state.closed) {
+            (0, _, true) => Taken::Closed,
+            (_, true, _) => Taken::Nudged,
+            _ => Taken::Jobs,
+        };
         drop(state);
         self.room.add_permits(count);
-        open
+        taken
     }
 
     pub(super) fn len(&self) -> usize {

@@ -45,6 +45,11 @@ impl Readers {
         Self { path, options, idle: Mutex::default(), turns: Semaphore::new(CONNECTIONS) }
     }
 
+    /// Closes the connections that are not in use. The writer's, closed last, then leaves no log.
+    pub(super) fn close_idle(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Runs `read` on a thread that may block, all of it on one state of the database.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,

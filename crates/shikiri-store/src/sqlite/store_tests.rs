@@ -236,7 +236,9 @@ async fn a_dropped_store_has_written_what_was_handed_in_and_closed_the_file() {
     store.probe().await.unwrap();
     maintenance::backup(&place.path, &copy).unwrap();
     let _ = store.commit(append("流", "終")).now_or_never();
+    assert_eq!(head(&store, "なし").await, 0);
     drop(store);
+    assert!(!place.path.with_file_name("state.db-wal").exists(), "the log is in the file");
     assert_eq!(maintenance::check(&place.path).unwrap().events, 1);
     maintenance::restore(&copy, &place.path).unwrap();
 }

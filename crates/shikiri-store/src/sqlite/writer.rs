@@ -15,13 +15,15 @@ use shikiri_sqlite::Database;
 use super::Durability;
 use super::answers::Answers;
 use super::batch::{Batch, Gathering};
-use super::fault::{commit_error, is_busy, store_error};
-use super::queue::{Job, Queue};
-use super::rows::{self, KnownStreams};
+use super::fault::{Fault, is_busy};
+use super::known::KnownStreams;
+use super::load::load;
+use super::queue::{Job, Queue, Taken};
 use super::tail::Tail;
+use super::write::write;
 use crate::clock::Clock;
 use crate::commit::{Commit, Committed};
-use crate::error::{CommitError, StoreError};
+use crate::error::CommitError;
 use crate::hub::{Hub, Topic, Wake};
 use crate::settle::{Loaded, Needs, Writes, settle};
 
@@ -35,6 +37,9 @@ const BATCH_TIME: Duration = Duration::from_millis(5);
 /// does.
 const LOOK_OFTEN: Duration = Duration::from_millis(10);
 const LOOK_SELDOM: Duration = Duration::from_millis(500);
+
+/// How long to look often after somebody has asked for the hub.
+const AFTER_NUDGE: Duration = Duration::from_secs(1);
 
 /// The log is moved into the file when it has this many pages, between two batches.
 const CHECKPOINT_PAGES: i32 = 2_000;
@@ -55,6 +60,8 @@ pub(super) struct Writer {
     wal_pages: Arc<AtomicI32>,
     batch_limit: usize,
     gathering: Gathering,
+    /// Somebody is about to subscribe: look often, although nobody has yet.
+    watch_until: Option<Instant>,
     durability: Durability,
     /// What the connection is set to now.
     synchronous: Durability,
@@ -89,6 +96,7 @@ impl Writer {
             wal_pages,
             batch_limit: BATCH_COMMITS,
             gathering: Gathering::default(),
+            watch_until: None,
             durability,
             synchronous: durability,
         })
@@ -100,14 +108,12 @@ impl Writer {
         let mut jobs = VecDeque::new();
         let mut batch = Batch::default();
         loop {
-            let patience = match (jobs.is_empty(), self.hub.is_idle()) {
-                (false, _) => Duration::ZERO,
-                (true, false) => LOOK_OFTEN,
-                (true, true) => LOOK_SELDOM,
-            };
+            let patience = if jobs.is_empty() { self.patience() } else { Duration::ZERO };
             let room = BATCH_COMMITS.saturating_sub(jobs.len());
-            if !queue.take(&mut jobs, room, patience) && jobs.is_empty() {
-                return;
+            match queue.take(&mut jobs, room, patience) {
+                Taken::Closed if jobs.is_empty() => return,
+                Taken::Nudged => self.watch_until = Some(Instant::now() + AFTER_NUDGE),
+                _ => {}
             }
             batch.fill(&mut jobs, self.batch_limit);
             if !batch.commits.is_empty() {
@@ -122,6 +128,12 @@ impl Writer {
             }
             self.checkpoint_if_large();
         }
+    }
+
+    /// How long to sleep before the next look for other processes' writes.
+    fn patience(&self) -> Duration {
+        let nudged = self.watch_until.is_some_and(|until| Instant::now() < until);
+        if nudged || !self.hub.is_idle() { LOOK_OFTEN } else { LOOK_SELDOM }
     }
 
     /// `taken` jobs wait for the next batch, and what is in the queue.
@@ -169,9 +181,9 @@ impl Writer {
             writer.transaction_as(durability, |connection, known, clock| {
                 let now = clock.now();
                 let mut loaded = Loaded { now, lease_now: clock.lease_now(), ..Loaded::default() };
-                rows::load(connection, &Needs::of(commits), known, &mut loaded)?;
+                load(connection, &Needs::of(commits), known, &mut loaded)?;
                 let (outcomes, writes) = settle(commits, loaded);
-                let own = rows::write(connection, &writes, now, known)?;
+                let own = write(connection, &writes, now, known)?;
                 Ok((outcomes, writes, own))
             })
         });
@@ -179,7 +191,7 @@ impl Writer {
             Ok(settled) => settled?,
             Err(panic) => {
                 self.roll_back();
-                return Err(Fault::panic(&panic));
+                return Err(Fault::panic(&*panic));
             }
         };
         self.tail.wrote(own);
@@ -309,39 +321,6 @@ impl Writer {
         if let Err(error) = done {
             tracing::debug!(%error, pages, "could not checkpoint the log");
         }
-    }
-}
-
-/// Why nothing was written.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) error: StoreError,
-    /// Not the store's condition but something about one commit.
-    is_of_one_commit: bool,
-}
-
-impl Fault {
-    fn of_sqlite(error: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
-        let is_of_one_commit = matches!(
-            error.sqlite_error_code(),
-            None | Some(ConstraintViolation | TooBig | TypeMismatch)
-        );
-        Self { error: store_error(&error), is_of_one_commit }
-    }
-
-    fn of_commit(error: &rusqlite::Error) -> Self {
-        Self { error: commit_error(error), is_of_one_commit: false }
-    }
-
-    fn panic(panic: &(dyn Any + Send)) -> Self {
-        let text = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
-        let error = StoreError::unavailable(format!("a bug stopped this write: {text}"));
-        Self { error, is_of_one_commit: true }
     }
 }
 

@@ -1,0 +1,162 @@
+//! Writes what was decided, inside the batch's transaction.
+
+use rusqlite::{Connection, Result, params};
+use shikiri_model::lease::Lease;
+use shikiri_model::record::{Record, RecordKey};
+use shikiri_model::time::Timestamp;
+
+use super::fault::signed;
+use super::known::{KnownStream, KnownStreams};
+use super::tail::{Own, note_quiet};
+use crate::settle::{StreamWrite, Writes};
+
+/// Writes it all; returns what other processes will find and this one knows already.
+pub(super) fn write(
+    connection: &Connection,
+    writes: &Writes,
+    now: Timestamp,
+    known: &mut KnownStreams,
+) -> Result<Own> {
+    let last_event = write_streams(connection, &writes.streams, now, known)?;
+    let quiet: Vec<_> = writes.streams.iter().filter(|s| s.chunks.is_empty()).collect();
+    let quiet = match quiet.last() {
+        Some(last) => Some(note_quiet(connection, quiet.len() as u64, last.stream.as_str())?),
+        None => None,
+    };
+    write_leases(connection, &writes.leases)?;
+    delete_records(connection, &writes.deleted)?;
+    vacate_uniques(connection, &writes.vacated)?;
+    write_records(connection, &writes.records)?;
+    Ok(Own { last_event, quiet })
+}
+
+fn write_streams(
+    connection: &Connection,
+    streams: &[StreamWrite],
+    now: Timestamp,
+    known: &mut KnownStreams,
+) -> Result<Option<i64>> {
+    if streams.is_empty() {
+        return Ok(None);
+    }
+    let mut last_event = None;
+    let mut head =
+        connection.prepare_cached("UPDATE streams SET head = ?2, closed = ?3 WHERE id = ?1")?;
+    let mut note = connection.prepare_cached("UPDATE streams SET note = ?2 WHERE id = ?1")?;
+    let mut chunk = connection.prepare_cached(
+        "INSERT INTO events (stream, first_seq, last_seq, at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for stream in streams {
+        let row = &stream.row;
+        let id = match known.0.get_mut(&stream.stream) {
+            Some(stream_known) => {
+                head.execute(params![stream_known.id, signed(row.head), row.closed])?;
+                stream_known.row.clone_from(row);
+                stream_known.id
+            }
+            None => insert_stream(connection, stream, known)?,
+        };
+        if let Some(text) = &stream.note {
+            note.execute(params![id, text])?;
+        }
+        for written in &stream.chunks {
+            last_event = Some(chunk.insert(params![
+                id,
+                signed(written.first_seq()),
+                signed(written.last_seq()),
+                now.as_millis(),
+                written.body()
+            ])?);
+        }
+    }
+    Ok(last_event)
+}
+
+fn insert_stream(
+    connection: &Connection,
+    stream: &StreamWrite,
+    known: &mut KnownStreams,
+) -> Result<i64> {
+    let row = stream.row.clone();
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO streams (name, tenant, head, closed) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    let id = insert.insert(params![
+        stream.stream.as_str(),
+        row.tenant.as_str(),
+        signed(row.head),
+        row.closed
+    ])?;
+    known.0.insert(stream.stream.clone(), KnownStream { id, row });
+    Ok(id)
+}
+
+fn write_leases(connection: &Connection, leases: &[Lease]) -> Result<()> {
+    if leases.is_empty() {
+        return Ok(());
+    }
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO leases (name, owner, fence, expires_at) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, fence = excluded.fence,
+                                          expires_at = excluded.expires_at",
+    )?;
+    for lease in leases {
+        upsert.execute(params![lease.name, lease.owner, signed(lease.fence), lease.expires_at])?;
+    }
+    Ok(())
+}
+
+fn delete_records(connection: &Connection, keys: &[RecordKey]) -> Result<()> {
+    for key in keys {
+        connection
+            .prepare_cached("DELETE FROM records WHERE kind = ?1 AND tenant = ?2 AND id = ?3")?
+            .execute([key.kind, key.tenant.as_str(), &key.id])?;
+    }
+    Ok(())
+}
+
+/// Whole rows: a record that was deleted and made again in one batch is written like any other.
+fn write_records(connection: &Connection, records: &[Record]) -> Result<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO records (kind, tenant, id, version, attempts, state, parent, owner, uniq,
+                              due_at, created_at, updated_at, doc)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT (kind, tenant, id) DO UPDATE SET
+             version = excluded.version, attempts = excluded.attempts, state = excluded.state,
+             parent = excluded.parent, owner = excluded.owner, uniq = excluded.uniq,
+             due_at = excluded.due_at, created_at = excluded.created_at,
+             updated_at = excluded.updated_at, doc = excluded.doc",
+    )?;
+    for Record { key, version, attempts, created_at, updated_at, columns, doc } in records {
+        upsert.execute(params![
+            key.kind,
+            key.tenant.as_str(),
+            key.id,
+            signed(*version),
+            attempts,
+            columns.state,
+            columns.parent,
+            columns.owner,
+            columns.unique,
+            columns.due_at.map(Timestamp::as_millis),
+            created_at.as_millis(),
+            updated_at.as_millis(),
+            doc
+        ])?;
+    }
+    Ok(())
+}
+
+fn vacate_uniques(connection: &Connection, keys: &[RecordKey]) -> Result<()> {
+    for key in keys {
+        connection
+            .prepare_cached(
+                "UPDATE records SET uniq = NULL WHERE kind = ?1 AND tenant = ?2 AND id = ?3",
+            )?
+            .execute([key.kind, key.tenant.as_str(), &key.id])?;
+    }
+    Ok(())
+}
