@@ -238,8 +238,8 @@ impl Store for SqliteStore {
 impl Drop for SqliteStore {
     /// Waits for what was handed in, so that the file is closed when the store is gone.
     fn drop(&mut self) {
-        self.queue.close();
         self.readers.close_idle();
+        self.queue.close();
         let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()

@@ -35,7 +35,7 @@ const POINTS: [&str; 10] = [
 ];
 const LEASE: Duration = Duration::from_millis(600);
 /// From the restart to the end of the run: the lost lease, a sweep, and the work itself.
-const RECOVERY: Duration = Duration::from_secs(6);
+const RECOVERY: Duration = Duration::from_secs(8);
 /// Stories that are told at once: mostly they wait for a lease to lapse.
 const AT_ONCE: usize = 6;
 

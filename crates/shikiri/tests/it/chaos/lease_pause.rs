@@ -13,7 +13,7 @@ use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::Lease;
 use shikiri_store::{Append, Commit, CommitError, Store, StoreExt as _};
-use shikiri_testkit::{Rng, long};
+use shikiri_testkit::{Rng, long, wait_until};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::child::{Child, Role, in_noise};
@@ -38,7 +38,7 @@ pub(crate) struct Writer {
 struct Entry {
     fence: u64,
     who: String,
-    /// How many of its writes were refused the last time it had the lease.
+    /// How often the writer has been refused by now, and so learnt that it had lost the lease.
     refused: u64,
 }
 
@@ -49,37 +49,33 @@ pub(crate) async fn write(task: Writer) {
     let mut refused = 0;
     loop {
         match store.acquire(LEASE, "writer", TTL, Duration::from_secs(60)).await {
-            Ok(lease) => refused = write_under(&*store, &lease, &task, refused, &mut rng).await,
+            Ok(lease) => {
+                write_under(&*store, &lease, &task, refused, &mut rng).await;
+                refused += 1;
+            }
             Err(_) => sleep(TTL / 10).await,
         }
     }
 }
 
-/// Until the lease is lost; returns how many writes were refused then.
-async fn write_under(
-    store: &dyn Store,
-    lease: &Lease,
-    task: &Writer,
-    refused_before: u64,
-    rng: &mut Rng,
-) -> u64 {
+/// Until a write or a renewal is refused.
+async fn write_under(store: &dyn Store, lease: &Lease, task: &Writer, refused: u64, rng: &mut Rng) {
     let mut renewed = Instant::now();
     loop {
         let burst = (0..3).map(|_| {
-            let commit = Commit::new().append(entry("writer", lease, refused_before));
+            let commit = Commit::new().append(entry("writer", lease, refused));
             let guard = task.guarded.then(|| lease.guard());
             store.commit(Commit { guards: guard.into_iter().collect(), ..commit })
         });
         let lost = |outcome: &Result<_, _>| matches!(outcome, Err(CommitError::Lease(_)));
-        let mut refused = join_all(burst).await.iter().filter(|outcome| lost(outcome)).count();
+        if join_all(burst).await.iter().any(lost) {
+            return;
+        }
         if renewed.elapsed() >= TTL / 3 {
             match store.renew(&lease.guard(), TTL).await {
-                Err(CommitError::Lease(_)) => refused += 1,
+                Err(CommitError::Lease(_)) => return,
                 _ => renewed = Instant::now(),
             }
-        }
-        if refused > 0 {
-            return refused as u64;
         }
         sleep(Duration::from_micros(rng.range(0, 4_000))).await;
     }
@@ -211,9 +207,9 @@ fn stale(log: &[Entry]) -> Vec<&Entry> {
 async fn lane(home: &Home, guarded: bool, takes: u64, seed: u64) -> (Vec<Entry>, Tally) {
     let mut lane = Lane::start(home, guarded, seed).await;
     let tally = lane.pause(takes).await;
-    // Once more, so that the last refusals are told.
-    lane.writer_holds().await;
-    sleep(TTL / 6).await;
+    // A writer that tried nothing stale would prove nothing.
+    let told = async || lane.log().await.iter().any(|entry| entry.refused >= takes);
+    wait_until("the writer was refused after each pause", Duration::from_secs(20), told).await;
     lane.writer.kill();
     (lane.log().await, tally)
 }
@@ -223,11 +219,7 @@ async fn nothing_stale_is_accepted(homes: Vec<Home>, mut rng: Rng) {
     let lanes = homes.iter().map(|home| lane(home, true, takes, rng.next()));
     for (log, tally) in join_all(lanes.collect::<Vec<_>>()).await {
         assert_eq!(stale(&log), Vec::<&Entry>::new(), "written under a lease that was lost");
-        let changes = log.windows(2).filter(|pair| pair[0].fence < pair[1].fence);
-        let tried = changes.filter(|pair| pair[0].who == "taker" && pair[1].refused > 0).count();
-        let writes = log.len();
-        eprintln!("{tally:?}, {writes} entries, stale writes tried after {tried} of the pauses");
-        assert!(tried as u64 >= tally.taken, "a writer that tries nothing proves nothing");
+        eprintln!("{tally:?}, {} entries, none stale", log.len());
     }
 }
 

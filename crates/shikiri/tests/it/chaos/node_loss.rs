@@ -162,7 +162,8 @@ async fn another_node_takes_over_from_a_killed_one() {
     }
     eprintln!("{losses} runs taken over, the last {slowest:?} after the kill (lease {lease:?})");
     assert!(losses >= 10);
-    assert!(slowest < lease + lease / 5 + Duration::from_secs(1), "{slowest:?}");
+    // The lease, a sweep, and some time for a busy machine.
+    assert!(slowest < lease + lease / 5 + Duration::from_secs(2), "{slowest:?}");
 }
 
 /// A node that only slept finds its runs carried by another, and writes nothing into them.
