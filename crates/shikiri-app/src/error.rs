@@ -16,6 +16,12 @@ pub enum AppError {
     /// Right request, wrong moment.
     #[error("{0}")]
     NotNow(String),
+    /// Its owner must be activated first.
+    #[error("{kind} {id} is inactive: an admin can activate it")]
+    Inactive { kind: &'static str, id: String },
+    /// It may or may not have been done: look before trying again.
+    #[error("{0}")]
+    Unknown(String),
     /// Try again later; nothing was changed.
     #[error("{0}")]
     Unavailable(String),
@@ -37,9 +43,8 @@ impl AppError {
 impl From<StoreError> for AppError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) | StoreError::Unknown(_) => {
-                Self::Unavailable(error.to_string())
-            }
+            StoreError::Unavailable(_) => Self::Unavailable(error.to_string()),
+            StoreError::Unknown(_) => Self::Unknown(error.to_string()),
             StoreError::NoStream(stream) => Self::not_found("stream", stream),
             StoreError::Cursor(_) => Self::invalid("cursor", error.to_string()),
             StoreError::Broken(_) => Self::Broken(error.to_string()),

@@ -16,7 +16,15 @@ pub struct TenantPatch {
     pub model_id: Option<Option<String>>,
     pub status: Option<TenantStatus>,
     pub workspace_enabled: Option<bool>,
-    pub limits: Option<Limits>,
+    pub limits: LimitsPatch,
+}
+
+/// Likewise; `Some(None)` lifts a limit.
+#[derive(Clone, Debug, Default)]
+pub struct LimitsPatch {
+    pub max_concurrent_executions: Option<Option<u32>>,
+    pub max_streams: Option<Option<u32>>,
+    pub requests_per_minute: Option<Option<u32>>,
 }
 
 const MAX_NAME: usize = 200;
@@ -35,17 +43,26 @@ impl TenantPatch {
     }
 
     fn apply(&self, tenant: &mut Tenant) {
-        fn set<T: Clone>(field: &mut T, value: Option<&T>) {
-            if let Some(value) = value {
-                *field = value.clone();
-            }
-        }
         set(&mut tenant.name, self.name.as_ref());
         set(&mut tenant.system_prompt, self.system_prompt.as_ref());
         set(&mut tenant.model_id, self.model_id.as_ref());
         set(&mut tenant.status, self.status.as_ref());
         set(&mut tenant.workspace_enabled, self.workspace_enabled.as_ref());
-        set(&mut tenant.limits, self.limits.as_ref());
+        self.limits.apply(&mut tenant.limits);
+    }
+}
+
+impl LimitsPatch {
+    fn apply(&self, limits: &mut Limits) {
+        set(&mut limits.max_concurrent_executions, self.max_concurrent_executions.as_ref());
+        set(&mut limits.max_streams, self.max_streams.as_ref());
+        set(&mut limits.requests_per_minute, self.requests_per_minute.as_ref());
+    }
+}
+
+fn set<T: Clone>(field: &mut T, value: Option<&T>) {
+    if let Some(value) = value {
+        field.clone_from(value);
     }
 }
 

@@ -35,9 +35,8 @@ impl Figure {
         Self { name: name.into(), unit, samples, against, goal, not_measured }
     }
 
-    pub(crate) fn missing(name: impl Into<String>, goal: Goal, reason: impl Into<String>) -> Self {
-        let figure = Self::new(name, "", Vec::new()).goal(goal);
-        Self { not_measured: Some(reason.into()), ..figure }
+    pub(crate) fn missing(self, reason: impl Into<String>) -> Self {
+        Self { samples: Vec::new(), not_measured: Some(reason.into()), ..self }
     }
 
     pub(crate) fn against(mut self, name: &'static str, samples: &[f64]) -> Self {

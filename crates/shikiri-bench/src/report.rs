@@ -63,12 +63,12 @@ fn row(figure: &Figure) -> [String; 6] {
     ]
 }
 
-/// Three digits that matter, thousands set apart.
-fn number(value: f64) -> String {
+/// Two decimals where they matter, thousands set apart.
+pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
-    if value.abs() < 100.0 {
+    if value.abs() < 100.0 && value.fract() != 0.0 {
         return format!("{value:.2}");
     }
     let digits = format!("{value:.0}");

@@ -97,6 +97,7 @@ pub(crate) struct ProblemJson<'a> {
 }
 
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+const UNKNOWN: &str = "it is not known whether this was done: look before you try again";
 const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 impl Problem {
@@ -172,6 +173,11 @@ impl From<AppError> for Problem {
             AppError::NotFound { kind, .. } => Self::new(missing(kind), text),
             AppError::Invalid { field, reason } => Self::invalid(field, reason),
             AppError::Exists { .. } | AppError::NotNow(_) => Self::new(Code::Conflict, text),
+            AppError::Inactive { .. } => Self::new(Code::TenantInactive, text),
+            AppError::Unknown(cause) => {
+                tracing::warn!(%cause, "the outcome of a request is not known");
+                Self::new(Code::Unavailable, UNKNOWN)
+            }
             AppError::Unavailable(cause) => {
                 tracing::warn!(%cause, "a request could not be served");
                 Self::unavailable()

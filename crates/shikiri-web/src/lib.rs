@@ -23,6 +23,7 @@ mod server;
 mod slow_reader;
 mod sse;
 mod state;
+pub mod views;
 
 pub use openapi::openapi_json;
 pub use options::{BindError, WebOptions, bind};

@@ -2,10 +2,10 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use shikiri_model::record::Position;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::error::{Code, Problem};
 
@@ -46,26 +46,6 @@ impl Paging {
                 .ok_or_else(|| Problem::invalid("cursor", "is not a `next_cursor` of this list"))
         });
         Ok((after.transpose()?, limit))
-    }
-}
-
-/// A page of a list.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Page<T> {
-    pub(crate) items: Vec<T>,
-    /// Where the next page starts; null on the last.
-    pub(crate) next_cursor: Option<String>,
-}
-
-impl<T> Page<T> {
-    pub(crate) fn new<U>((items, next): (Vec<U>, Option<Position>)) -> Self
-    where
-        T: From<U>,
-    {
-        Self {
-            items: items.into_iter().map(T::from).collect(),
-            next_cursor: next.map(|position| position.encode()),
-        }
     }
 }
 

@@ -88,6 +88,13 @@ impl From<AppError> for Failure {
             },
             AppError::Invalid { .. } => Self::told(Exit::Usage, error),
             AppError::Exists { .. } | AppError::NotNow(_) => Self::told(Exit::Refused, error),
+            AppError::Inactive { .. } => {
+                let next = "`shikiri tenants set ID --status active` allows it";
+                Self::new(Exit::Refused, error, next)
+            }
+            AppError::Unknown(_) => {
+                Self::new(Exit::Unavailable, error, "look before you try again")
+            }
             AppError::Unavailable(_) => {
                 Self::new(Exit::Unavailable, error, "try again, or look with `shikiri doctor`")
             }

@@ -43,7 +43,7 @@ impl App {
     /// Puts a run in the queue; with a known idempotency key, gives the run that has it.
     pub async fn start_run(&self, tenant: &TenantId, new: NewRun) -> Result<RunView, AppError> {
         if self.tenant(tenant).await?.value.status == TenantStatus::Inactive {
-            return Err(AppError::NotNow(format!("tenant {tenant} is inactive")));
+            return Err(AppError::Inactive { kind: "tenant", id: tenant.to_string() });
         }
         let Some(agent) = self.agents.get(&new.agent) else {
             let known = self.agent_names().join(", ");

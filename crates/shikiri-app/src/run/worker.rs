@@ -168,7 +168,7 @@ impl Worker {
     /// store is back. Once its lease is lost, a sweep finds them.
     async fn put_back(&self, tenant: &TenantId, id: &RunId) {
         while let Err(error) = lose(&self.app, tenant, id, &self.node).await {
-            if !matches!(error, AppError::Unavailable(_)) {
+            if !matches!(error, AppError::Unavailable(_) | AppError::Unknown(_)) {
                 tracing::error!(run.id = %id, %error, "run {id} cannot be put back");
                 return;
             }

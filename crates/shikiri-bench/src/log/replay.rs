@@ -14,6 +14,7 @@ use shikiri_store::Store;
 use super::open;
 use crate::figure::{Figure, Goal, median};
 use crate::payload;
+use crate::report::number;
 use crate::world::World;
 
 /// Events that a resuming reader has missed.
@@ -44,8 +45,8 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
             in_small.push(world.runtime.block_on(replay(&small, reads))?);
             in_large.push(world.runtime.block_on(replay(&large, reads))?);
         }
-        let name =
-            format!("replay of {MISSED} events in a log of {} events, {}", sizes[1], shape.name);
+        let size = number(sizes[1].into());
+        let name = format!("replay of {MISSED} events in a log of {size}, {}", shape.name);
         figures.push(
             Figure::new(name, "µs", in_large)
                 .against("in a log of 10,000", &in_small)
@@ -59,6 +60,8 @@ struct Log {
     path: PathBuf,
     streams: u32,
     head: u32,
+    /// Of the events that a reader has missed.
+    bytes: usize,
 }
 
 fn build(folder: &Path, events: u32, shape: &Shape) -> Result<Log> {
@@ -83,7 +86,7 @@ fn build(folder: &Path, events: u32, shape: &Shape) -> Result<Log> {
         transaction.prepare_cached(sql)?.execute(params![stream, seq, line])?;
     }
     transaction.commit()?;
-    Ok(Log { path, streams, head })
+    Ok(Log { path, streams, head, bytes: line.len() * MISSED as usize })
 }
 
 /// The median time of one replay, in microseconds.
@@ -98,8 +101,7 @@ async fn replay(log: &Log, reads: u32) -> Result<f64> {
         // A live log: after another's write a connection has forgotten the pages it knew.
         store.commit(payload::commit(&StreamId::new("other"))).await?;
         let started = Instant::now();
-        let bytes = payload::stored_line().len() * MISSED as usize;
-        let page = store.read(&TenantId::local(), &stream, after.into(), bytes).await?;
+        let page = store.read(&TenantId::local(), &stream, after.into(), log.bytes).await?;
         times.push(started.elapsed().as_secs_f64() * 1e6);
         ensure!(page.chunks.len() == MISSED as usize, "{} events", page.chunks.len());
     }

@@ -8,6 +8,7 @@ use super::client;
 use super::server::Server;
 use crate::figure::{Figure, Goal};
 use crate::machine::resident_kib;
+use crate::report::number;
 use crate::world::World;
 
 const STREAMS: usize = 5_000;
@@ -31,6 +32,6 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
         samples.push((resident_kib(server.process_id())? - before) / STREAMS as f64);
         client.finish()?;
     }
-    let name = format!("memory of each of {STREAMS} idle streams");
+    let name = format!("memory of each of {} idle streams", number(STREAMS as f64));
     Ok(vec![Figure::new(name, "KiB", samples).goal(Goal::AtMost(25.0))])
 }

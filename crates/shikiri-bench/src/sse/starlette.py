@@ -13,6 +13,11 @@ from starlette.applications import Starlette
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+try:
+    from uvloop import run
+except ImportError:
+    from asyncio import run
+
 TEXT = (
     "The quick brown fox jumps over the lazy dog while the band plays on and on, "
     "and nobody in the whole wide town sees it"
@@ -87,9 +92,4 @@ async def main():
     await uvicorn.Server(config).serve(sockets=[listener])
 
 
-if "uvloop" in sys.modules or __import__("importlib.util").util.find_spec("uvloop"):
-    import uvloop
-
-    uvloop.run(main())
-else:
-    asyncio.run(main())
+run(main())

@@ -6,6 +6,7 @@ use super::client;
 use super::server::Server;
 use super::starlette::Starlette;
 use crate::figure::{Figure, Goal};
+use crate::report::number;
 use crate::world::World;
 
 /// Streams, and events on each: for a compiled server, and for Python, which needs longer.
@@ -26,18 +27,17 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
                 python.push(rate(server, streams, events_of_python)?);
             }
         }
-        let name = format!("durable SSE, {streams} streams");
+        let plural = if streams == 1 { "" } else { "s" };
+        let name = format!("durable SSE, {} stream{plural}", number(streams as f64));
         figures.push(
             Figure::new(&name, "events/s", product.clone())
                 .against("axum, stores nothing", &bare)
                 .goal(Goal::RatioAtLeast(0.35)),
         );
-        let goal = Goal::RatioAtLeast(10.0);
+        let durable = Figure::new(&name, "events/s", product).goal(Goal::RatioAtLeast(10.0));
         figures.push(match &starlette {
-            Ok(_) => Figure::new(&name, "events/s", product)
-                .against("Starlette, inline SQLite", &python)
-                .goal(goal),
-            Err(error) => Figure::missing(&name, goal, format!("no Starlette: {error:#}")),
+            Ok(_) => durable.against("Starlette, inline SQLite", &python),
+            Err(error) => durable.missing(format!("no Starlette: {error:#}")),
         });
     }
     Ok(figures)

@@ -3,11 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
-use shikiri_model::ids::KeyId;
-use shikiri_model::key::ApiKey;
-use shikiri_model::record::Stored;
-use shikiri_model::time::Timestamp;
+use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::created;
@@ -15,27 +11,9 @@ use crate::access::{KeyManagement, TenantManagement};
 use crate::error::Problem;
 use crate::json::Json;
 use crate::openapi::{Failures, Guarded};
-use crate::query::{Page, Paging, Query};
+use crate::query::{Paging, Query};
 use crate::state::Shared;
-
-/// A key of a tenant. The secret itself is shown only when it is made.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Key)]
-pub(crate) struct KeyJson {
-    #[schema(value_type = String)]
-    id: KeyId,
-    name: String,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-}
-
-#[derive(Serialize, ToSchema)]
-pub(crate) struct MadeKey {
-    #[serde(flatten)]
-    record: KeyJson,
-    /// The secret: keep it, it is not shown again.
-    key: String,
-}
+use crate::views::{KeyJson, MadeKey, Page};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -49,13 +27,6 @@ fn unnamed() -> String {
     "unnamed".to_owned()
 }
 
-impl From<Stored<ApiKey>> for KeyJson {
-    fn from(stored: Stored<ApiKey>) -> Self {
-        let ApiKey { id, name, .. } = stored.value;
-        Self { id, name, created_at: stored.created_at }
-    }
-}
-
 /// Makes a key that reaches this tenant only
 #[utoipa::path(post, path = "/v1/tenants/{t}/keys", tag = "keys", params(("t" = String, Path)),
     request_body = NewKey,
@@ -66,7 +37,7 @@ pub(crate) async fn create_key(
     Json(new): Json<NewKey>,
 ) -> Result<Response, Problem> {
     let (stored, secret) = web.app.create_key(&access.tenant, new.name).await?;
-    let made = MadeKey { record: stored.into(), key: secret.reveal().to_owned() };
+    let made = MadeKey::new(stored, &secret);
     let location = format!("/v1/tenants/{}/keys/{}", access.tenant, made.record.id);
     Ok(created(&location, &made))
 }

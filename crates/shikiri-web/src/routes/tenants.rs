@@ -3,12 +3,10 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Deserializer, Serialize};
-use shikiri_app::tenants::TenantPatch;
+use serde::{Deserialize, Deserializer};
+use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::Stored;
-use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
-use shikiri_model::time::Timestamp;
+use shikiri_model::tenant::TenantStatus;
 use utoipa::ToSchema;
 
 use super::created;
@@ -16,43 +14,9 @@ use crate::access::{Admin, TenantManagement};
 use crate::error::Problem;
 use crate::json::Json;
 use crate::openapi::{Failures, Guarded};
-use crate::query::{Page, Paging, Query};
+use crate::query::{Paging, Query};
 use crate::state::Shared;
-
-/// Owner of everything else.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Tenant)]
-pub(crate) struct TenantJson {
-    #[schema(value_type = String)]
-    id: TenantId,
-    name: String,
-    system_prompt: String,
-    model_id: Option<String>,
-    status: Status,
-    workspace_enabled: bool,
-    limits: LimitsJson,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-    #[schema(value_type = String, format = DateTime)]
-    updated_at: Timestamp,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = TenantStatus)]
-pub(crate) enum Status {
-    Active,
-    Inactive,
-}
-
-/// What one tenant may use at once; null: the server's own limit alone counts.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Limits)]
-struct LimitsJson {
-    max_concurrent_executions: Option<u32>,
-    max_streams: Option<u32>,
-    requests_per_minute: Option<u32>,
-}
+use crate::views::{Page, TenantJson, TenantStatusJson};
 
 /// A new tenant; everything may be left out.
 #[derive(Deserialize, ToSchema)]
@@ -64,7 +28,7 @@ pub(crate) struct NewTenant {
     name: Option<String>,
     system_prompt: Option<String>,
     model_id: Option<String>,
-    status: Option<Status>,
+    status: Option<TenantStatusJson>,
     workspace_enabled: Option<bool>,
     limits: Option<LimitsChange>,
 }
@@ -79,7 +43,7 @@ pub(crate) struct TenantChange {
     #[schema(value_type = Option<String>)]
     model_id: Option<Option<String>>,
     /// Needs the admin key.
-    status: Option<Status>,
+    status: Option<TenantStatusJson>,
     workspace_enabled: Option<bool>,
     /// Needs the admin key.
     limits: Option<LimitsChange>,
@@ -109,47 +73,12 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-impl LimitsChange {
-    fn over(self, limits: Limits) -> Limits {
-        Limits {
-            max_concurrent_executions: self
-                .max_concurrent_executions
-                .unwrap_or(limits.max_concurrent_executions),
-            max_streams: self.max_streams.unwrap_or(limits.max_streams),
-            requests_per_minute: self.requests_per_minute.unwrap_or(limits.requests_per_minute),
-        }
-    }
-}
-
-impl From<Status> for TenantStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Active => Self::Active,
-            Status::Inactive => Self::Inactive,
-        }
-    }
-}
-
-impl From<Stored<Tenant>> for TenantJson {
-    fn from(stored: Stored<Tenant>) -> Self {
-        let tenant = stored.value;
+impl From<LimitsChange> for LimitsPatch {
+    fn from(change: LimitsChange) -> Self {
         Self {
-            id: tenant.id,
-            name: tenant.name,
-            system_prompt: tenant.system_prompt,
-            model_id: tenant.model_id,
-            status: match tenant.status {
-                TenantStatus::Active => Status::Active,
-                TenantStatus::Inactive => Status::Inactive,
-            },
-            workspace_enabled: tenant.workspace_enabled,
-            limits: LimitsJson {
-                max_concurrent_executions: tenant.limits.max_concurrent_executions,
-                max_streams: tenant.limits.max_streams,
-                requests_per_minute: tenant.limits.requests_per_minute,
-            },
-            created_at: stored.created_at,
-            updated_at: stored.updated_at,
+            max_concurrent_executions: change.max_concurrent_executions,
+            max_streams: change.max_streams,
+            requests_per_minute: change.requests_per_minute,
         }
     }
 }
@@ -168,7 +97,7 @@ pub(crate) async fn create_tenant(
         model_id: new.model_id.map(Some),
         status: new.status.map(TenantStatus::from),
         workspace_enabled: new.workspace_enabled,
-        limits: new.limits.map(|limits| limits.over(Limits::default())),
+        limits: new.limits.map(LimitsPatch::from).unwrap_or_default(),
     };
     let tenant = TenantJson::from(web.app.create_tenant(new.id, patch).await?);
     Ok(created(&format!("/v1/tenants/{}", tenant.id), &tenant))
@@ -208,17 +137,13 @@ pub(crate) async fn change_tenant(
     if change.status.is_some() || change.limits.is_some() {
         access.require_admin("changing status or limits")?;
     }
-    let limits = match change.limits {
-        Some(limits) => Some(limits.over(web.app.tenant(&access.tenant).await?.value.limits)),
-        None => None,
-    };
     let patch = TenantPatch {
         name: change.name,
         system_prompt: change.system_prompt,
         model_id: change.model_id,
         status: change.status.map(TenantStatus::from),
         workspace_enabled: change.workspace_enabled,
-        limits,
+        limits: change.limits.map(LimitsPatch::from).unwrap_or_default(),
     };
     let stored = web.app.update_tenant(&access.tenant, patch).await?;
     web.tenants.forget_all();

@@ -3,8 +3,9 @@
 use clap::Args;
 use shikiri_app::App;
 use shikiri_model::ids::RunId;
+use shikiri_web::views::RunJson;
 
-use super::{JsonArgument, TenantArgument, views};
+use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
 
@@ -23,7 +24,7 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     let view = cancelled.map_err(|error| Failure::not_now(error, "nothing is left to stop"))?;
     let output = Output::stdout();
     if arguments.json.json {
-        return output.json(&views::run(&view));
+        return output.json(&RunJson::from(view));
     }
     let (run, status) = (&view.run.id, view.run.status);
     if status.is_terminal() {

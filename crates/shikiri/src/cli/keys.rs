@@ -1,11 +1,11 @@
 //! `shikiri keys create|list|revoke`.
 
 use clap::Subcommand;
-use serde_json::json;
 use shikiri_app::App;
 use shikiri_model::ids::{KeyId, TenantId};
+use shikiri_web::views::{KeyJson, MadeKey, Page};
 
-use super::{JsonArgument, TenantArgument, views};
+use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::{Output, note};
 use crate::text::short;
@@ -43,9 +43,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Create { name, tenant, json } => {
             let (stored, secret) = app.create_key(&tenant.id, name).await?;
             if json.json {
-                let mut value = views::key(&stored);
-                value["key"] = json!(secret.reveal());
-                return output.json(&value);
+                return output.json(&MadeKey::new(stored, &secret));
             }
             // Alone on stdout, so that a script can take it.
             output.line(secret.reveal())?;
@@ -72,7 +70,7 @@ async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Fa
     }
     let output = Output::stdout();
     if json.json {
-        return output.json(&views::page(keys.iter().map(views::key).collect(), None));
+        return output.json(&Page::<KeyJson>::new((keys, None)));
     }
     let rows: Vec<Vec<String>> = keys
         .iter()

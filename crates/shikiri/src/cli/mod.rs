@@ -13,7 +13,6 @@ mod runs;
 mod serve;
 mod tenants;
 mod usage;
-mod views;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -6,8 +6,9 @@ use shikiri_app::App;
 use shikiri_app::run::{NewRun, RunView};
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::run::RunStatus;
+use shikiri_web::views::{Page, RunJson};
 
-use super::{JsonArgument, TenantArgument, views};
+use super::{JsonArgument, TenantArgument};
 use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
@@ -83,14 +84,12 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
     match command {
         Command::Start { agent, input, idempotency_key, follow, tenant, json } => {
             let new = NewRun { agent, input, idempotency_key };
-            let next = format!("`shikiri tenants set {} --status active` allows it", tenant.id);
-            let started = app.start_run(&tenant.id, new).await;
-            let view = started.map_err(|error| Failure::not_now(error, &next))?;
+            let view = app.start_run(&tenant.id, new).await?;
             warn_if_alone(config).await;
             if follow {
                 follow_to_end(app, &tenant.id, &view.run.id, json).await
             } else if json.json {
-                Output::stdout().json(&views::run(&view))
+                Output::stdout().json(&RunJson::from(view))
             } else {
                 Output::stdout().line(view.run.id.as_str())
             }
@@ -98,7 +97,7 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
         Command::List { status, limit, tenant, json } => {
             list(app, &tenant.id, status.map(Into::into), limit, json).await
         }
-        Command::Show { run, tenant, json } => show(&app.run(&tenant.id, &run).await?, json),
+        Command::Show { run, tenant, json } => show(app.run(&tenant.id, &run).await?, json),
     }
 }
 
@@ -147,8 +146,7 @@ async fn list(
     let (runs, next) = app.list_runs(tenant, status, None, limit).await?;
     let output = Output::stdout();
     if json.json {
-        let items = runs.iter().map(views::listed_run).collect();
-        return output.json(&views::page(items, next.as_ref()));
+        return output.json(&Page::<RunJson>::new((runs, next)));
     }
     let rows: Vec<Vec<String>> = runs
         .iter()
@@ -165,10 +163,10 @@ async fn list(
     Ok(())
 }
 
-fn show(view: &RunView, json: JsonArgument) -> Result<(), Failure> {
+fn show(view: RunView, json: JsonArgument) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
-        return output.json(&views::run(view));
+        return output.json(&RunJson::from(view));
     }
     let run = &view.run;
     let value = |value: &Option<Value>| value.as_ref().map(|v| short(&v.to_string(), 200));

@@ -2,12 +2,13 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use shikiri_app::App;
-use shikiri_app::tenants::TenantPatch;
+use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::Stored;
-use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
+use shikiri_model::tenant::{Tenant, TenantStatus};
+use shikiri_web::views::{Page, TenantJson};
 
-use super::{JsonArgument, views};
+use super::JsonArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
 use crate::text::{one_line, short};
@@ -82,14 +83,13 @@ enum Status {
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { id, change, json } => {
-            let tenant = app.create_tenant(id, change.over(Limits::default())).await?;
-            show(&tenant, json)
+            let tenant = app.create_tenant(id, change.into()).await?;
+            show(tenant, json)
         }
         Command::List { json } => list(app, json).await,
-        Command::Show { id, json } => show(&app.tenant(&id).await?, json),
+        Command::Show { id, json } => show(app.tenant(&id).await?, json),
         Command::Set { id, change, json } => {
-            let limits = app.tenant(&id).await?.value.limits;
-            show(&app.update_tenant(&id, change.over(limits)).await?, json)
+            show(app.update_tenant(&id, change.into()).await?, json)
         }
         Command::Delete { id, yes } => {
             app.tenant(&id).await?;
@@ -104,25 +104,22 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     }
 }
 
-impl Change {
-    fn over(self, mut limits: Limits) -> TenantPatch {
-        let changes_limits = self.max_concurrent_executions.is_some()
-            || self.max_streams.is_some()
-            || self.requests_per_minute.is_some();
-        let set = |limit: &mut Option<u32>, value: Option<u32>| *limit = value.or(*limit);
-        set(&mut limits.max_concurrent_executions, self.max_concurrent_executions);
-        set(&mut limits.max_streams, self.max_streams);
-        set(&mut limits.requests_per_minute, self.requests_per_minute);
-        TenantPatch {
-            name: self.name,
-            system_prompt: self.system_prompt,
-            model_id: self.model.map(|model| Some(model).filter(|model| !model.is_empty())),
-            status: self.status.map(|status| match status {
+impl From<Change> for TenantPatch {
+    fn from(change: Change) -> Self {
+        Self {
+            name: change.name,
+            system_prompt: change.system_prompt,
+            model_id: change.model.map(|model| Some(model).filter(|model| !model.is_empty())),
+            status: change.status.map(|status| match status {
                 Status::Active => TenantStatus::Active,
                 Status::Inactive => TenantStatus::Inactive,
             }),
-            workspace_enabled: self.workspace,
-            limits: changes_limits.then_some(limits),
+            workspace_enabled: change.workspace,
+            limits: LimitsPatch {
+                max_concurrent_executions: change.max_concurrent_executions.map(Some),
+                max_streams: change.max_streams.map(Some),
+                requests_per_minute: change.requests_per_minute.map(Some),
+            },
         }
     }
 }
@@ -139,7 +136,7 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
     }
     let output = Output::stdout();
     if json.json {
-        return output.json(&views::page(tenants.iter().map(views::tenant).collect(), None));
+        return output.json(&Page::<TenantJson>::new((tenants, None)));
     }
     let row = |stored: &Stored<Tenant>| {
         let tenant = &stored.value;
@@ -148,10 +145,10 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
     output.table(&["id", "status", "name"], &tenants.iter().map(row).collect::<Vec<_>>())
 }
 
-fn show(stored: &Stored<Tenant>, json: JsonArgument) -> Result<(), Failure> {
+fn show(stored: Stored<Tenant>, json: JsonArgument) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
-        return output.json(&views::tenant(stored));
+        return output.json(&TenantJson::from(stored));
     }
     let tenant = &stored.value;
     let limit = |limit: Option<u32>| limit.map_or("none".to_owned(), |n| n.to_string());
