@@ -32,7 +32,8 @@ pub struct Page {
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Writes all of it or nothing, in the order in which commits were handed in. Returns after
-    /// the commit is durable; watchers are woken no earlier.
+    /// the commit is durable; watchers are woken no earlier. (A commit of leases alone need not
+    /// outlive the machine, as no holder of a lease does.)
     ///
     /// Handing in happens when this future is first polled, or, with the queue full, as soon as
     /// there is room; dropping it after that does not take the commit back.

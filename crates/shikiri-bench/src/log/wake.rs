@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use shikiri_model::ids::TenantId;
 use shikiri_store::{Append, Commit, Store};
 
@@ -69,6 +69,9 @@ async fn same_process(path: &str, turn: Duration) -> Result<(Ages, Ages)> {
     let readers = Readers::start(Arc::clone(&store), STREAMS).await?;
     let acknowledged = append(&store, turn, Duration::ZERO).await?;
     let arrivals = readers.finish().await?;
+    for (acknowledged, arrivals) in acknowledged.iter().zip(&arrivals) {
+        ensure!(acknowledged.len() == arrivals.len(), "a reader has not seen every event once");
+    }
     let seen = arrivals.iter().flatten().map(|arrival| arrival.seen);
     let since_acknowledged = Ages::of(acknowledged.into_iter().flatten().zip(seen));
     Ok((since_acknowledged, Ages::since_handed_in(&arrivals)))

@@ -115,26 +115,6 @@ async fn a_large_body_gets_its_answer_although_it_is_refused() {
 }
 
 #[tokio::test]
-async fn an_event_arrives_at_once() {
-    let world = World::new().await;
-    let serving = world.serve(WebOptions::default()).await;
-    let run = world.run("local", "echo", json!({})).await;
-    let path = format!("/v1/tenants/local/runs/{run}/events");
-    let mut reader = connect(serving.address, &world.admin, &path).await;
-    reader.until("event: queued").await;
-    let mut waits = Vec::new();
-    for n in 0..20 {
-        let begun = Instant::now();
-        world.append("local", &run, json!({ "n": n }), false).await;
-        reader.until(&format!("\"n\":{n}}}")).await;
-        waits.push(begun.elapsed());
-    }
-    waits.sort();
-    // With Nagle's algorithm each would take 40 ms.
-    assert!(waits[10] < Duration::from_millis(25), "{waits:?}");
-}
-
-#[tokio::test]
 async fn a_draining_server_ends_streams_resumably_and_idle_connections_at_once() {
     let world = World::new().await;
     let serving = world.serve(WebOptions::default()).await;
