@@ -25,10 +25,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let stories = format!("chaos::{name}");
     let mut command = cargo(["test", "--package", "shikiri", "--test", "it", "--"]);
     command.arg(&stories);
+    let found = matching(&stories)?;
     if arguments.list {
-        return run_command(command.arg("--list"));
+        found.iter().for_each(|story| println!("{story}"));
+        return Ok(());
     }
-    if matching(&stories)? == 0 {
+    if found.is_empty() {
         bail!("no chaos story begins with {name:?}; `cargo xtask chaos --list` shows them");
     }
     let postgres = Postgres::if_installed()?;
@@ -38,14 +40,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     run_command(postgres.export(command.arg("--nocapture")))
 }
 
-/// How many tests a name selects. The harness calls zero tests a success; a chaos run that did
-/// nothing must not look like one that held.
-fn matching(stories: &str) -> Result<usize> {
+/// The stories that a name selects, as they can be named. The harness calls zero tests a success;
+/// a chaos run that did nothing must not look like one that held.
+fn matching(stories: &str) -> Result<Vec<String>> {
     let listing = ["test", "--quiet", "--package", "shikiri", "--test", "it", "--"];
     let output = cargo(listing).args([stories, "--list"]).output()?;
     if !output.status.success() {
         bail!("cannot list the tests:\n{}", String::from_utf8_lossy(&output.stderr));
     }
-    let listed = String::from_utf8_lossy(&output.stdout);
-    Ok(listed.lines().filter(|line| line.ends_with(": test")).count())
+    Ok(stories_in(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn stories_in(listed: &str) -> Vec<String> {
+    listed
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test")?.strip_prefix("chaos::"))
+        // No story, but the door through which the children of the stories come in.
+        .filter(|name| *name != "child_role" && !name.ends_with("::child_role"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stories_are_listed() {
+        let listed = "chaos::child::child_role: test\nchaos::sse_kill::a_story: test\n\
+                      demo::another: test\n\n3 tests, 0 benchmarks\n";
+        assert_eq!(stories_in(listed), ["sse_kill::a_story"]);
+    }
 }

@@ -33,12 +33,17 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    prove(arguments.target_dir.as_deref())
+}
+
+/// Clones HEAD, builds it in release mode and plays the demo, as the README says.
+pub(crate) fn prove(target_dir: Option<&Path>) -> Result<()> {
     let place = Place::make()?;
     let clone = place.0.join("shikiri");
     clone_head(&clone)?;
     let home = place.0.join("home");
     fs::create_dir(&home)?;
-    let target = match &arguments.target_dir {
+    let target = match target_dir {
         // Apart from the workspace's own files: cargo tells two clones in one build folder apart
         // by file times only, and would take the clone's code for ours afterwards.
         Some(chosen) => std::path::absolute(chosen)?.join("fresh"),
@@ -94,9 +99,9 @@ fn rust_home(variable: &str, default: &str) -> Result<PathBuf> {
     if let Some(set) = env::var_os(variable) {
         return Ok(set.into());
     }
-    let home =
-        env::var_os("HOME").with_context(|| format!("neither {variable} nor HOME is set"))?;
-    Ok(Path::new(&home).join(default))
+    // As cargo and rustup do: without HOME, the folder that the system has for this user.
+    let home = env::home_dir().with_context(|| format!("neither {variable} nor HOME is set"))?;
+    Ok(home.join(default))
 }
 
 /// A temporary folder, removed at the end.

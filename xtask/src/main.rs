@@ -16,6 +16,7 @@ mod provision;
 mod report;
 mod rows;
 mod test;
+mod tools;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use shikiri_testpg::{Cluster, Installed};
 
+use crate::cargo::in_ci;
 use crate::provision::{Provision, provide};
 
 const VARIABLE: &str = "SHIKIRI_TEST_POSTGRES";
@@ -67,8 +68,4 @@ impl Postgres {
             Postgres::Given | Postgres::None => Ok(()),
         }
     }
-}
-
-fn in_ci() -> bool {
-    env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -59,6 +59,8 @@ fn install_on_debian() -> Result<()> {
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
+    // Another apt at work is waited for; a settings file that somebody changed is kept.
+    command.args(["-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"]);
     command
 }
 

@@ -9,12 +9,15 @@ use anyhow::{Result, bail};
 pub(crate) enum Outcome {
     Passed,
     Skipped(String),
+    /// Left out, and no failure with `CI=true` either; the summary says so.
+    Optional(String),
 }
 
 enum End {
     Passed,
     Failed(String),
     Skipped(String),
+    Optional(String),
 }
 
 struct Part {
@@ -37,6 +40,7 @@ impl Report {
         let end = match work() {
             Ok(Outcome::Passed) => End::Passed,
             Ok(Outcome::Skipped(why)) => End::Skipped(why),
+            Ok(Outcome::Optional(why)) => End::Optional(why),
             Err(error) => End::Failed(format!("{error:#}")),
         };
         let part = Part { name, end, took: start.elapsed() };
@@ -60,16 +64,30 @@ impl Report {
         for part in &self.parts {
             println!("{}", part.line());
         }
-        let failed = self.failed();
+        println!("{}", self.total());
+        let failed = self.names(|end| matches!(end, End::Failed(_)));
         if failed.is_empty() {
             return Ok(());
         }
         bail!("failed: {}", failed.join(", "));
     }
 
-    fn failed(&self) -> Vec<&'static str> {
-        let failures = self.parts.iter().filter(|part| matches!(part.end, End::Failed(_)));
-        failures.map(|part| part.name).collect()
+    /// The last line: what a reader of nothing else has to know.
+    fn total(&self) -> String {
+        let count = |word: &str, names: Vec<&str>| match names.len() {
+            0 => String::new(),
+            number => format!(", {number} {word} ({})", names.join(", ")),
+        };
+        let passed = self.names(|end| matches!(end, End::Passed)).len();
+        let failed = count("FAILED", self.names(|end| matches!(end, End::Failed(_))));
+        let skipped = count("skipped", self.names(|end| matches!(end, End::Skipped(_))));
+        let optional =
+            count("optional and left out", self.names(|end| matches!(end, End::Optional(_))));
+        format!("{passed} passed{failed}{skipped}{optional}")
+    }
+
+    fn names(&self, wanted: impl Fn(&End) -> bool) -> Vec<&'static str> {
+        self.parts.iter().filter(|part| wanted(&part.end)).map(|part| part.name).collect()
     }
 }
 
@@ -79,9 +97,10 @@ impl Part {
             End::Passed => ("passed", ""),
             End::Failed(why) => ("FAILED", why.as_str()),
             End::Skipped(why) => ("SKIPPED", why.as_str()),
+            End::Optional(why) => ("OPTIONAL", why.as_str()),
         };
         let took = self.took.as_secs_f64();
-        let line = format!("{word:<8}{:<14}{took:>7.1} s  {why}", self.name);
+        let line = format!("{word:<9}{:<14}{took:>7.1} s  {why}", self.name);
         line.trim_end().to_owned()
     }
 }
@@ -106,7 +125,21 @@ mod tests {
     fn skipping_is_no_failure_and_says_why() {
         let mut report = Report::default();
         report.skip("lints", "a filter was given");
-        assert_eq!(report.parts[0].line(), "SKIPPED lints             0.0 s  a filter was given");
+        assert_eq!(report.parts[0].line(), "SKIPPED  lints             0.0 s  a filter was given");
         assert!(report.finish().is_ok());
+    }
+
+    #[test]
+    fn the_last_line_tells_what_was_left_out_and_what_was_optional() {
+        let mut report = Report::default();
+        report.check("tests", || Ok(()));
+        assert_eq!(report.total(), "1 passed");
+        report.check("format", || bail!("ugly"));
+        report.skip("fresh", "not asked for");
+        report.step("advisories", || Ok(Outcome::Optional("offline".to_owned())));
+        assert_eq!(
+            report.total(),
+            "1 passed, 1 FAILED (format), 1 skipped (fresh), 1 optional and left out (advisories)"
+        );
     }
 }

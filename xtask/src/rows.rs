@@ -8,6 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+use crate::cargo::workspace_root;
+
 const DOCUMENT: &str = "docs/requirements.md";
 const SOURCES: [&str; 2] = ["crates", "xtask"];
 
@@ -34,8 +36,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn check_repository() -> anyhow::Result<Vec<String>> {
-    let root =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in a workspace")?;
+    let root = workspace_root();
     let document = root.join(DOCUMENT);
     let text = std::fs::read_to_string(&document)
         .with_context(|| format!("read {}", document.display()))?;

@@ -15,7 +15,6 @@ impl App {
         tenant: &TenantId,
         name: String,
     ) -> Result<(Stored<ApiKey>, Secret), AppError> {
-        self.tenant(tenant).await?;
         if name.trim().is_empty() || name.chars().count() > 200 {
             return Err(AppError::invalid("name", "must have 1 to 200 characters"));
         }
@@ -49,7 +48,11 @@ impl App {
         let id = KeyId::mint(self.store.now().await?, entropy()?);
         let key = ApiKey { id, name, scope, hash: secret.hash() };
         let put = RecordChange::put(&key, Expect::New)?;
-        let at = self.store.commit(Commit::new().record(put)).await?.at;
+        let commit = Commit::new().record(put);
+        let at = match &key.scope {
+            KeyScope::Tenant(tenant) => self.commit_in_tenant(tenant, commit).await?.at,
+            KeyScope::Admin => self.store.commit(commit).await?.at,
+        };
         let stored = Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: key };
         Ok((stored, secret))
     }

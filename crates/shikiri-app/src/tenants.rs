@@ -5,7 +5,7 @@ use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuer
 use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
 use shikiri_store::{Commit, CommitError, StoreExt, store};
 
-use crate::app::{App, entropy};
+use crate::app::{App, busy, entropy, max_tries};
 use crate::error::AppError;
 
 /// What a caller may set; absent fields stay as they are.
@@ -136,16 +136,33 @@ impl App {
         .await
     }
 
-    /// Removes a tenant with its keys and all that it owns, for good.
+    /// Removes a tenant with its keys and all that it owns, for good. It is set inactive first, so
+    /// that nothing is made for it any more, and its record goes last: if this is cut short, doing
+    /// it again finishes it.
     pub async fn delete_tenant(&self, id: &TenantId) -> Result<(), AppError> {
         if *id == TenantId::local() {
             return Err(AppError::NotNow("the tenant local cannot be removed".to_owned()));
         }
-        let stored = self.tenant(id).await?;
-        self.revoke_all_keys(id).await?;
-        let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
-        self.store.commit(Commit::new().record(delete)).await?;
-        Ok(self.store.erase(id).await?)
+        let inactive =
+            TenantPatch { status: Some(TenantStatus::Inactive), ..TenantPatch::default() };
+        for _ in 0..max_tries() {
+            let stored = self.update_tenant(id, inactive.clone()).await?;
+            for run in self.open_runs(id, None).await? {
+                match self.cancel_run(id, &run).await {
+                    Ok(_) | Err(AppError::NotNow(_) | AppError::NotFound { .. }) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            self.store.erase(id).await?;
+            self.revoke_all_keys(id).await?;
+            let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
+            match self.store.commit(Commit::new().record(delete)).await {
+                // Somebody changed it, maybe to active: whatever was made since must go too.
+                Err(CommitError::Conflict(_)) => {}
+                other => return other.map(drop).map_err(AppError::from),
+            }
+        }
+        Err(busy("tenant", id.as_str()))
     }
 
     /// A page of documents, and where the next page starts.

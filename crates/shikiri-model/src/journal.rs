@@ -77,6 +77,10 @@ impl Journal {
         let entry: Entry = serde_json::from_str(event.data)?;
         let before = self.entries.get(&entry.index).map(|(operation, _)| operation.kind);
         let recorded = entry.recorded(event.kind);
+        if event.kind == "step_started" {
+            // The doubt was about the attempt before: a new crash is a new question.
+            self.doubts.remove(&entry.index);
+        }
         // A question under a step's index is the doubt about that step.
         if kind == OperationKind::Question && before == Some(OperationKind::Step) {
             self.doubts.insert(entry.index, recorded);

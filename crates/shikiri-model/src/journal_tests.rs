@@ -76,6 +76,19 @@ fn a_removed_last_step_does_not_fit() {
 }
 
 #[test]
+fn the_answer_about_one_attempt_says_nothing_about_the_next() {
+    let journal = journal(&[
+        ("step_started", json!({"index": 0, "name": "pay", "attempt": 1})),
+        ("question", json!({"index": 0, "question_id": "q_1", "kind": "human"})),
+        ("answer", json!({"index": 0, "action": "accept", "content": {"retry": true}})),
+        ("step_started", json!({"index": 0, "name": "pay", "attempt": 2})),
+    ]);
+    let unknown = Recorded::Unknown { attempts: 2 };
+    assert_eq!(journal.recall(0, &step("pay")).unwrap(), Some(&unknown));
+    assert_eq!(journal.doubt(0), None);
+}
+
+#[test]
 fn a_question_under_a_step_is_the_doubt_about_it() {
     let journal = journal(&[
         ("step_started", json!({"index": 0, "name": "pay", "attempt": 1})),

@@ -19,6 +19,8 @@ pub enum OpenError {
     Unreadable { path: PathBuf, cause: String },
     #[error("there is no database at {}", .0.display())]
     Missing(PathBuf),
+    #[error("{} is missing and {} was left by a restore that was broken off: run that restore again, or `shikiri db restore {}`; to start empty, move it away", path.display(), left.display(), left.display())]
+    Unfinished { path: PathBuf, left: PathBuf },
     #[error("{} was made by a newer Shikiri (schema {found}, this one knows {known}): upgrade, or restore a backup", path.display())]
     Newer { path: PathBuf, found: u32, known: u32 },
     #[error("{} has the older schema {found} (this Shikiri needs {known}): run `shikiri db migrate`", path.display())]
@@ -50,6 +52,10 @@ impl OpenError {
             }
             _ => Self::Sqlite { path, source: error },
         }
+    }
+
+    pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Self {
+        Self::Unreadable { path: path.to_owned(), cause: error.to_string() }
     }
 
     pub(crate) fn folder(path: &Path, source: io::Error) -> Self {

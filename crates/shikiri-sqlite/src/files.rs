@@ -46,6 +46,28 @@ pub(crate) fn move_away(path: &Path, word: &str) -> io::Result<PathBuf> {
     Ok(target)
 }
 
+/// What a restore left that was broken off before a database was in place again: the one that it
+/// had moved away or, if there was none, its copy. Under a lock, no restore is under way.
+pub(crate) fn unfinished_restore(path: &Path) -> Option<PathBuf> {
+    if path.exists() {
+        return None;
+    }
+    beside(path, "replaced").max().or_else(|| beside(path, "restoring").max())
+}
+
+/// The databases `<path>.<word>-…`.
+pub(crate) fn beside(path: &Path, word: &str) -> impl Iterator<Item = PathBuf> {
+    let folder = folder_of(path);
+    let start = with_suffix(Path::new(path.file_name().unwrap_or_default()), &format!(".{word}-"));
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).filter_map(move |name| {
+        let bytes = name.as_encoded_bytes();
+        let is_companion = COMPANIONS.iter().any(|suffix| bytes.ends_with(suffix.as_bytes()));
+        let is_named = bytes.starts_with(start.as_os_str().as_encoded_bytes());
+        (is_named && !is_companion).then(|| folder.join(name))
+    })
+}
+
 pub(crate) fn remove_with_companions(path: &Path) {
     for suffix in COMPANIONS.iter().chain(&[""]) {
         // What is not there needs no removing, and a scrap that stays does no harm.

@@ -23,7 +23,7 @@ pub fn known() -> u32 {
 }
 
 /// The file's schema: 0 for an empty file, none if the tables are another program's.
-pub(crate) fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+pub fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
     let read = connection.query_row("SELECT max(version) FROM schema_version", [], |row| {
         row.get::<_, Option<u32>>(0)
     });

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::busy::{self, Pauses};
 use crate::create::{create_database, create_folder};
 use crate::error::OpenError;
-use crate::files::has_leftovers;
+use crate::files::{has_leftovers, unfinished_restore};
 use crate::lock::FileLock;
 use crate::migrate;
 use crate::set_aside::{Outcome, set_aside};
@@ -97,10 +97,7 @@ impl Database {
     /// Opens an existing database of the current schema for reading only.
     pub fn open_reader(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let path = &real_path(path)?;
-        let lock = FileLock::shared(path, options.busy_timeout)?;
-        if !path.exists() {
-            return Err(OpenError::Missing(path.clone()));
-        }
+        let lock = lock_existing(path, options.busy_timeout)?;
         let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options)
             .map_err(|error| OpenError::sqlite(path, error))?;
         let found = migrate::readable(path, &connection)?;
@@ -146,13 +143,11 @@ impl DerefMut for Database {
 }
 
 /// SQLite names the log after the file that a link points to; so must the lock.
-fn real_path(path: &Path) -> Result<PathBuf, OpenError> {
-    let unreadable = |error: std::io::Error| OpenError::Unreadable {
-        path: path.to_owned(),
-        cause: error.to_string(),
-    };
+pub(crate) fn real_path(path: &Path) -> Result<PathBuf, OpenError> {
     let path = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_symlink() => fs::canonicalize(path).map_err(unreadable)?,
+        Ok(found) if found.is_symlink() => {
+            fs::canonicalize(path).map_err(|error| OpenError::unreadable(path, &error))?
+        }
         _ => path.to_owned(),
     };
     if path.is_dir() {
@@ -161,8 +156,28 @@ fn real_path(path: &Path) -> Result<PathBuf, OpenError> {
     Ok(path)
 }
 
+/// For those who only look: where there is no database, not even the lock file is made.
+pub(crate) fn lock_existing(path: &Path, limit: Duration) -> Result<FileLock, OpenError> {
+    let there = path.try_exists().map_err(|error| OpenError::unreadable(path, &error))?;
+    if !there && unfinished_restore(path).is_none() {
+        return Err(OpenError::Missing(path.to_owned()));
+    }
+    let lock = FileLock::shared(path, limit)?;
+    refuse_unfinished(path)?;
+    if path.exists() { Ok(lock) } else { Err(OpenError::Missing(path.to_owned())) }
+}
+
+/// The caller holds a lock.
+fn refuse_unfinished(path: &Path) -> Result<(), OpenError> {
+    match unfinished_restore(path) {
+        Some(left) => Err(OpenError::Unfinished { path: path.to_owned(), left }),
+        None => Ok(()),
+    }
+}
+
 fn try_open(path: &Path, options: &OpenOptions) -> Result<(Connection, FileLock), OpenError> {
     let lock = FileLock::shared(path, options.busy_timeout)?;
+    refuse_unfinished(path)?;
     if has_leftovers(path) {
         let cause = "its log was left without it".to_owned();
         return Err(OpenError::Damaged { path: path.to_owned(), cause });

@@ -213,3 +213,34 @@ fn a_link_to_the_file_shares_its_lock_and_its_log() {
     assert_eq!(facts(&open(&link).unwrap()), ["一"]);
     assert!(!folder.path().join("link.db.lock").exists());
 }
+
+#[test]
+fn maintenance_through_a_link_keeps_to_the_lock_of_its_file() {
+    use crate::maintenance::{MaintenanceError, backup, check, restore};
+    let (folder, path) = place();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (link, copy) = (elsewhere.path().join("link.db"), folder.path().join("copy.db"));
+    let first = open(&path).unwrap();
+    set_fact(&first, "一");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    backup(&link, &copy).unwrap();
+    assert!(check(&link).unwrap().log_bytes > 0, "the log of the real file");
+    set_fact(&first, "二");
+    let refused = restore(&copy, &link).unwrap_err();
+    assert!(matches!(refused, MaintenanceError::InUse(_)), "{refused}");
+    drop(first);
+
+    let replaced = restore(&copy, &link).unwrap().unwrap();
+    assert_eq!(replaced.parent(), Some(folder.path()));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(facts(&open(&link).unwrap()), ["一"]);
+    assert_eq!(names(elsewhere.path()), ["link.db"]);
+}
+
+#[test]
+fn looking_at_what_is_not_there_makes_nothing() {
+    let (folder, path) = place();
+    let missing = Database::open_reader(&path, &OpenOptions::default()).unwrap_err();
+    assert!(matches!(missing, OpenError::Missing(_)), "{missing}");
+    assert_eq!(names(folder.path()), [""; 0]);
+}

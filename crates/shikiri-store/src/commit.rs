@@ -3,24 +3,29 @@
 use shikiri_model::event::{NewEvent, Seq, StreamId};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Guard, Lease, LeaseChange};
-use shikiri_model::record::{Claim, Record, RecordChange};
+use shikiri_model::record::{Claim, Record, RecordChange, RecordKey};
 use shikiri_model::time::Timestamp;
 
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// Leases that must still be held, or nothing is written.
     pub guards: Vec<Guard>,
+    /// Records that must still have the version that was read, though they are not changed.
+    pub requires: Vec<(RecordKey, u64)>,
     pub leases: Vec<LeaseChange>,
     pub records: Vec<RecordChange>,
     pub appends: Vec<Append>,
     pub claims: Vec<Claim>,
 }
 
-/// Events for the end of one stream, which is made if there is none of that name.
+/// Events for the end of one stream.
 #[derive(Clone, Debug)]
 pub struct Append {
     pub tenant: TenantId,
     pub stream: StreamId,
+    /// Makes the stream if there is none of that name; otherwise a missing one counts as closed,
+    /// so that a late writer does not bring back what was erased.
+    pub create: bool,
     pub events: Vec<NewEvent>,
     /// Replaces the stream's note: a small summary (the latest progress) that is read without
     /// reading events.
@@ -31,7 +36,12 @@ pub struct Append {
 
 impl Append {
     pub fn new(tenant: TenantId, stream: StreamId, events: Vec<NewEvent>) -> Self {
-        Self { tenant, stream, events, note: None, close: false }
+        Self { tenant, stream, create: true, events, note: None, close: false }
+    }
+
+    /// For a stream that is there already.
+    pub fn to_existing(tenant: TenantId, stream: StreamId, events: Vec<NewEvent>) -> Self {
+        Self { create: false, ..Self::new(tenant, stream, events) }
     }
 }
 
@@ -62,6 +72,12 @@ impl Commit {
     #[must_use]
     pub fn guarded_by(mut self, guard: Guard) -> Self {
         self.guards.push(guard);
+        self
+    }
+
+    #[must_use]
+    pub fn requiring(mut self, key: RecordKey, version: u64) -> Self {
+        self.requires.push((key, version));
         self
     }
 

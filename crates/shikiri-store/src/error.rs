@@ -53,6 +53,13 @@ impl StoreError {
         Self::Unknown(cause.to_string().into())
     }
 
+    /// The database is a newer program's.
+    pub(crate) fn newer_schema(found: u32, known: u32) -> Self {
+        Self::broken(format!(
+            "made by a newer Shikiri (schema {found}, this one knows {known}): upgrade this node"
+        ))
+    }
+
     pub fn broken(cause: impl std::fmt::Display) -> Self {
         Self::Broken(cause.to_string().into())
     }

@@ -41,6 +41,7 @@ impl<'a> Needs<'a> {
             needs.leases.extend(commit.leases.iter().map(|change| change.name()));
             needs.streams.extend(commit.appends.iter().map(|append| &append.stream));
             needs.claims.extend(&commit.claims);
+            needs.records.extend(commit.requires.iter().map(|(key, _)| key));
             for change in &commit.records {
                 needs.records.insert(change.key());
                 if let RecordChange::Put { key, columns, .. } = change
@@ -164,6 +165,9 @@ impl State {
             guard.check(self.loaded.leases.get(&guard.name), self.loaded.lease_now)?;
         }
         let mut draft = Draft::on(&self.loaded);
+        for (key, version) in &commit.requires {
+            draft.require(key, *version)?;
+        }
         let leases = all(&commit.leases, |change| draft.change_lease(change))?;
         let versions = all(&commit.records, |change| draft.change_record(change))?;
         let appended = all(&commit.appends, |append| draft.append(append))?;

@@ -63,13 +63,17 @@ fn any_change() -> impl Strategy<Value = RecordChange> {
 fn any_append() -> impl Strategy<Value = Append> {
     let texts = prop::collection::vec(prop::sample::select(vec!["一", "二", "三"]), 0..4);
     let stream = prop::sample::select(vec!["s", "t"]);
-    (stream, texts, prop::option::of(0..9u8), prop::bool::weighted(0.05), prop::bool::weighted(0.1))
-        .prop_map(|(stream, texts, note, close, foreign)| Append {
+    let rare = prop::bool::weighted(0.1);
+    let flags = (prop::bool::weighted(0.05), rare, prop::bool::weighted(0.8));
+    (stream, texts, prop::option::of(0..9u8), flags).prop_map(
+        |(stream, texts, note, (close, foreign, create))| Append {
+            create,
             tenant: tenant(if foreign { "other" } else { "acme" }),
             note: note.map(|n| format!("覚え{n}")),
             close,
             ..append(stream, &texts)
-        })
+        },
+    )
 }
 
 fn any_guard() -> impl Strategy<Value = Guard> {
@@ -101,13 +105,15 @@ fn any_commit() -> impl Strategy<Value = Commit> {
     use prop::collection::vec;
     (
         prop_oneof![4 => Just(vec![]), 1 => vec(any_guard(), 1)],
+        prop_oneof![6 => Just(vec![]), 1 => (1..3u64).prop_map(|n| vec![(key("a"), n)])],
         prop_oneof![2 => Just(vec![]), 1 => vec(any_lease(), 1..3)],
         vec(any_change(), 0..3),
         vec(any_append(), 0..2),
         vec(any_claim(), 0..2),
     )
-        .prop_map(|(guards, leases, records, appends, claims)| Commit {
+        .prop_map(|(guards, requires, leases, records, appends, claims)| Commit {
             guards,
+            requires,
             leases,
             records,
             appends,

@@ -34,6 +34,30 @@ fn refusal(rows: &Rows, commit: Commit) -> CommitError {
 }
 
 #[test]
+fn a_commit_that_requires_a_record_is_refused_when_it_changed_or_is_gone() {
+    let mut rows = Rows::default();
+    let needing = |version| Commit::new().append(append("s", &["一"])).requiring(key("a"), version);
+    assert!(matches!(refusal(&rows, needing(1)), CommitError::Conflict(k) if k == key("a")));
+    rows.settle_one(Commit::new().record(put("a", Expect::New, Columns::default()))).unwrap();
+    assert!(matches!(refusal(&rows, needing(2)), CommitError::Conflict(_)));
+    rows.settle_one(needing(1)).unwrap();
+    // An earlier commit of the same batch counts, too.
+    let change = Commit::new().record(put("a", Expect::Version(1), Columns::default()));
+    let batch = [change, needing(1)];
+    let (outcomes, _) = super::settle(&batch, rows.load(&batch));
+    assert!(outcomes[0].is_ok() && matches!(outcomes[1], Err(CommitError::Conflict(_))));
+}
+
+#[test]
+fn a_stream_that_should_exist_is_not_made() {
+    let mut rows = Rows::default();
+    let late = || Commit::new().append(Append { create: false, ..append("s", &["遅"]) });
+    assert!(matches!(refusal(&rows, late()), CommitError::Closed(_)));
+    rows.settle_one(Commit::new().append(append("s", &["一"]))).unwrap();
+    rows.settle_one(late()).unwrap();
+}
+
+#[test]
 fn a_writer_without_its_lease_is_refused() {
     let mut rows = Rows::default();
     let never = Guard { name: "会話/1".into(), fence: 1 };

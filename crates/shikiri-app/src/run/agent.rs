@@ -12,6 +12,10 @@ use super::context::{Context, StepError};
 /// A journaled agent. After a crash `run` is called again with the same input, and everything
 /// that it did through its context is played back; so outside of the context it must be
 /// deterministic: no clock, no randomness, no I/O except inside a step.
+///
+/// Operations of the context may be joined, not raced: which of two came first is not recorded,
+/// so a `select!` over them could decide differently when it is replayed. A limit on time belongs
+/// inside a step, a deadline to a question.
 #[async_trait]
 pub trait Agent: Send + Sync + 'static {
     /// Unique; a lower-case word.

@@ -231,6 +231,8 @@ impl Context {
             match driver.recall(index, &operation).await {
                 Some(Recorded::ChildEnded(outcome)) => return outcome,
                 Some(_) => {}
+                // Nobody would be left to stop it.
+                None if driver.is_cancelled() => return Outcome::Cancelled,
                 None => driver.start_child(index, &agent, input).await,
             }
             driver.wait(None).await

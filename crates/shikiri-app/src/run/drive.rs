@@ -15,7 +15,7 @@ use shikiri_model::journal::{Journal, Mismatch, Operation, Recorded};
 use shikiri_model::lease::Guard;
 use shikiri_model::run::{Command, Outcome, Parent, Question, QuestionKind, Run, child_key};
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Append, CommitError, StoreError};
+use shikiri_store::Append;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::{Agent, AgentError};
@@ -214,7 +214,7 @@ impl Driver {
             self.outbox.settled().await?;
             let (tenant, stream) = (self.run.tenant.clone(), self.run.stream());
             let commit = enqueue(&child, now)?
-                .append(Append::new(tenant, stream, vec![event]))
+                .append(Append::to_existing(tenant, stream, vec![event]))
                 .guarded_by(self.guard.clone());
             failpoint::hit("journal.before_record");
             self.app.store.commit(commit).await?;
@@ -293,16 +293,4 @@ impl Drop for Busy<'_> {
 
 fn mismatch(mismatch: &Mismatch) -> shikiri_model::run::RunError {
     shikiri_model::run::RunError::new("JOURNAL_MISMATCH", mismatch.to_string())
-}
-
-impl From<CommitError> for Ending {
-    fn from(error: CommitError) -> Self {
-        Self::Lost(error.to_string())
-    }
-}
-
-impl From<StoreError> for Ending {
-    fn from(error: StoreError) -> Self {
-        Self::Lost(error.to_string())
-    }
 }

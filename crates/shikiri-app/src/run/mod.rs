@@ -5,6 +5,7 @@ mod context;
 mod drive;
 mod node;
 mod outbox;
+mod sweep;
 mod use_cases;
 mod worker;
 

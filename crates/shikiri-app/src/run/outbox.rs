@@ -166,6 +166,7 @@ impl Outbox {
         let append = Append {
             tenant: self.tenant.clone(),
             stream: self.stream.clone(),
+            create: false,
             events,
             note,
             close: false,

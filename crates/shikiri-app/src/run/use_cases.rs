@@ -8,7 +8,7 @@ use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuer
 use shikiri_model::run::{Answer, Command, Decision, Run, RunStatus, decide, stream_of};
 use shikiri_model::tenant::TenantStatus;
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Append, Commit, CommitError, StoreExt, store};
+use shikiri_store::{Append, Commit, CommitError, Committed, StoreExt};
 
 use super::node::control_stream;
 use crate::app::{App, busy, entropy, max_tries};
@@ -42,9 +42,6 @@ impl App {
 
     /// Puts a run in the queue; with a known idempotency key, gives the run that has it.
     pub async fn start_run(&self, tenant: &TenantId, new: NewRun) -> Result<RunView, AppError> {
-        if self.tenant(tenant).await?.value.status == TenantStatus::Inactive {
-            return Err(AppError::Inactive { kind: "tenant", id: tenant.to_string() });
-        }
         let Some(agent) = self.agents.get(&new.agent) else {
             let known = self.agent_names().join(", ");
             let reason = format!("there is no agent {:?}; there are: {known}", new.agent);
@@ -52,19 +49,20 @@ impl App {
         };
         agent.check(&new.input).map_err(|reason| AppError::invalid("input", reason))?;
         let key = new.idempotency_key;
-        if key.as_ref().is_some_and(|k| k.is_empty() || k.len() > MAX_KEY) {
-            return Err(AppError::invalid("idempotency_key", "must have 1 to 200 characters"));
+        if !key.as_deref().is_none_or(is_good_key) {
+            let reason = "must have 1 to 200 characters, none of them a control character";
+            return Err(AppError::invalid("idempotency_key", reason));
         }
         let now = self.store.now().await?;
         let id = RunId::mint(now, entropy()?);
         let mut run = Run::new(id, tenant.clone(), new.agent, new.input, now);
         run.idempotency_key = key.map(|key| format!("key:{key}"));
         failpoint::hit("run.before_enqueue");
-        let enqueued = self.store.commit(enqueue(&run, now)?).await;
+        let enqueued = self.commit_in_tenant(tenant, enqueue(&run, now)?).await;
         failpoint::hit("run.after_enqueue");
         match enqueued {
             Ok(_) => self.run(tenant, &run.id).await,
-            Err(CommitError::NotUnique(first)) => {
+            Err(CommitOrRefusal::Commit(CommitError::NotUnique(first))) => {
                 let first = first.id.parse().map_err(|_| AppError::not_found("run", &first.id))?;
                 self.run(tenant, &first).await
             }
@@ -98,16 +96,30 @@ impl App {
         .await
     }
 
-    /// Stops a run and the runs that it called. Stopping an ended run is refused.
+    /// Stops a run and the runs that it called. Stopping an ended run is refused, but what a
+    /// cancelled one left behind is stopped all the same.
     pub async fn cancel_run(&self, tenant: &TenantId, id: &RunId) -> Result<RunView, AppError> {
-        self.change_run(tenant, id, None, |_| Command::Cancel).await?;
-        for child in self.children(tenant, id).await? {
-            // A child that ended meanwhile needs no stopping.
-            if let Err(error) = Box::pin(self.cancel_run(tenant, &child)).await {
-                tracing::debug!(run.id = %child, %error, "child was not cancelled");
+        let cancelled = self.change_run(tenant, id, None, |_| Command::Cancel).await;
+        let view = self.run(tenant, id).await?;
+        if view.run.cancel_requested || view.run.status == RunStatus::Cancelled {
+            self.cancel_children(tenant, id).await?;
+        }
+        cancelled.map(|_| view)
+    }
+
+    pub(super) async fn cancel_children(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+    ) -> Result<(), AppError> {
+        for child in self.open_runs(tenant, Some(id)).await? {
+            match Box::pin(self.cancel_run(tenant, &child)).await {
+                // A child that ended meanwhile needs no stopping.
+                Ok(_) | Err(AppError::NotNow(_) | AppError::NotFound { .. }) => {}
+                Err(other) => return Err(other),
             }
         }
-        self.run(tenant, id).await
+        Ok(())
     }
 
     pub async fn answer_run(
@@ -135,18 +147,56 @@ impl App {
         })
     }
 
-    async fn children(&self, tenant: &TenantId, id: &RunId) -> Result<Vec<RunId>, AppError> {
-        let query = RecordQuery {
-            kind: Run::KIND,
-            tenant: Some(tenant.clone()),
-            parent: Some(id.to_string()),
-            limit: 1_000,
-            ..RecordQuery::default()
-        };
-        let records = self.store.list(query).await?;
-        let runs = records.iter().map(store::decode::<Run>).collect::<Result<Vec<_>, _>>()?;
-        let open = runs.into_iter().map(|run| run.value).filter(|run| !run.status.is_terminal());
-        Ok(open.map(|run| run.id).collect())
+    /// The tenant's runs that have not ended, or those that `parent` called.
+    pub(crate) async fn open_runs(
+        &self,
+        tenant: &TenantId,
+        parent: Option<&RunId>,
+    ) -> Result<Vec<RunId>, AppError> {
+        let mut open = Vec::new();
+        for status in [RunStatus::Queued, RunStatus::Running, RunStatus::Waiting] {
+            let mut after = None;
+            loop {
+                let query = RecordQuery {
+                    kind: Run::KIND,
+                    tenant: Some(tenant.clone()),
+                    state: Some(status.as_str().to_owned()),
+                    parent: parent.map(ToString::to_string),
+                    after,
+                    limit: 200,
+                    ..RecordQuery::default()
+                };
+                let (runs, next) = self.list_records::<Run>(query).await?;
+                open.extend(runs.into_iter().map(|run| run.value.id));
+                match next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        Ok(open)
+    }
+
+    /// Commits only while the tenant is active: nothing is made for one that is being removed.
+    pub(crate) async fn commit_in_tenant(
+        &self,
+        tenant: &TenantId,
+        commit: Commit,
+    ) -> Result<Committed, CommitOrRefusal> {
+        for _ in 0..max_tries() {
+            let stored = self.tenant(tenant).await?;
+            if stored.value.status == TenantStatus::Inactive {
+                let id = tenant.to_string();
+                return Err(AppError::Inactive { kind: "tenant", id }.into());
+            }
+            let key = stored.value.key();
+            let commit = commit.clone().requiring(key.clone(), stored.version);
+            match self.store.commit(commit).await {
+                Err(CommitError::Conflict(changed)) if changed == key => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(busy("tenant", tenant.as_str()).into())
     }
 
     /// Loads the run, decides and commits, starting over when somebody else was first. With a
@@ -163,10 +213,10 @@ impl App {
             let stored = found.ok_or_else(|| AppError::not_found("run", id))?;
             let command = command(&stored.value);
             match self.commit_run(&stored, command, guard).await {
-                Err(CommitOrRefusal::Commit(CommitError::Conflict(_))) => {}
-                Err(CommitOrRefusal::Commit(error)) => return Err(error.into()),
-                Err(CommitOrRefusal::Refused(error)) => return Err(error),
-                Ok(stored) => return Ok(stored),
+                // Closed: the node to be told is gone, and so the run is not its any more.
+                Err(CommitOrRefusal::Commit(CommitError::Conflict(_) | CommitError::Closed(_))) => {
+                }
+                other => return Ok(other?),
             }
         }
         Err(busy("run", id.as_str()))
@@ -226,9 +276,18 @@ impl App {
 
 /// A failed `commit_run`: the caller may try again only for the first kind.
 #[derive(Debug)]
-pub(super) enum CommitOrRefusal {
+pub(crate) enum CommitOrRefusal {
     Commit(CommitError),
     Refused(AppError),
+}
+
+impl From<CommitOrRefusal> for AppError {
+    fn from(error: CommitOrRefusal) -> Self {
+        match error {
+            CommitOrRefusal::Commit(error) => error.into(),
+            CommitOrRefusal::Refused(error) => error,
+        }
+    }
 }
 
 impl From<CommitError> for CommitOrRefusal {
@@ -243,14 +302,14 @@ impl From<AppError> for CommitOrRefusal {
     }
 }
 
+fn is_good_key(key: &str) -> bool {
+    (1..=MAX_KEY).contains(&key.chars().count()) && !key.chars().any(char::is_control)
+}
+
 /// The commit that makes a new run.
 pub(super) fn enqueue(run: &Run, now: Timestamp) -> Result<Commit, AppError> {
     let decision = decide(run, Command::Enqueue, now)?;
-    match apply(Commit::new(), &decision, Expect::New) {
-        Ok(commit) => Ok(commit),
-        Err(CommitOrRefusal::Commit(error)) => Err(error.into()),
-        Err(CommitOrRefusal::Refused(error)) => Err(error),
-    }
+    Ok(apply(Commit::new(), &decision, Expect::New)?)
 }
 
 fn apply(
@@ -263,6 +322,7 @@ fn apply(
     commit.appends.push(Append {
         tenant: run.tenant.clone(),
         stream: stream_of(&run.id),
+        create: expect == Expect::New,
         events: decision.events.clone(),
         note: None,
         close: run.status.is_terminal(),

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drive::{Driver, Ending};
-use super::node::{control_stream, lose};
-use super::use_cases::CommitOrRefusal;
+use super::node::control_stream;
+use super::sweep::lose;
 use crate::app::App;
 use crate::error::AppError;
 use crate::failpoint;
@@ -30,6 +30,10 @@ const CLAIM_HOLD: Duration = Duration::from_secs(10);
 const LONGEST_NAP: Duration = Duration::from_secs(2);
 /// Between two attempts to put a run back while the store is away.
 const PUT_BACK_PAUSE: Duration = Duration::from_millis(200);
+/// Pause after the store refused, so that a full disk is not met with a storm.
+const AFTER_FAULT: Duration = Duration::from_millis(500);
+/// A newer node may know the agent: until it was offered so often, nobody gives the run up.
+const OFFERS_OF_UNKNOWN_AGENT: u32 = 25;
 const PAGE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Worker {
@@ -76,18 +80,18 @@ impl Worker {
     pub(super) async fn claim_runs(self: Arc<Self>) {
         let mut due = self.app.store.hub().subscribe(Topic::Due(Run::KIND));
         while !self.lost.is_cancelled() {
-            let claimed = match self.claim().await {
-                Ok(claimed) => claimed,
+            match self.claim().await {
+                Ok(0) => {
+                    let nap = self.nap().await;
+                    tokio::select! {
+                        _ = tokio::time::timeout(nap, due.next()) => {}
+                        () = self.lost.cancelled() => {}
+                    }
+                }
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot look for work; trying again");
-                    0
-                }
-            };
-            if claimed == 0 {
-                let nap = self.nap().await;
-                tokio::select! {
-                    _ = tokio::time::timeout(nap, due.next()) => {}
-                    () = self.lost.cancelled() => {}
+                    let _ = tokio::time::timeout(AFTER_FAULT, self.lost.cancelled()).await;
                 }
             }
         }
@@ -156,7 +160,7 @@ impl Worker {
             Ok(stored) => {
                 let (tenant, id) = (stored.value.tenant.clone(), stored.value.id.clone());
                 if let Err(error) = self.attempt(stored, place.carried.cancel.clone()).await {
-                    tracing::warn!(run.id = %id, %error, "run {id} is put back");
+                    tracing::info!(run.id = %id, %error, "run {id} is put back");
                     self.put_back(&tenant, &id).await;
                 }
             }
@@ -190,24 +194,40 @@ impl Worker {
         let run = match started.await {
             Ok(started) => started.value,
             // Somebody answered or cancelled it since the claim; it is due again at once.
-            Err(CommitOrRefusal::Commit(error)) => return Err(error.into()),
-            Err(CommitOrRefusal::Refused(error)) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         if run.status != RunStatus::Running {
-            return Ok(());
+            return self.after_end(&run).await;
         }
         let ending = self.drive(&run, cancel).await;
         self.end(&run, ending).await
     }
 
+    /// A cancelled run may have called others after it was asked to stop.
+    async fn after_end(&self, run: &Run) -> Result<(), AppError> {
+        match run.status {
+            RunStatus::Cancelled => self.app.cancel_children(&run.tenant, &run.id).await,
+            _ => Ok(()),
+        }
+    }
+
     async fn drive(&self, run: &Run, cancel: CancellationToken) -> Ending {
         let Some(agent) = self.app.agents.get(&run.agent) else {
             let message = format!("this node has no agent {:?}", run.agent);
+            if run.losses < OFFERS_OF_UNKNOWN_AGENT {
+                return Ending::Lost(message);
+            }
             return Ending::Finished(Outcome::Failed(RunError::new("UNKNOWN_AGENT", message)));
         };
         let journal = match self.read_journal(run).await {
             Ok(journal) => journal,
-            Err(error) => return error.into(),
+            // What cannot be read now will not be read later either.
+            Err(error @ StoreError::Broken(_)) => {
+                tracing::error!(run.id = %run.id, %error, "a journal cannot be read");
+                let error = RunError::new("INTERNAL_ERROR", "the run's journal cannot be read");
+                return Ending::Finished(Outcome::Failed(error));
+            }
+            Err(error) => return Ending::Lost(error.to_string()),
         };
         let driver =
             Driver::new(self.app.clone(), run.clone(), self.guard.clone(), journal, cancel);
@@ -245,8 +265,9 @@ impl Worker {
         let guard = Some(&self.guard);
         let ended = self.app.change_run(&run.tenant, &run.id, guard, |_| command.clone()).await;
         match ended {
-            // It was ended by somebody else meanwhile.
-            Ok(_) | Err(AppError::NotNow(_)) => Ok(()),
+            Ok(stored) => self.after_end(&stored.value).await,
+            // It was ended by somebody else meanwhile, or is gone with its tenant.
+            Err(AppError::NotNow(_) | AppError::NotFound { .. }) => Ok(()),
             Err(other) => Err(other),
         }
     }

@@ -230,3 +230,42 @@ async fn a_step_with_unknown_outcome_is_reported_asked_about_or_retried_as_chose
         assert_eq!(world.end_of(&run).await.run.result, Some(expected), "{policy:?} {retry:?}");
     }
 }
+
+/// An answer about one attempt says nothing about the next: a second crash is asked about again.
+#[tokio::test]
+async fn every_attempt_of_unknown_outcome_is_asked_about() {
+    let tally = Tally::default();
+    let seen = tally.clone();
+    let pay = agent("pay", move |context, _| {
+        let seen = seen.clone();
+        async move {
+            let work = async move {
+                if seen.mark("pay").unwrap() <= 2 {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, AgentError>(())
+            };
+            match context.step("pay", OnUnknown::Ask, work).await {
+                Ok(()) => Ok(json!("paid")),
+                Err(error) => Ok(json!(error.to_string())),
+            }
+        }
+    });
+    let world = World::new(vec![pay]).await;
+    let run = world.start("pay", json!({})).await;
+    let mut nodes = vec![world.node()];
+    for (crash, retry) in [(1, true), (2, false)] {
+        while tally.list().len() < crash {
+            tokio::task::yield_now().await;
+        }
+        world.clock.advance(LEASE + Duration::from_secs(1));
+        nodes.push(world.node());
+        let asked = world.until(&run, |view| !view.run.questions.is_empty()).await;
+        let question = asked.run.questions[0].id.clone();
+        let answer = Answer::accept(json!({ "retry": retry }));
+        world.app.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
+    }
+    let end = world.end_of(&run).await;
+    assert!(end.run.result.unwrap().as_str().unwrap().contains("began 2 times"));
+    assert_eq!(tally.list().len(), 2, "the third attempt was never made");
+}

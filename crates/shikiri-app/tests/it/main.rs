@@ -4,5 +4,6 @@ mod flaky;
 mod journal;
 mod outage;
 mod runs;
+mod tenants;
 mod watch;
 mod world;

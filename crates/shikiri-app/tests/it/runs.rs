@@ -171,3 +171,39 @@ async fn runs_of_another_tenant_are_not_there() {
     assert!(missing(world.app.cancel_run(&other, &run).await.unwrap_err()));
     assert!(world.app.list_runs(&other, None, None, 10).await.unwrap().0.is_empty());
 }
+
+#[tokio::test]
+async fn an_unknown_agent_is_left_for_a_node_that_knows_it() {
+    let known = agent("new", |_, input| async move { Ok(input) });
+    let world = World::new(vec![known.clone()]).await;
+    let old = shikiri_app::run::Node::start(world.upgraded(vec![]));
+    let run = world.start("new", json!(7)).await;
+    world.until(&run, |view| view.run.losses > 0).await;
+    let _new = world.node();
+    // Sooner or later the one that knows it claims it.
+    assert_eq!(world.end_of(&run).await.run.result, Some(json!(7)));
+    old.leave().await;
+}
+
+#[tokio::test]
+async fn a_lost_nodes_lease_is_taken_before_its_runs_are_put_back() {
+    let stuck = agent("stuck", |context, _| async move {
+        context.progress(0.0, 1.0, "here").await;
+        std::future::pending().await
+    });
+    let world = World::new(vec![stuck]).await;
+    let _first = world.node();
+    let run = world.start("stuck", json!({})).await;
+    let view = world.until(&run, |view| view.progress.is_some()).await;
+    let node = view.run.node.unwrap();
+    world.clock.advance(LEASE + Duration::from_secs(1));
+    let _second = world.node();
+    world.until(&run, |view| view.run.starts > 1).await;
+    // Its lease is gone with the node, and its control stream was never made.
+    let name = format!("node/{node}");
+    while world.app.store().lease(&name).await.unwrap().is_some() {
+        tokio::task::yield_now().await;
+    }
+    let control = shikiri_model::event::StreamId::new(&name);
+    assert_eq!(world.app.store().stream(&TenantId::system(), &control).await.unwrap(), None);
+}

@@ -1,5 +1,7 @@
 //! The run's state machine, readable as a table: (status, command) → what happens.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Answer, Outcome, Question, Run, RunError, RunStatus};
@@ -77,6 +79,10 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, R
         (status, _) => Err(Refusal::NotNow(status)),
     }
 }
+
+/// Losses in a row after which a run is taken up again without a pause.
+const PROMPT_LOSSES: u32 = 20;
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A run on its way to the next state.
 struct Next {
@@ -199,6 +205,7 @@ impl Next {
 
     fn suspended(mut self, seen_wakes: u64, until: Option<Timestamp>, now: Timestamp) -> Decision {
         self.run.node = None;
+        self.run.losses = 0;
         if self.run.cancel_requested || self.run.wakes != seen_wakes {
             // What it would wait for has come already.
             self.run.status = RunStatus::Queued;
@@ -253,10 +260,17 @@ impl Next {
         self.done()
     }
 
+    /// At once for the first few times; a run that keeps losing its node must not keep the others
+    /// from working.
     fn requeued(mut self, now: Timestamp) -> Decision {
+        self.run.losses = self.run.losses.saturating_add(1);
+        let pause = match self.run.losses.saturating_sub(PROMPT_LOSSES) {
+            0 => Duration::ZERO,
+            many => LONGEST_PAUSE.min(Duration::from_secs(1 << many.min(6))),
+        };
         self.run.status = RunStatus::Queued;
         self.run.node = None;
-        self.run.due_at = Some(now);
+        self.run.due_at = Some(now + pause);
         self.tell("node_lost", &json!({}));
         self.done()
     }

@@ -139,6 +139,20 @@ fn a_run_is_lost_only_with_the_node_that_has_it() {
 }
 
 #[test]
+fn a_run_that_keeps_losing_its_node_waits_longer_and_longer() {
+    let lost = |losses| {
+        let run = Run { losses, ..running() };
+        then(&run, Command::Lose { node: node(1) }).due_at.unwrap().since(now())
+    };
+    assert_eq!(lost(19), Duration::ZERO);
+    assert_eq!(lost(20), Duration::from_secs(2));
+    assert_eq!(lost(u32::MAX), Duration::from_secs(60));
+    let waited =
+        then(&Run { losses: 19, ..running() }, Command::Suspend { seen_wakes: 0, until: None });
+    assert_eq!(waited.losses, 0);
+}
+
+#[test]
 fn a_cancelled_run_that_lost_its_node_ends_cancelled_when_taken_up() {
     let run = then(&running(), Command::Cancel);
     assert_eq!(run.status, RunStatus::Running);

@@ -42,6 +42,9 @@ pub struct Run {
     /// How often a worker started or took it up.
     #[serde(default)]
     pub starts: u64,
+    /// How often in a row its node was lost.
+    #[serde(default)]
+    pub losses: u32,
     #[serde(default)]
     pub cancel_requested: bool,
     /// Asked and not answered.
@@ -102,6 +105,7 @@ impl Run {
             due_at: Some(now),
             wakes: 0,
             starts: 0,
+            losses: 0,
             cancel_requested: false,
             questions: Vec::new(),
             result: None,

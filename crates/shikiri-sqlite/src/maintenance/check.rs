@@ -9,9 +9,8 @@ use shikiri_model::event::Chunk;
 
 use crate::error::OpenError;
 use crate::files::with_suffix;
-use crate::lock::FileLock;
 use crate::migrate;
-use crate::open::look;
+use crate::open::{lock_existing, look, real_path};
 
 /// Where a list of problems is cut: a torn file has thousands of the same kind.
 const MOST_PROBLEMS: usize = 100;
@@ -43,10 +42,8 @@ impl Report {
 
 /// Reads all of it, while others may go on writing.
 pub fn check(path: &Path) -> Result<Report, OpenError> {
-    if !path.exists() {
-        return Err(OpenError::Missing(path.to_owned()));
-    }
-    let _lock = FileLock::shared(path, Duration::from_secs(5))?;
+    let path = &real_path(path)?;
+    let _lock = lock_existing(path, Duration::from_secs(5))?;
     let bytes = |path: &Path| path.metadata().map_or(0, |found| found.len());
     let mut report = Report {
         file_bytes: bytes(path),

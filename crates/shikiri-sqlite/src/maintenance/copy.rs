@@ -13,12 +13,12 @@ use super::check::{Report, examine};
 use crate::create::create_folder;
 use crate::error::OpenError;
 use crate::files::{
-    folder_of, has_leftovers, move_away, remove_with_companions, scratch_name, sync_folder,
+    beside, folder_of, has_leftovers, move_away, remove_with_companions, scratch_name, sync_folder,
     with_suffix,
 };
 use crate::lock::FileLock;
 use crate::migrate;
-use crate::open::{look, open_file};
+use crate::open::{lock_existing, look, open_file, real_path};
 
 /// Pages that are copied in one step.
 const STEP_PAGES: i32 = 1_000;
@@ -26,13 +26,11 @@ const STEP_PAGES: i32 = 1_000;
 /// Copies the database as it is now to `destination`, while others go on writing. The copy
 /// appears under its name only when it is whole and has been checked.
 pub fn backup(path: &Path, destination: &Path) -> Result<(), MaintenanceError> {
-    if !path.exists() {
-        return Err(OpenError::Missing(path.to_owned()).into());
-    }
+    let path = &real_path(path)?;
+    let _lock = lock_existing(path, Duration::from_secs(5))?;
     if destination.exists() {
         return Err(MaintenanceError::Exists(destination.to_owned()));
     }
-    let _lock = FileLock::shared(path, Duration::from_secs(5))?;
     let source = look(path)?;
     let scratch = scratch_name(destination, "partial");
     let made = copy_pages(path, &source, &scratch)
@@ -47,6 +45,7 @@ pub fn restore(source: &Path, path: &Path) -> Result<Option<PathBuf>, Maintenanc
     if !source.is_file() {
         return Err(OpenError::Missing(source.to_owned()).into());
     }
+    let (source, path) = (&real_path(source)?, &real_path(path)?);
     create_folder(path)?;
     let Some(_lock) = FileLock::exclusive(path)? else {
         return Err(MaintenanceError::InUse(path.to_owned()));
@@ -56,6 +55,10 @@ pub fn restore(source: &Path, path: &Path) -> Result<Option<PathBuf>, Maintenanc
         .and_then(|()| verify(&scratch, source))
         .and_then(|()| replace(&scratch, path));
     remove_with_companions(&scratch);
+    if restored.is_ok() {
+        // Of restores that were broken off: the lock says that no other is under way.
+        beside(path, "restoring").for_each(|left| remove_with_companions(&left));
+    }
     restored
 }
 
@@ -76,10 +79,9 @@ fn fetch(source: &Path, scratch: &Path) -> Result<(), MaintenanceError> {
     if with_suffix(source, "-wal").exists() {
         return copy_pages(source, &look(source)?, scratch);
     }
-    fs::copy(source, scratch).map(drop).map_err(|error| {
-        let (path, cause) = (source.to_owned(), error.to_string());
-        OpenError::Unreadable { path, cause }.into()
-    })
+    fs::copy(source, scratch)
+        .map(drop)
+        .map_err(|error| OpenError::unreadable(source, &error).into())
 }
 
 fn copy_pages(path: &Path, source: &Connection, to: &Path) -> Result<(), MaintenanceError> {

@@ -168,6 +168,49 @@ fn what_is_not_a_sound_backup_is_refused_before_anything_moves() {
     assert_eq!(check(&path).unwrap().events, 1);
 }
 
+/// What a restore leaves that is killed after it has moved the old database away.
+fn broken_off(path: &Path) -> PathBuf {
+    append(&mut open(path));
+    let replaced = crate::files::move_away(path, "replaced").unwrap();
+    fs::write(crate::files::scratch_name(path, "restoring"), "half").unwrap();
+    replaced
+}
+
+#[test]
+fn a_restore_that_was_broken_off_does_not_lead_to_an_empty_database() {
+    let (folder, path) = place();
+    let replaced = broken_off(&path);
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    let options = OpenOptions::default();
+    let refusals = [
+        Database::open(&path, &options).unwrap_err(),
+        Database::open_reader(&path, &options).unwrap_err(),
+        check(&path).unwrap_err(),
+    ];
+    for refusal in refusals {
+        let line = refusal.to_string();
+        let next = format!("`shikiri db restore {}`", replaced.display());
+        assert!(line.contains(&next) && line.lines().count() == 1, "{line}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before, "nothing was made");
+
+    restore(&replaced, &path).unwrap();
+    assert_eq!(check(&path).unwrap().events, 1);
+    let scraps = fs::read_dir(folder.path()).unwrap().flatten();
+    assert!(scraps.map(|e| e.file_name()).all(|n| !n.to_string_lossy().contains("restoring")));
+}
+
+#[test]
+fn a_first_restore_that_was_broken_off_is_told_too() {
+    let (_folder, path) = place();
+    let left = crate::files::scratch_name(&path, "restoring");
+    fs::write(&left, "half").unwrap();
+    let refusal = Database::open(&path, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(refusal.contains(&left.display().to_string()), "{refusal}");
+    fs::remove_file(left).unwrap();
+    open(&path);
+}
+
 #[test]
 fn a_backup_with_a_log_beside_it_is_restored_with_it() {
     let (folder, path) = place();

@@ -20,7 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// - Locks give the newest row only at "read committed"; a stricter default would add failures.
 /// - A commit is answered when it is durable, so `synchronous_commit` must not be off; a stronger
 ///   setting (a standby has it too) is the operator's and stays.
-const SESSION: &str = "
+const SETTINGS: &str = "
     SET statement_timeout = '10s';
     SET lock_timeout = '3s';
     SET idle_in_transaction_session_timeout = '2s';
@@ -74,7 +74,7 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     Ok(options.disable_statement_logging())
 }
 
-/// A connection with our session settings.
+/// A connection with our settings.
 pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
     let connecting = async {
         let mut connection = PgConnection::connect_with(options).await?;
@@ -85,7 +85,7 @@ pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
 }
 
 pub(super) async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(SESSION).execute(connection).await.map(drop)
+    sqlx::raw_sql(SETTINGS).execute(connection).await.map(drop)
 }
 
 /// The server's own limits do not help when the network swallows its answer.

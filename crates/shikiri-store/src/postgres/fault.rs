@@ -55,7 +55,7 @@ fn of_code(code: &str) -> Fault {
 }
 
 /// Whether this answer to COMMIT says for certain that nothing was written: a collision, or the
-/// server had ended the session before (this process was paused for too long). Any other may
+/// server had ended the connection before (this process was paused for too long). Any other may
 /// have come after the deed.
 pub(super) fn rolled_back(error: &sqlx::Error) -> bool {
     let idle_too_long =

@@ -1,8 +1,9 @@
 //! Brings the database's tables to what this program knows. Many nodes may start at once.
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgExecutor};
 use sqlx::{AssertSqlSafe, Connection};
 
+use super::address::explain;
 use crate::error::StoreError;
 
 /// One step of the schema. Steps are only ever added, with the same number and name as on SQLite.
@@ -34,6 +35,21 @@ impl From<sqlx::Error> for MigrateError {
     }
 }
 
+impl From<StoreError> for MigrateError {
+    fn from(refusal: StoreError) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl MigrateError {
+    pub(super) fn explained(self, address: &PgConnectOptions) -> StoreError {
+        match self {
+            Self::Sql(cause) => explain(&cause, address),
+            Self::Refused(refusal) => refusal,
+        }
+    }
+}
+
 /// All missing steps in one transaction: a failure leaves the old schema whole.
 pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
     check_server(connection).await?;
@@ -44,13 +60,12 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Migrate
     sqlx::raw_sql(patience).execute(&mut *tx).await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(ADVISORY_LOCK).execute(&mut *tx).await?;
     let found = newest(&mut tx).await?;
-    let known = MIGRATIONS.last().map_or(0, |step| i64::from(step.number));
-    if found > known {
-        return Err(MigrateError::Refused(StoreError::broken(format!(
-            "made by a newer Shikiri (schema {found}, this one knows {known}): upgrade this node"
-        ))));
+    refuse_newer(found)?;
+    if found == 0 {
+        let sql = "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)";
+        sqlx::raw_sql(sql).execute(&mut *tx).await?;
     }
-    for step in MIGRATIONS.iter().filter(|step| i64::from(step.number) > found) {
+    for step in MIGRATIONS.iter().filter(|step| step.number > found) {
         sqlx::raw_sql(AssertSqlSafe(step.sql)).execute(&mut *tx).await?;
         let sql = "INSERT INTO schema_version (version, applied_at)
                    VALUES ($1, to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'))";
@@ -66,20 +81,45 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Migrate
     Ok(())
 }
 
+/// Refuses a schema that is not exactly this program's, and changes nothing.
+pub(super) async fn require_current(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    check_server(connection).await?;
+    let found = newest(connection).await?;
+    refuse_newer(found)?;
+    if found < known() {
+        return Err(MigrateError::Refused(StoreError::broken(format!(
+            "the database has the older schema {found} (this Shikiri needs {}): run `shikiri db \
+             migrate`",
+            known()
+        ))));
+    }
+    Ok(())
+}
+
+/// A newer program may have migrated the database after this one connected.
+pub(super) fn refuse_newer(found: u32) -> Result<(), StoreError> {
+    if found > known() { Err(StoreError::newer_schema(found, known())) } else { Ok(()) }
+}
+
+fn known() -> u32 {
+    MIGRATIONS.last().map_or(0, |step| step.number)
+}
+
 /// The newest applied step; 0 for an empty database.
-async fn newest(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    // Not CREATE IF NOT EXISTS: that needs the right to create even where nothing is missing.
+async fn newest(connection: &mut PgConnection) -> Result<u32, sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('schema_version') IS NOT NULL")
         .fetch_one(&mut *connection)
         .await?;
-    if !exists {
-        let sql =
-            "CREATE TABLE schema_version (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL)";
-        sqlx::raw_sql(sql).execute(&mut *connection).await?;
-    }
-    sqlx::query_scalar("SELECT COALESCE(max(version), 0) FROM schema_version")
-        .fetch_one(connection)
-        .await
+    if exists { newest_applied(connection).await } else { Ok(0) }
+}
+
+pub(super) async fn newest_applied<'c>(
+    database: impl PgExecutor<'c>,
+) -> Result<u32, sqlx::Error> {
+    let newest: i64 = sqlx::query_scalar("SELECT COALESCE(max(version), 0) FROM schema_version")
+        .fetch_one(database)
+        .await?;
+    Ok(u32::try_from(newest).unwrap_or(u32::MAX))
 }
 
 async fn check_server(connection: &mut PgConnection) -> Result<(), MigrateError> {

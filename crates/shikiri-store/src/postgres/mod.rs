@@ -33,7 +33,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use self::listen::Listener;
-use self::migrate::MigrateError;
 pub use self::migrate::{MIGRATIONS, Migration};
 use self::reader::retry;
 use self::rows::clock_ms;
@@ -82,19 +81,31 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects, brings the schema up to date and begins to listen.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let address = address::parse(url)?;
-        let explain = |cause: sqlx::Error| address::explain(&cause, &address);
-        let mut connection = first_connection(&address).await.map_err(explain)?;
-        migrate::migrate(&mut connection).await.map_err(|cause| match cause {
-            MigrateError::Sql(cause) => explain(cause),
-            MigrateError::Refused(refusal) => refusal,
-        })?;
+        let (address, mut connection) = dial(url).await?;
+        let migrated = migrate::migrate(&mut connection).await;
+        migrated.map_err(|cause| cause.explained(&address))?;
+        Self::begin(address, connection, options).await
+    }
 
+    /// The same for a database whose schema is up to date: any other is refused and left alone.
+    pub async fn connect_current(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
+        let (address, mut connection) = dial(url).await?;
+        let looked = migrate::require_current(&mut connection).await;
+        looked.map_err(|cause| cause.explained(&address))?;
+        Self::begin(address, connection, options).await
+    }
+
+    async fn begin(
+        address: PgConnectOptions,
+        connection: PgConnection,
+        options: PostgresOptions,
+    ) -> Result<Self, StoreError> {
         let hub = Arc::new(Hub::default());
         let tag = format!("{:016x}", fault::random());
         let listener =
             Listener { options: address.clone(), hub: Arc::clone(&hub), tag: tag.clone() };
-        let ears = listener.connect().await.map_err(explain)?;
+        let ears = listener.connect().await;
+        let ears = ears.map_err(|cause| address::explain(&cause, &address))?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let writer = Writer {
             options: address.clone(),
@@ -131,6 +142,14 @@ impl PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.listener.abort();
+    }
+}
+
+async fn dial(url: &str) -> Result<(PgConnectOptions, PgConnection), StoreError> {
+    let address = address::parse(url)?;
+    match first_connection(&address).await {
+        Ok(connection) => Ok((address, connection)),
+        Err(cause) => Err(address::explain(&cause, &address)),
     }
 }
 
@@ -263,6 +282,8 @@ impl Store for PostgresStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
+        let found = retry(&self.pool, |pool| migrate::newest_applied(pool)).await?;
+        migrate::refuse_newer(found)?;
         retry(&self.pool, maintain::probe).await
     }
 

@@ -46,6 +46,13 @@ impl<'a> Draft<'a> {
         Ok(lease)
     }
 
+    pub(super) fn require(&self, key: &RecordKey, version: u64) -> Result<(), CommitError> {
+        match self.record(key) {
+            Some(record) if record.version == version => Ok(()),
+            _ => Err(CommitError::Conflict(key.clone())),
+        }
+    }
+
     /// The record's new version, 0 if it is deleted.
     pub(super) fn change_record(&mut self, change: &RecordChange) -> Result<u64, CommitError> {
         let key = change.key();
@@ -89,6 +96,7 @@ impl<'a> Draft<'a> {
                 return Err(CommitError::Closed(stream.clone()));
             }
             Some(row) => row.clone(),
+            None if !append.create => return Err(CommitError::Closed(stream.clone())),
             None => StreamRow { tenant: append.tenant.clone(), head: 0, closed: false },
         };
         let first_seq = row.head + 1;

@@ -31,7 +31,7 @@ use shikiri_model::time::Timestamp;
 use shikiri_sqlite::{Database, OpenOptions, Synchronous};
 use tokio::sync::oneshot;
 
-use self::queue::{Job, Queue, writer_ended};
+use self::queue::{Job, Queue};
 use self::reader::{ReadFault, Readers};
 use self::writer::Writer;
 use crate::clock::{Clock, SystemClock};
@@ -89,9 +89,13 @@ impl SqliteStore {
         let hub = Arc::new(Hub::calling(move || jobs.nudge()));
         let mut writer = Writer::new(database, durability, Arc::clone(&clock), Arc::clone(&hub))
             .map_err(|error| fault::store_error(&error))?;
-        writer
-            .transaction(|connection, _, _| upkeep::note_boot(connection, &upkeep::boot_id()))
-            .map_err(|fault| fault.error)?;
+        let boot = upkeep::boot_id();
+        // Looked for first: whoever only reads should wait for no other process's write.
+        if true {
+            writer
+                .transaction(|connection, _, _| upkeep::note_boot(connection, &boot))
+                .map_err(|fault| fault.error)?;
+        }
         let jobs = Arc::clone(&queue);
         let thread = std::thread::Builder::new()
             .name("shikiri-writer".to_owned())
@@ -116,7 +120,7 @@ impl SqliteStore {
             let _ = reply.send(outcome.map_err(|fault| fault.error));
         });
         self.queue.push(Job::Task(task)).await?;
-        answer.await.map_err(|_| writer_ended())?
+        answer.await.map_err(|_| answer_lost())?
     }
 
     async fn read_rows<T: Send + 'static>(
@@ -132,7 +136,7 @@ impl Store for SqliteStore {
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         let (reply, answer) = oneshot::channel();
         self.queue.push(Job::Commit { commit, reply }).await?;
-        answer.await.map_err(|_| writer_ended())?
+        answer.await.map_err(|_| answer_lost())?
     }
 
     async fn read(
@@ -233,6 +237,11 @@ impl Store for SqliteStore {
     fn backend(&self) -> &'static str {
         "sqlite"
     }
+}
+
+/// The writer took the job and ended before it told what became of it.
+fn answer_lost() -> StoreError {
+    StoreError::unavailable("the writer has ended")
 }
 
 impl Drop for SqliteStore {

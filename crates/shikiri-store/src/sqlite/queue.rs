@@ -178,6 +178,7 @@ impl Queue {
     }
 }
 
-pub(super) fn writer_ended() -> StoreError {
+/// The job was not taken.
+fn writer_ended() -> StoreError {
     StoreError::unavailable("the writer has ended")
 }

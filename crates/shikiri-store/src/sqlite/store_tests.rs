@@ -149,8 +149,51 @@ async fn a_panic_in_the_writer_is_told_and_does_not_end_it() {
     let place = place();
     let store = place.open();
     let told = store.write::<()>(|_| panic!("on purpose")).await.unwrap_err();
-    assert!(matches!(told, StoreError::Unavailable(_)), "{told:?}");
+    assert!(matches!(told, StoreError::Unknown(_)), "{told:?}");
     store.commit(append("流", "後")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_with_the_writer_may_have_happened() {
+    let place = place();
+    let store = place.open();
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let busy = Box::new(move |_: &mut Writer| assert!(held.recv().is_err()));
+    store.queue.push(Job::Task(busy)).await.unwrap();
+    let commit = store.commit(append("流", "一"));
+    // As the thread does however it ends, after the commit was handed in.
+    let ends = async { store.queue.abandon() };
+    let (told, ()) = tokio::join!(commit, ends);
+    drop(hold);
+    let told = told.unwrap_err();
+    assert!(matches!(told, CommitError::Store(StoreError::Unknown(_))), "{told:?}");
+    let refused = store.commit(append("流", "一")).await.unwrap_err();
+    assert!(matches!(refused, CommitError::Store(StoreError::Unavailable(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn opening_waits_for_no_writer_unless_the_machine_was_started_again() {
+    let place = place();
+    drop(place.open());
+    let other = place.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let store = place.open();
+    assert_eq!(head(&store, "流").await, 0);
+    other.execute_batch("COMMIT").unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_a_newer_program_migrated_meanwhile_fails_the_probe() {
+    let place = place();
+    let store = place.open();
+    store.probe().await.unwrap();
+    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (999, 'later')";
+    place.other().execute(sql, []).unwrap();
+    let told = store.probe().await.unwrap_err();
+    assert!(matches!(told, StoreError::Broken(_)), "{told:?}");
+    let known = shikiri_sqlite::migrate::known();
+    let words = format!("made by a newer Shikiri (schema 999, this one knows {known})");
+    assert!(told.to_string().contains(&words), "{told}");
 }
 
 #[tokio::test]

@@ -6,9 +6,12 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Guard, LeaseTime};
 use shikiri_model::time::Timestamp;
+use shikiri_sqlite::migrate;
 
 use super::fault::signed;
+use super::reader::ReadFault;
 use super::tail::note_quiet;
+use crate::error::StoreError;
 
 /// Chunks that one transaction removes: a batch of commits must not wait longer than for another.
 pub(super) const SLICE: usize = 128;
@@ -105,6 +108,16 @@ pub(super) fn forget_lease(connection: &Connection, guard: &Guard, now: LeaseTim
         .map(drop)
 }
 
+/// A newer program may have migrated the file after this one opened it.
+pub(super) fn refuse_newer(connection: &Connection) -> std::result::Result<(), ReadFault> {
+    let found = migrate::version(connection)?.unwrap_or(0);
+    let known = migrate::known();
+    if found > known {
+        return Err(StoreError::newer_schema(found, known).into());
+    }
+    Ok(())
+}
+
 pub(super) fn probe(connection: &Connection, now: Timestamp) -> Result<()> {
     set_fact(connection, "probe", &now.as_millis().to_string())
 }
@@ -112,14 +125,19 @@ pub(super) fn probe(connection: &Connection, now: Timestamp) -> Result<()> {
 /// Lease times count from the machine's start. After another start they mean nothing, and whoever
 /// held a lease then is gone: all of them have run out.
 pub(super) fn note_boot(connection: &Connection, boot: &str) -> Result<()> {
-    let noted: Option<String> = connection
-        .query_row("SELECT value FROM facts WHERE name = 'boot'", [], |row| row.get(0))
-        .optional()?;
-    if noted.as_deref() == Some(boot) {
+    // Another process may have been first.
+    if is_noted(connection, boot)? {
         return Ok(());
     }
     connection.execute("UPDATE leases SET expires_at = 0", [])?;
     set_fact(connection, "boot", boot)
+}
+
+pub(super) fn is_noted(connection: &Connection, boot: &str) -> Result<bool> {
+    let noted: Option<String> = connection
+        .query_row("SELECT value FROM facts WHERE name = 'boot'", [], |row| row.get(0))
+        .optional()?;
+    Ok(noted.as_deref() == Some(boot))
 }
 
 /// Which start of the machine this is, where the system says so.

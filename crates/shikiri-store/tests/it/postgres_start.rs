@@ -1,8 +1,8 @@
 //! First starts, and starts that cannot succeed: one line each, that says what to do next and
 //! never shows the password.
 
-use shikiri_store::StoreError;
 use shikiri_store::postgres::{MIGRATIONS, PostgresOptions, PostgresStore};
+use shikiri_store::{Store as _, StoreError};
 
 use crate::postgres_world::{database, node};
 use crate::words::{read_after, write};
@@ -52,6 +52,45 @@ async fn a_newer_schema_is_refused_and_left_alone() {
         refusal(database.url()).await,
         "made by a newer Shikiri (schema 7, this one knows 1): upgrade this node"
     );
+}
+
+#[tokio::test]
+async fn a_schema_that_a_newer_program_brought_meanwhile_fails_the_probe() {
+    let Some(database) = database().await else { return };
+    let node = database.node().await;
+    node.probe().await.unwrap();
+    let mut connection = connect(database.url()).await;
+    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (999, 'later')";
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    let told = node.probe().await.unwrap_err();
+    assert!(matches!(told, StoreError::Broken(_)), "{told:?}");
+    assert!(told.to_string().contains("newer Shikiri (schema 999"), "{told}");
+}
+
+#[tokio::test]
+async fn looking_at_an_older_schema_tells_of_it_and_migrates_nothing() {
+    let Some(database) = database().await else { return };
+    let look = || PostgresStore::connect_current(database.url(), PostgresOptions::default());
+    let refused = look().await.map(drop).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the database has the older schema 0 (this Shikiri needs 1): run `shikiri db migrate`"
+    );
+    let mut connection = connect(database.url()).await;
+    let made: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .unwrap();
+    assert_eq!(made, 0, "tables were made");
+
+    drop(database.node().await);
+    look().await.unwrap().probe().await.unwrap();
+    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (999, 'later')";
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    let refused = look().await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("newer Shikiri (schema 999"), "{refused}");
 }
 
 #[tokio::test]

@@ -120,6 +120,7 @@ fn commit() -> impl Strategy<Value = Commit> {
             records,
             appends,
             claims,
+            ..Commit::default()
         })
 }
 

@@ -63,6 +63,9 @@ async fn a_commit_with_one_bad_part_writes_nothing() {
             good().record(put("other", Expect::New, unique("古い鍵"))),
             good().append(append("閉", &["遅"])),
             good().append(theirs),
+            good().append(Append { create: false, ..append("無い", &["遅"]) }),
+            good().requiring(key("old"), 2),
+            good().requiring(key("nobody"), 1),
         ];
         for commit in bad {
             let told = format!("{commit:?}");
@@ -70,7 +73,7 @@ async fn a_commit_with_one_bad_part_writes_nothing() {
             assert_eq!(seen(&*store).await, before, "{told}");
         }
 
-        let committed = store.commit(good()).await.unwrap();
+        let committed = store.commit(good().requiring(key("old"), 1)).await.unwrap();
         assert_eq!((committed.versions, committed.claimed.len()), (vec![1], 1));
         assert_eq!(read_after(&*store, "旧", 0).await, numbered(1, &["前", "二"]));
     })

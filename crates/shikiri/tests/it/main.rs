@@ -14,6 +14,7 @@ mod drain;
 mod fuzz;
 mod http;
 mod program;
+mod readme;
 mod tidy;
 mod walk;
 mod wire;

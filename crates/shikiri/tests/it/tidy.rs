@@ -1,11 +1,15 @@
-//! Rules about the code itself: who may depend on whom, how large files may grow, and that both
-//! databases have the same migrations.
+//! Rules about the code itself: who may depend on whom, how large files may grow, that both
+//! databases have the same migrations, and that every failpoint is killed at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// Asked of the cargo that runs us: a build folder shared by two clones may hand one of them the
+/// tests built in the other.
 fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    let built_in = || env!("CARGO_MANIFEST_DIR").into();
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built_in);
+    Path::new(&manifest).join("../..").canonicalize().unwrap()
 }
 
 /// What each crate may use of the others, outside of tests.
@@ -129,4 +133,34 @@ fn only_the_clock_reads_the_clock() {
         .filter(|path| std::fs::read_to_string(path).unwrap().contains("SystemTime::now"))
         .collect();
     assert!(readers.is_empty(), "{readers:?}");
+}
+
+/// The text in the quotes with which `rest` begins, after white space.
+fn quoted(rest: &str) -> Option<&str> {
+    rest.trim_start().strip_prefix('"')?.split('"').next()
+}
+
+/// `journal_kill` kills a run at every failpoint that it lists, so it has to list them all.
+#[test]
+fn every_failpoint_is_killed_at() {
+    let mut files = Vec::new();
+    rust_files(&workspace().join("crates/shikiri-app/src"), &mut files);
+    let mut hit = BTreeSet::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for call in text.split("failpoint::hit(").skip(1) {
+            let Some(name) = quoted(call) else { panic!("{path:?}: a failpoint without a name") };
+            hit.insert(name.to_owned());
+        }
+    }
+    assert!(!hit.is_empty(), "there are no failpoints");
+
+    let killer = workspace().join("crates/shikiri/tests/it/chaos/journal_kill.rs");
+    let text = std::fs::read_to_string(killer).unwrap();
+    let (_, list) = text.split_once("const POINTS: ").expect("the list POINTS");
+    let (_, list) = list.split_once("= [").expect("the list POINTS");
+    let (list, _) = list.split_once("];").expect("the end of POINTS");
+    let listed: Vec<_> = list.split(',').filter_map(quoted).map(str::to_owned).collect();
+    assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), hit);
+    assert_eq!(listed.len(), hit.len(), "a point is listed twice");
 }

@@ -20,7 +20,8 @@ use super::node_check::Story;
 use super::node_child::{NodeTask, app, find, result_of_journey};
 use super::place::Home;
 
-/// Every place in the code where a run's life is committed, before and after.
+/// Every place in the code where a run's life is committed, before and after; `tidy` compares it
+/// with the code.
 const POINTS: [&str; 10] = [
     "run.before_enqueue",
     "run.after_enqueue",

@@ -1,0 +1,84 @@
+//! Removing a tenant takes everything with it and leaves nothing working.
+
+use serde_json::json;
+use shikiri_app::AppError;
+use shikiri_app::run::NewRun;
+use shikiri_app::tenants::TenantPatch;
+use shikiri_model::ids::TenantId;
+use shikiri_model::run::stream_of;
+use shikiri_model::tenant::TenantStatus;
+
+use crate::world::{Tally, World, agent};
+
+fn acme() -> TenantId {
+    "acme".parse().unwrap()
+}
+
+fn new(name: &str) -> NewRun {
+    NewRun { agent: name.into(), input: json!({}), idempotency_key: None }
+}
+
+#[tokio::test]
+async fn a_removed_tenant_leaves_no_run_no_event_and_no_key() {
+    let tally = Tally::default();
+    let seen = tally.clone();
+    let busy = agent("busy", move |context, _| {
+        let seen = seen.clone();
+        async move {
+            context.progress(0.0, 1.0, "働く").await;
+            context.cancelled().await;
+            // A last word, when its stream is gone already.
+            context.progress(1.0, 1.0, "終").await;
+            let _ = seen.mark("stopped");
+            Ok(json!(null))
+        }
+    });
+    let world = World::new(vec![busy]).await;
+    world.app.create_tenant(Some(acme()), TenantPatch::default()).await.unwrap();
+    let (_, secret) = world.app.create_key(&acme(), "鍵".into()).await.unwrap();
+    let node = world.node();
+    let run = world.app.start_run(&acme(), new("busy")).await.unwrap().run.id;
+    let mut watch = world.app.watch(&acme(), stream_of(&run), 0).await.unwrap();
+    while world.app.run(&acme(), &run).await.unwrap().progress.is_none() {
+        watch.next().await.unwrap();
+    }
+
+    world.app.delete_tenant(&acme()).await.unwrap();
+
+    assert!(matches!(world.app.tenant(&acme()).await, Err(AppError::NotFound { .. })));
+    assert_eq!(world.app.key_of(&secret).await.unwrap(), None);
+    // The agent has stopped, and its late writes brought nothing back.
+    node.leave().await;
+    assert_eq!(world.app.store().stream(&acme(), &stream_of(&run)).await.unwrap(), None);
+    world.app.create_tenant(Some(acme()), TenantPatch::default()).await.unwrap();
+    assert!(world.app.list_runs(&acme(), None, None, 10).await.unwrap().0.is_empty());
+    assert!(world.app.list_keys(&acme(), None, 10).await.unwrap().0.is_empty());
+    assert!(matches!(world.app.delete_tenant(&TenantId::local()).await, Err(AppError::NotNow(_))));
+}
+
+#[tokio::test]
+async fn nothing_is_made_for_an_inactive_tenant() {
+    let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
+    world.app.create_tenant(Some(acme()), TenantPatch::default()).await.unwrap();
+    let inactive = TenantPatch { status: Some(TenantStatus::Inactive), ..TenantPatch::default() };
+    world.app.update_tenant(&acme(), inactive).await.unwrap();
+    let refused = world.app.start_run(&acme(), new("echo")).await;
+    assert!(matches!(refused, Err(AppError::Inactive { .. })));
+    let refused = world.app.create_key(&acme(), "鍵".into()).await;
+    assert!(matches!(refused, Err(AppError::Inactive { .. })));
+}
+
+#[tokio::test]
+async fn control_characters_in_an_idempotency_key_are_refused() {
+    let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
+    for key in ["", "a\0b", "a\nb", &"長".repeat(201)] {
+        let run = NewRun { idempotency_key: Some(key.into()), ..new("echo") };
+        let refused = world.app.start_run(&TenantId::local(), run).await;
+        assert!(
+            matches!(refused, Err(AppError::Invalid { field: "idempotency_key", .. })),
+            "{key:?}"
+        );
+    }
+    let run = NewRun { idempotency_key: Some("長".repeat(200)), ..new("echo") };
+    world.app.start_run(&TenantId::local(), run).await.unwrap();
+}

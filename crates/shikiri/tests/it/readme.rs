@@ -1,0 +1,168 @@
+//! The README's first session, run as it is written: only the build, the folder and the port are
+//! other ones.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use shikiri_testkit::skip;
+
+use crate::PROGRAM;
+
+const README: &str = include_str!("../../../../README.md");
+/// The session takes about six seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The shell blocks below a heading.
+fn blocks<'a>(readme: &'a str, heading: &str) -> Vec<&'a str> {
+    let (_, rest) = readme.split_once(&format!("\n## {heading}\n")).expect(heading);
+    let section = rest.split("\n## ").next().unwrap_or_default();
+    let opened = section.split("\n```sh\n").skip(1);
+    opened.map(|block| block.split("\n```").next().unwrap_or_default()).collect()
+}
+
+/// The text with every `from` replaced, which must be there.
+#[track_caller]
+fn replaced(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "the README no longer says {from:?}");
+    text.replace(from, to)
+}
+
+/// Below the ports that the system hands out by itself, so that no other test is given it.
+fn free_port() -> u16 {
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (first..32_000).find(is_free).expect("a free port")
+}
+
+/// Bash and everything that it has started; whatever is left of it is killed when dropped.
+struct Session(Child);
+
+impl Session {
+    /// The exit code, if the end comes in time.
+    fn wait(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+        let _ = self.0.wait();
+    }
+}
+
+/// The blocks as one script, which tells of every command that fails. Between the first and the
+/// second block it waits as a reader would, until the server is there.
+fn script(folder: &Path, port: u16) -> String {
+    let blocks = blocks(README, "A first session");
+    let [start, rest, commands] = blocks[..] else { panic!("three blocks: {blocks:?}") };
+    let (build, start) = start.split_once('\n').unwrap();
+    assert_eq!(build, r#"cargo build --release && export PATH="$PWD/target/release:$PATH""#);
+    let ready = format!(
+        "for _ in $(seq 300); do\n  \
+           if curl -sf http://127.0.0.1:{port}/healthz > /dev/null; then break; fi\n  \
+           sleep 0.1\n\
+         done"
+    );
+    let folder = folder.to_str().unwrap();
+    [
+        "set -o pipefail",
+        r#"trap 'echo "FAILED $?: $BASH_COMMAND"' ERR"#,
+        &replaced(start, "/tmp/first", folder),
+        &ready,
+        "echo '== rest'",
+        &replaced(rest, "127.0.0.1:7420", &format!("127.0.0.1:{port}")),
+        "echo '== commands'",
+        &replaced(commands, "/tmp/first", folder),
+        "wait $!",
+        "echo \"== served: $?\"",
+        "",
+    ]
+    .join("\n")
+}
+
+fn has_curl() -> bool {
+    let asked = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
+    asked.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn the_readmes_first_session_runs_as_written() {
+    if !has_curl() {
+        return skip("the README's first session", "curl is not installed");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (folder, port) = (place.path().join("first"), free_port());
+    let (output, errors) = (place.path().join("output"), place.path().join("errors"));
+    let programs = Path::new(PROGRAM).parent().unwrap().to_owned();
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let path =
+        std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&inherited)));
+    let mut bash = Command::new("bash");
+    bash.args(["--noprofile", "--norc", "-c", &script(&folder, port)])
+        .env_clear()
+        .env("PATH", path.unwrap())
+        .env("HOME", place.path())
+        .env("SHIKIRI_LISTEN", format!("127.0.0.1:{port}"))
+        .current_dir(place.path())
+        // Files, not pipes: nothing that stays behind can hold up the test.
+        .stdin(Stdio::null())
+        .stdout(File::create(&output).unwrap())
+        .stderr(File::create(&errors).unwrap())
+        .process_group(0);
+    let mut session = Session(bash.spawn().unwrap());
+    let code = session.wait();
+    drop(session);
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    let (output, errors) = (read(&output), read(&errors));
+    let told = format!("{output}\n-- stderr\n{errors}");
+    assert_eq!(code, Some(0), "{told}");
+
+    // `timeout` says with 124 that it had to stop the command, which is what it is there for.
+    let failed: Vec<_> = output.lines().filter(|line| line.starts_with("FAILED")).collect();
+    assert_eq!(failed, [r#"FAILED 124: timeout -s INT 2 shikiri attach "$RUN""#], "{told}");
+    check_outputs(&output, &told);
+    assert!(errors.contains("detached after event "), "{told}");
+    assert!(errors.contains("draining"), "{told}");
+    assert!(folder.join("backup.db").exists() && folder.join(".shikiri/state.db").exists());
+}
+
+fn check_outputs(output: &str, told: &str) {
+    let (start, rest) = output.split_once("== rest\n").expect(told);
+    let (rest, commands) = rest.split_once("== commands\n").expect(told);
+    assert!(start.contains("listening on http://127.0.0.1:"), "{told}");
+
+    // Two streams of one run, the second taken up after event 20.
+    let ids: Vec<u64> = rest.lines().filter_map(|l| l.strip_prefix("id: ")?.parse().ok()).collect();
+    let end = *ids.last().expect(told);
+    let expected: Vec<_> = (1..=end).chain(21..=end).collect();
+    assert_eq!(ids, expected, "{told}");
+    assert_eq!(rest.matches("event: result\n").count(), 2, "{told}");
+    assert_eq!(rest.matches(r#""result":{"steps":5}"#).count(), 2, "{told}");
+
+    for expected in [
+        "was asked to stop",
+        "CANCELLED: the run was cancelled",
+        "  completed  ",
+        r#""status": "cancelled""#,
+        "is ready",
+        "\nsound\n",
+        "backed up to ",
+        "== served: 0\n",
+    ] {
+        assert!(commands.contains(expected), "no {expected:?} in:\n{told}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The tools that some checks need and that not every Rust brings.
+
+use anyhow::{Result, bail};
+
+use crate::cargo::{cargo, in_ci, succeeds};
+use crate::report::Outcome;
+
+/// Does the work of a part of the toolchain. Without it the check is skipped with advice: rustup's
+/// minimal profile has neither rustfmt nor clippy. With `CI=true` that is an error.
+pub(crate) fn with_component(
+    component: &str,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<Outcome> {
+    if succeeds(&mut cargo([subcommand(component), "--version"])) {
+        return work().map(|()| Outcome::Passed);
+    }
+    let why = format!("{component} is not installed; `rustup component add rustfmt clippy`");
+    if in_ci() {
+        bail!("{why} (CI=true forbids skipping)");
+    }
+    Ok(Outcome::Skipped(why))
+}
+
+/// Under which name cargo knows it.
+fn subcommand(component: &str) -> &str {
+    component.strip_prefix("rust").unwrap_or(component)
+}
+
+/// Does what needs cargo-deny. Optional, also with `CI=true`: it is no part of Rust, takes minutes
+/// to install, and judges the crates of others, which a change of ours rarely touches.
+pub(crate) fn with_deny(work: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    if succeeds(&mut cargo(["deny", "--version"])) {
+        return work();
+    }
+    let why = "no failure, in CI neither: cargo-deny is no part of Rust and is not installed; \
+               `cargo install cargo-deny --locked`";
+    Ok(Outcome::Optional(why.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_installed_is_used() {
+        assert_eq!(subcommand("rustfmt"), "fmt");
+        assert_eq!(subcommand("clippy"), "clippy");
+    }
+
+    #[test]
+    fn a_missing_component_is_named_with_the_way_to_get_it() {
+        let worked = || panic!("it is not there to work with");
+        let told = match with_component("no-such-tool", worked) {
+            Ok(Outcome::Skipped(why)) if !in_ci() => why,
+            Err(error) if in_ci() => error.to_string(),
+            _ => panic!("neither a skip nor, in CI, a failure"),
+        };
+        assert!(
+            told.starts_with("no-such-tool is not installed; `rustup component add "),
+            "{told}"
+        );
+    }
+}
