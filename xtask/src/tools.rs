@@ -32,7 +32,7 @@ pub(crate) fn with_deny(work: impl FnOnce() -> Result<Outcome>) -> Result<Outcom
     if succeeds(&mut cargo(["deny", "--version"])) {
         return work();
     }
-    let why = "no failure, in CI neither: cargo-deny is no part of Rust and is not installed; \
+    let why = "no failure, not even in CI: cargo-deny is no part of Rust and is not installed; \
                `cargo install cargo-deny --locked`";
     Ok(Outcome::Optional(why.to_owned()))
 }

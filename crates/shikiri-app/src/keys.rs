@@ -39,6 +39,41 @@ impl App {
         }
     }
 
+    /// How many other secrets open everything.
+    pub async fn count_other_admin_keys(&self, secret: &Secret) -> Result<usize, AppError> {
+        Ok(self.other_admin_keys(secret).await?.len())
+    }
+
+    /// Makes every other secret that opened everything useless; returns how many there were.
+    pub async fn revoke_other_admin_keys(&self, secret: &Secret) -> Result<usize, AppError> {
+        let mut revoked = 0;
+        for key in self.other_admin_keys(secret).await? {
+            revoked += usize::from(self.remove_key(&key).await?);
+        }
+        Ok(revoked)
+    }
+
+    async fn other_admin_keys(&self, secret: &Secret) -> Result<Vec<Stored<ApiKey>>, AppError> {
+        let all = RecordQuery {
+            kind: ApiKey::KIND,
+            tenant: Some(TenantId::system()),
+            limit: 100,
+            ..RecordQuery::default()
+        };
+        let (mut others, mut after) = (Vec::new(), None);
+        loop {
+            let page = RecordQuery { after, ..all.clone() };
+            let (keys, next) = self.list_records::<ApiKey>(page).await?;
+            others.extend(keys.into_iter().filter(|key| {
+                key.value.scope == KeyScope::Admin && key.value.hash != secret.hash()
+            }));
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(others),
+            }
+        }
+    }
+
     async fn make_key(
         &self,
         name: String,
@@ -82,10 +117,15 @@ impl App {
         if stored.value.scope != KeyScope::Tenant(tenant.clone()) {
             return Err(missing());
         }
+        if self.remove_key(&stored).await? { Ok(()) } else { Err(missing()) }
+    }
+
+    /// False if it was gone already.
+    async fn remove_key(&self, stored: &Stored<ApiKey>) -> Result<bool, AppError> {
         let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
         match self.store.commit(Commit::new().record(delete)).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(_)) => Err(missing()),
+            Ok(_) => Ok(true),
+            Err(CommitError::Conflict(_)) => Ok(false),
             Err(other) => Err(other.into()),
         }
     }

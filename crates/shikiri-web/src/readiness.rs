@@ -1,9 +1,9 @@
-//! Whether this server can do its work: can it still write?
+//! Whether this server can do its work: can it still write, to a database that it knows?
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use shikiri_app::App;
+use shikiri_app::{App, AppError};
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
@@ -17,7 +17,14 @@ pub(crate) struct Readiness(Mutex<Option<Probe>>);
 #[derive(Clone, Copy)]
 struct Probe {
     at: Instant,
-    writable: bool,
+    found: Found,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Good,
+    Unwritable,
+    Unusable,
 }
 
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
@@ -32,6 +39,8 @@ pub(crate) struct ReadinessJson {
 pub(crate) struct Checks {
     /// `ok` if a write reaches the disk, else `unwritable`.
     store: &'static str,
+    /// `ok`, or `unusable` if the database is a newer Shikiri's or damaged; the log says which.
+    schema: &'static str,
     /// `ok`, or `draining` when the server is about to stop.
     server: &'static str,
 }
@@ -39,36 +48,41 @@ pub(crate) struct Checks {
 impl Readiness {
     pub(crate) async fn check(&self, app: &App, draining: bool) -> ReadinessJson {
         // A draining server is unready whatever the store says, and says so at once.
-        let writable = if draining { None } else { Some(self.is_writable(app).await) };
+        let found = if draining { None } else { Some(self.look(app).await) };
         ReadinessJson {
-            status: if writable == Some(true) { "ready" } else { "unready" },
+            status: if found == Some(Found::Good) { "ready" } else { "unready" },
             checks: Checks {
-                store: if writable == Some(false) { "unwritable" } else { "ok" },
+                store: if found == Some(Found::Unwritable) { "unwritable" } else { "ok" },
+                schema: if found == Some(Found::Unusable) { "unusable" } else { "ok" },
                 server: if draining { "draining" } else { "ok" },
             },
         }
     }
 
-    async fn is_writable(&self, app: &App) -> bool {
+    async fn look(&self, app: &App) -> Found {
         // Held while probing: those who ask meanwhile share one probe.
         let mut last = self.0.lock().await;
         if let Some(probe) = *last
             && probe.at.elapsed() < REMEMBER
         {
-            return probe.writable;
+            return probe.found;
         }
-        let failure = match tokio::time::timeout(TIME_LIMIT, app.store().probe()).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("no answer within 2 s".to_owned()),
+        let probed = match tokio::time::timeout(TIME_LIMIT, app.store().probe()).await {
+            Ok(probed) => probed.map_err(AppError::from),
+            Err(_) => Err(AppError::Unavailable("no answer within 2 s".to_owned())),
         };
-        let was_writable = last.is_none_or(|probe| probe.writable);
-        match &failure {
-            Some(cause) if was_writable => tracing::error!(%cause, "the store cannot be written"),
-            None if !was_writable => tracing::info!("the store can be written again"),
-            _ => {}
+        let found = match &probed {
+            Ok(()) => Found::Good,
+            Err(AppError::Broken(_)) => Found::Unusable,
+            Err(_) => Found::Unwritable,
+        };
+        if last.map_or(Found::Good, |probe| probe.found) != found {
+            match probed {
+                Ok(()) => tracing::info!("the store can be written again"),
+                Err(cause) => tracing::error!(%cause, "the store cannot be written"),
+            }
         }
-        *last = Some(Probe { at: Instant::now(), writable: failure.is_none() });
-        failure.is_none()
+        *last = Some(Probe { at: Instant::now(), found });
+        found
     }
 }

@@ -33,20 +33,34 @@ pub fn prepare(folder: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The admin key of a folder.
+pub struct AdminKey {
+    pub secret: Secret,
+    /// There was none: this process made it.
+    pub is_new: bool,
+}
+
 /// The admin key of this folder, made of `fresh` if there is none yet.
 pub fn admin_key(
     path: &Path,
     fresh: impl FnOnce() -> Result<Secret, Failure>,
-) -> Result<Secret, Failure> {
-    if let Some(key) = read_key(path)? {
-        return Ok(key);
+) -> Result<AdminKey, Failure> {
+    if let Some(secret) = read_key(path)? {
+        return Ok(AdminKey { secret, is_new: false });
     }
-    write_key(path, &fresh()?).map_err(|error| unusable(path, &error))?;
+    let is_new = make_key(path, &fresh()?).map_err(|error| unusable(path, &error))?;
     // Another process may have been first: the file decides, not what we made.
-    read_key(path)?.ok_or_else(|| {
+    let secret = read_key(path)?.ok_or_else(|| {
         let what = format!("{} disappeared while it was made", path.display());
         Failure::new(Exit::Failed, what, "start again")
-    })
+    })?;
+    Ok(AdminKey { secret, is_new })
+}
+
+/// Puts a key in the place of whatever is there.
+pub fn replace_key(path: &Path, key: &Secret) -> Result<(), Failure> {
+    let replaced = write_key(path, key, |scratch| fs::rename(scratch, path));
+    replaced.map_err(|error| unusable(path, &error))
 }
 
 /// None if there is no file.
@@ -60,32 +74,38 @@ pub fn read_key(path: &Path) -> Result<Option<Secret>, Failure> {
         key if key.len() >= 20 && key.starts_with(KEY_PREFIX) => Ok(Some(Secret::from_caller(key))),
         _ => {
             let what = format!("{} does not hold a key", path.display());
-            Err(Failure::new(
-                Exit::Failed,
-                what,
-                "remove the file; a new one is made at next start",
-            ))
+            Err(Failure::new(Exit::Failed, what, "`shikiri keys rotate-admin` makes a new one"))
         }
     }
 }
 
-/// Writes the whole key under another name and links it into place, unless a key is there.
-fn write_key(path: &Path, key: &Secret) -> io::Result<()> {
+/// False if a key is there already.
+fn make_key(path: &Path, key: &Secret) -> io::Result<bool> {
+    write_key(path, key, |scratch| match fs::hard_link(scratch, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        linked => linked.map(|()| true),
+    })
+}
+
+/// Writes the whole key under another name, which `place` then puts into place.
+fn write_key<T>(
+    path: &Path,
+    key: &Secret,
+    place: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     let scratch = scratch_name(path);
     let written = (|| {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&scratch)?;
         writeln!(file, "{}", key.reveal())?;
         file.sync_all()?;
-        match fs::hard_link(&scratch, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            linked => linked,
-        }
+        place(&scratch)
     })();
-    // What could not be made needs no removing.
+    // What could not be made, or was moved, needs no removing.
     let _ = fs::remove_file(&scratch);
-    written?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    let placed = written?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(placed)
 }
 
 /// A name that no other process or thread uses.
@@ -133,15 +153,16 @@ mod tests {
     fn many_that_start_at_once_agree_on_one_key() {
         let root = tempfile::tempdir().unwrap();
         let path = &root.path().join("admin.key");
-        let keys: Vec<String> = std::thread::scope(|scope| {
+        let keys: Vec<AdminKey> = std::thread::scope(|scope| {
             let starts: Vec<_> = (0..16)
                 .map(|n| {
                     scope.spawn(move || admin_key(path, || Ok(Secret::mint([n; 32]))).unwrap())
                 })
                 .collect();
-            starts.into_iter().map(|s| s.join().unwrap().reveal().to_owned()).collect()
+            starts.into_iter().map(|s| s.join().unwrap()).collect()
         });
-        assert!(keys.iter().all(|key| *key == keys[0]));
+        assert!(keys.iter().all(|key| key.secret.reveal() == keys[0].secret.reveal()));
+        assert_eq!(keys.iter().filter(|key| key.is_new).count(), 1, "one of them made it");
         assert_eq!(mode(path), 0o600);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "scratch files were left");
     }
@@ -153,5 +174,17 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert!(admin_key(&path, || Ok(Secret::mint([1; 32]))).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    fn a_key_is_replaced_whole_and_stays_private() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("admin.key");
+        fs::write(&path, "nonsense").unwrap();
+        replace_key(&path, &Secret::mint([1; 32])).unwrap();
+        let key = read_key(&path).unwrap().unwrap();
+        assert_eq!(key.reveal(), Secret::mint([1; 32]).reveal());
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "scratch files were left");
     }
 }

@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::signals::Signals;
 use crate::store_url::StoreUrl;
-use crate::wiring;
+use crate::wiring::{self, Access};
 
 /// Open files that thousands of streams need.
 const WANTED_FILES: u64 = 65_536;
@@ -37,7 +37,8 @@ impl Running {
         // First, because it fails without having changed anything.
         let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
-        let app = wiring::open_app(config, agents).await?;
+        let app = wiring::open_app(config, agents, Access::Write).await?;
+        wiring::ensure_admin_key(&app, config).await?;
         let node = Node::start(app.clone());
         let drain = CancellationToken::new();
         let server = Server::new(app.clone(), options);

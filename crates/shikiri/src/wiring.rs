@@ -1,11 +1,13 @@
 //! The one file that names concrete types: which store, which agents. It opens the store and
-//! brings a fresh one to life (tenant `local`, admin key).
+//! brings a fresh one to life (tenant `local`; for a server, the admin key).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppError, AppOptions};
 use shikiri_model::ids::TenantId;
+use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use shikiri_store::sqlite::{self, SqliteOptions, SqliteStore};
 use shikiri_store::{Store, StoreError, SystemClock};
@@ -20,22 +22,38 @@ pub fn agents() -> Vec<Arc<dyn Agent>> {
     shikiri_app::agents::samples()
 }
 
-/// Everything a command or a server works with. Makes what is missing.
-pub async fn open_app(config: &Config, agents: Vec<Arc<dyn Agent>>) -> Result<App, Failure> {
-    data_folder::prepare(&config.data_folder())?;
-    let store = open_store(config).await?;
+/// What somebody wants with the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look: nothing is made or migrated, and what is missing is told.
+    Read,
+    /// To work: what is missing is made.
+    Write,
+}
+
+/// Everything a command or a server works with.
+pub async fn open_app(
+    config: &Config,
+    agents: Vec<Arc<dyn Agent>>,
+    access: Access,
+) -> Result<App, Failure> {
+    if access == Access::Write {
+        data_folder::prepare(&config.data_folder())?;
+    }
+    let store = open_store(config, access).await?;
     let options = AppOptions {
         node_lease: config.node_lease,
         retention: config.retention,
         ..AppOptions::default()
     };
     let app = App::new(store, agents, options);
-    bring_to_life(&app, config).await?;
+    if access == Access::Write {
+        ensure_local_tenant(&app).await?;
+    }
     Ok(app)
 }
 
-/// Opens the store, making or migrating it if needed.
-pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store>, Failure> {
     config.store.check()?;
     match &config.store {
         StoreUrl::Sqlite(path) => {
@@ -45,16 +63,27 @@ pub async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
                 Durability::Normal => sqlite::Durability::Normal,
             };
             let options = SqliteOptions { clock: Arc::new(SystemClock), durability };
-            let opening = tokio::task::spawn_blocking(move || SqliteStore::open(&path, options));
+            let opening = tokio::task::spawn_blocking(move || {
+                // Kept open meanwhile, so that what was found stays where it is.
+                let _found = match access {
+                    Access::Read => Some(look(&path)?),
+                    Access::Write => None,
+                };
+                SqliteStore::open(&path, options).map_err(not_opened)
+            });
             let opened = opening.await.map_err(|error| Failure::told(Exit::Failed, error))?;
-            Ok(Arc::new(opened.map_err(not_opened)?))
+            Ok(Arc::new(opened?))
         }
         StoreUrl::Postgres(url) => {
             let mut options = PostgresOptions::default();
             if let Some(connections) = config.postgres_connections {
                 options.max_connections = connections;
             }
-            Ok(Arc::new(PostgresStore::connect(url, options).await.map_err(not_opened)?))
+            let connected = match access {
+                Access::Read => PostgresStore::connect_current(url, options).await,
+                Access::Write => PostgresStore::connect(url, options).await,
+            };
+            Ok(Arc::new(connected.map_err(not_opened)?))
         }
     }
 }
@@ -65,12 +94,37 @@ fn not_opened(error: StoreError) -> Failure {
     Failure::told(Exit::Unavailable, error)
 }
 
-async fn bring_to_life(app: &App, config: &Config) -> Result<(), Failure> {
-    // Looked for first: a command that only reads should not write.
+/// The file of an embedded store, if it is there and its schema is ours.
+fn look(path: &Path) -> Result<Database, Failure> {
+    Database::open_reader(path, &OpenOptions::default()).map_err(|error| match error {
+        OpenError::Missing(_) => {
+            Failure::new(Exit::NotFound, "no data here", "start with `shikiri serve`")
+        }
+        error => Failure::told(Exit::Unavailable, error),
+    })
+}
+
+async fn ensure_local_tenant(app: &App) -> Result<(), Failure> {
+    // Looked for first: a command that changes something else should not write this.
     match app.tenant(&TenantId::local()).await {
-        Err(AppError::NotFound { .. }) => app.ensure_local_tenant().await?,
-        found => drop(found?),
+        Err(AppError::NotFound { .. }) => Ok(app.ensure_local_tenant().await?),
+        found => Ok(drop(found?)),
     }
-    let key = data_folder::admin_key(&config.key_file(), || Ok(App::mint_secret()?))?;
-    Ok(app.ensure_admin_key(&key).await?)
+}
+
+/// Has the key in the data folder open everything. Only a server needs it: commands work on the
+/// store itself.
+pub async fn ensure_admin_key(app: &App, config: &Config) -> Result<(), Failure> {
+    let path = config.key_file();
+    let key = data_folder::admin_key(&path, || Ok(App::mint_secret()?))?;
+    // On PostgreSQL, other nodes have folders and keys of their own.
+    let is_embedded = matches!(config.store, StoreUrl::Sqlite(_));
+    if key.is_new && is_embedded && app.count_other_admin_keys(&key.secret).await? > 0 {
+        tracing::warn!(
+            "{} was missing and has been made anew; the admin key that it held still opens \
+             everything: run `shikiri keys rotate-admin` to end it",
+            path.display()
+        );
+    }
+    Ok(app.ensure_admin_key(&key.secret).await?)
 }

@@ -1,42 +1,36 @@
 //! `long_running_agent`: many small steps, to see a run live, survive and resume.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::run::{Agent, AgentError, Context, OnUnknown};
+use super::{Pace, read, work};
+use crate::run::{Agent, AgentError, Context};
 
 pub struct LongRunningAgent;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 struct Input {
+    #[serde(default = "fifty")]
     steps: u32,
-    step_ms: u64,
+    #[serde(default)]
+    step_ms: Pace,
 }
 
-impl Default for Input {
-    fn default() -> Self {
-        Self { steps: 50, step_ms: 2_000 }
-    }
+fn fifty() -> u32 {
+    50
 }
 
 const MAX_STEPS: u32 = 10_000;
-const MAX_STEP_MS: u64 = 3_600_000;
 
 impl Input {
     fn read(input: &Value) -> Result<Self, String> {
-        let input = if input.is_null() { json!({}) } else { input.clone() };
-        let input: Self = serde_json::from_value(input).map_err(|e| e.to_string())?;
+        let input: Self = read(input)?;
         if !(1..=MAX_STEPS).contains(&input.steps) {
             return Err(format!("steps must be between 1 and {MAX_STEPS}"));
         }
-        if input.step_ms > MAX_STEP_MS {
-            return Err(format!("step_ms must be at most {MAX_STEP_MS}"));
-        }
+        input.step_ms.check()?;
         Ok(input)
     }
 }
@@ -66,11 +60,7 @@ impl Agent for LongRunningAgent {
             context
                 .log("info", self.name(), &format!("Processing step {i}/{steps} ({percent}%)"))
                 .await;
-            let work = async {
-                tokio::time::sleep(Duration::from_millis(step_ms)).await;
-                Ok::<_, Infallible>(i)
-            };
-            context.step(&format!("step {i}"), OnUnknown::Retry, work).await?;
+            work(&context, &format!("step {i}"), step_ms).await?;
             context.progress(f64::from(i), f64::from(steps), &format!("step {i} done")).await;
         }
         Ok(json!({ "steps": steps }))

@@ -4,6 +4,7 @@ mod flaky;
 mod journal;
 mod outage;
 mod runs;
+mod samples;
 mod tenants;
 mod watch;
 mod world;

@@ -113,9 +113,7 @@ async fn newest(connection: &mut PgConnection) -> Result<u32, sqlx::Error> {
     if exists { newest_applied(connection).await } else { Ok(0) }
 }
 
-pub(super) async fn newest_applied<'c>(
-    database: impl PgExecutor<'c>,
-) -> Result<u32, sqlx::Error> {
+pub(super) async fn newest_applied<'c>(database: impl PgExecutor<'c>) -> Result<u32, sqlx::Error> {
     let newest: i64 = sqlx::query_scalar("SELECT COALESCE(max(version), 0) FROM schema_version")
         .fetch_one(database)
         .await?;

@@ -282,7 +282,7 @@ impl Store for PostgresStore {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        let found = retry(&self.pool, |pool| migrate::newest_applied(pool)).await?;
+        let found = retry(&self.pool, migrate::newest_applied).await?;
         migrate::refuse_newer(found)?;
         retry(&self.pool, maintain::probe).await
     }

@@ -91,7 +91,7 @@ impl SqliteStore {
             .map_err(|error| fault::store_error(&error))?;
         let boot = upkeep::boot_id();
         // Looked for first: whoever only reads should wait for no other process's write.
-        if true {
+        if !upkeep::is_noted(&writer.database, &boot).map_err(|error| fault::store_error(&error))? {
             writer
                 .transaction(|connection, _, _| upkeep::note_boot(connection, &boot))
                 .map_err(|fault| fault.error)?;
@@ -223,6 +223,7 @@ impl Store for SqliteStore {
 
     async fn probe(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
+        self.read_rows(upkeep::refuse_newer).await?;
         self.write(move |c| upkeep::probe(c, now)).await
     }
 
@@ -241,7 +242,7 @@ impl Store for SqliteStore {
 
 /// The writer took the job and ended before it told what became of it.
 fn answer_lost() -> StoreError {
-    StoreError::unavailable("the writer has ended")
+    StoreError::unknown("the writer has ended")
 }
 
 impl Drop for SqliteStore {

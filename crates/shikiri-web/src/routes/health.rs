@@ -32,7 +32,7 @@ pub(crate) async fn healthz() -> Json<Health> {
 /// Says whether the server can do its work
 #[utoipa::path(get, path = "/readyz", tag = "server", responses(
     (status = 200, description = "It can", body = ReadinessJson),
-    (status = 503, description = "The store cannot be written, or the server is draining", body = ReadinessJson),
+    (status = 503, description = "The store cannot be written or is not one that this server knows, or the server is draining", body = ReadinessJson),
 ))]
 pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<ReadinessJson>) {
     let readiness = web.readiness.check(&web.app, web.draining.is_cancelled()).await;

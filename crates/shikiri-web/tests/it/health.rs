@@ -13,8 +13,19 @@ async fn a_good_server_is_healthy_and_ready() {
     assert_eq!(world.call("", "GET", "/healthz", None).await.json(), json!({ "status": "ok" }));
     let ready = world.call("", "GET", "/readyz", None).await;
     assert_eq!(ready.status, StatusCode::OK);
-    let expected = json!({ "status": "ready", "checks": { "store": "ok", "server": "ok" } });
-    assert_eq!(ready.json(), expected);
+    let checks = json!({ "store": "ok", "schema": "ok", "server": "ok" });
+    assert_eq!(ready.json(), json!({ "status": "ready", "checks": checks }));
+}
+
+#[tokio::test]
+async fn a_server_whose_database_was_migrated_by_a_newer_one_is_unready() {
+    let world = World::new().await;
+    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (999, 'later')";
+    world.database().execute(sql, []).unwrap();
+    let unready = world.call("", "GET", "/readyz", None).await;
+    assert_eq!(unready.status, StatusCode::SERVICE_UNAVAILABLE);
+    let checks = json!({ "store": "ok", "schema": "unusable", "server": "ok" });
+    assert_eq!(unready.json(), json!({ "status": "unready", "checks": checks }));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use shikiri_app::{App, AppOptions};
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::run::stream_of;
+use shikiri_sqlite::{Database, OpenOptions};
 use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
 use shikiri_store::{Append, Commit, SystemClock};
 use shikiri_web::{Server, WebOptions, bind};
@@ -25,7 +26,7 @@ pub(crate) struct World {
     pub(crate) app: App,
     pub(crate) admin: String,
     router: Router,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 pub(crate) struct Answer {
@@ -63,7 +64,13 @@ impl World {
         let secret = App::mint_secret().unwrap();
         app.ensure_admin_key(&secret).await.unwrap();
         let router = Server::new(app.clone(), WebOptions::default()).router();
-        Self { app, admin: secret.reveal().to_owned(), router, _folder: folder }
+        Self { app, admin: secret.reveal().to_owned(), router, folder }
+    }
+
+    /// Another program's connection to the database.
+    pub(crate) fn database(&self) -> Database {
+        let path = self.folder.path().join("state.db");
+        Database::open(&path, &OpenOptions::default()).unwrap()
     }
 
     /// A worker that carries runs.

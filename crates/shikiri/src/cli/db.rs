@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
 use crate::store_url::StoreUrl;
 use crate::text::one_line;
-use crate::wiring;
+use crate::wiring::{self, Access};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -59,7 +59,7 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
             }
         }
         Command::Migrate => {
-            wiring::open_store(config).await?;
+            wiring::open_store(config, Access::Write).await?;
             let schema = shikiri_sqlite::migrate::known();
             output.line(&format!("{} has schema {schema}", config.store))
         }
@@ -83,7 +83,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 async fn check_postgres(config: &Config, json: JsonArgument) -> Result<(), Failure> {
-    let store = wiring::open_store(config).await?;
+    let store = wiring::open_store(config, Access::Read).await?;
     store.probe().await?;
     let output = Output::stdout();
     if json.json {

@@ -1,4 +1,6 @@
-//! `shikiri keys create|list|revoke`.
+//! `shikiri keys create|list|revoke|rotate-admin`.
+
+use std::path::Path;
 
 use clap::Subcommand;
 use shikiri_app::App;
@@ -6,9 +8,12 @@ use shikiri_model::ids::{KeyId, TenantId};
 use shikiri_web::views::{KeyJson, MadeKey, Page};
 
 use super::{JsonArgument, TenantArgument};
+use crate::config::Config;
+use crate::data_folder;
 use crate::exit::Failure;
 use crate::output::{Output, note};
 use crate::text::short;
+use crate::wiring::Access;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -35,9 +40,20 @@ pub(super) enum Command {
         #[command(flatten)]
         tenant: TenantArgument,
     },
+    /// Make a new admin key in its file; every earlier one ends
+    RotateAdmin,
 }
 
-pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::List { .. } => Access::Read,
+            Self::Create { .. } | Self::Revoke { .. } | Self::RotateAdmin => Access::Write,
+        }
+    }
+}
+
+pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     let output = Output::stdout();
     match command {
         Command::Create { name, tenant, json } => {
@@ -55,7 +71,19 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             app.revoke_key(&tenant.id, &key).await?;
             output.line(&format!("{key} is revoked"))
         }
+        Command::RotateAdmin => rotate_admin(app, &config.key_file()).await,
     }
+}
+
+/// In this order, so that wherever it is broken off, the key in the file is good.
+async fn rotate_admin(app: &App, path: &Path) -> Result<(), Failure> {
+    let secret = App::mint_secret()?;
+    app.ensure_admin_key(&secret).await?;
+    data_folder::replace_key(path, &secret)?;
+    let ended = app.revoke_other_admin_keys(&secret).await?;
+    let output = Output::stdout();
+    output.line(&format!("{} holds a new admin key", path.display()))?;
+    output.line(&format!("earlier admin keys that ended: {ended}"))
 }
 
 async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Failure> {

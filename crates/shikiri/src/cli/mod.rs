@@ -24,8 +24,9 @@ use shikiri_model::ids::TenantId;
 use crate::config::{Config, LogFormat, Settings, Surroundings};
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
+use crate::logging;
 use crate::output::complain;
-use crate::{logging, wiring};
+use crate::wiring::{self, Access};
 
 /// How long leftovers of an ended command may take.
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -65,7 +66,7 @@ enum Command {
     /// Owners of everything: create, list, show, set, delete
     #[command(subcommand)]
     Tenants(tenants::Command),
-    /// API keys of a tenant: create, list, revoke
+    /// API keys: create, list, revoke a tenant's; rotate-admin
     #[command(subcommand)]
     Keys(keys::Command),
     /// Durable runs of agents: start, list, show
@@ -136,14 +137,24 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Doctor(arguments) => doctor::run(&global.config()?, &arguments).await,
         Command::Db(command) => db::run(&global.config()?, command).await,
-        Command::Tenants(command) => tenants::run(&global.app().await?, command).await,
-        Command::Keys(command) => keys::run(&global.app().await?, command).await,
+        Command::Tenants(command) => {
+            let app = open(&global.config()?, command.access()).await?;
+            tenants::run(&app, command).await
+        }
+        Command::Keys(command) => {
+            let config = global.config()?;
+            keys::run(&open(&config, command.access()).await?, &config, command).await
+        }
         Command::Runs(command) => {
             let config = global.config()?;
-            runs::run(&wiring::open_app(&config, wiring::agents()).await?, &config, command).await
+            runs::run(&open(&config, command.access()).await?, &config, command).await
         }
-        Command::Attach(arguments) => attach::run(&global.app().await?, arguments).await,
-        Command::Cancel(arguments) => cancel::run(&global.app().await?, arguments).await,
+        Command::Attach(arguments) => {
+            attach::run(&open(&global.config()?, Access::Read).await?, arguments).await
+        }
+        Command::Cancel(arguments) => {
+            cancel::run(&open(&global.config()?, Access::Write).await?, arguments).await
+        }
     }
 }
 
@@ -158,10 +169,10 @@ impl Global {
         logging::start(&config, "warn")?;
         Ok(config)
     }
+}
 
-    async fn app(&self) -> Result<App, Failure> {
-        wiring::open_app(&self.config()?, wiring::agents()).await
-    }
+async fn open(config: &Config, access: Access) -> Result<App, Failure> {
+    wiring::open_app(config, wiring::agents(), access).await
 }
 
 #[cfg(test)]

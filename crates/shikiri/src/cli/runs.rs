@@ -15,6 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
 use crate::output::{Output, Style, note};
 use crate::text::short;
+use crate::wiring::Access;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -55,6 +56,15 @@ pub(super) enum Command {
         #[command(flatten)]
         json: JsonArgument,
     },
+}
+
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::Start { .. } => Access::Write,
+            Self::List { .. } | Self::Show { .. } => Access::Read,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

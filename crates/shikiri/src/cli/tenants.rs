@@ -12,6 +12,7 @@ use super::JsonArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
 use crate::text::{one_line, short};
+use crate::wiring::Access;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -50,6 +51,15 @@ pub(super) enum Command {
         #[arg(long)]
         yes: bool,
     },
+}
+
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::List { .. } | Self::Show { .. } => Access::Read,
+            Self::Create { .. } | Self::Set { .. } | Self::Delete { .. } => Access::Write,
+        }
+    }
 }
 
 #[derive(Args)]

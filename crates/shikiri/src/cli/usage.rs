@@ -44,7 +44,8 @@ fn complaint(rendered: &str) -> Failure {
 }
 
 fn is_command(word: &str) -> bool {
-    word.bytes().all(|b| b.is_ascii_lowercase())
+    word.starts_with(|c: char| c.is_ascii_lowercase())
+        && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
 }
 
 #[cfg(test)]
@@ -62,6 +63,7 @@ mod tests {
             line(&["shikiri", "serve", "--lisen", "x"]),
             line(&["shikiri", "srve"]),
             line(&["shikiri", "attach"]),
+            line(&["shikiri", "keys", "rotate-admin", "--all"]),
             line(&["shikiri", "runs", "list", "--tenant", "a b"]),
             line(&["shikiri", "--log-format", "xml", "doctor"]),
         ];

@@ -18,7 +18,7 @@ pub(super) fn data_folder(config: &Config) -> Finding {
     let shown = folder.display();
     if !folder.exists() {
         return if writable(&config.root) {
-            let text = format!("{shown} is not there yet; the first command makes it");
+            let text = format!("{shown} is not there yet; `shikiri serve` makes it");
             Finding::new(FOLDER, Verdict::Info, text)
         } else {
             let text = format!(
@@ -49,7 +49,7 @@ pub(super) fn admin_key(config: &Config) -> Finding {
         Ok(None) => Finding::new(
             KEY,
             Verdict::Info,
-            format!("{shown} is not there yet; it is made at need"),
+            format!("{shown} is not there yet; `shikiri serve` makes it"),
         ),
         Ok(Some(_)) => match mode(&path) {
             Some(0o600) => Finding::new(KEY, Verdict::Ok, format!("{shown}, mode 600")),

@@ -7,7 +7,7 @@ use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use super::{Finding, Verdict};
 use crate::config::Config;
 use crate::store_url::StoreUrl;
-use crate::wiring;
+use crate::wiring::{self, Access};
 
 const DATABASE: &str = "database";
 
@@ -26,7 +26,7 @@ fn embedded(path: &Path) -> Finding {
     let database = match Database::open_reader(path, &OpenOptions::default()) {
         Ok(database) => database,
         Err(OpenError::Missing(_)) => {
-            let text = format!("{} is not there yet; the first command makes it", path.display());
+            let text = format!("{} is not there yet; `shikiri serve` makes it", path.display());
             return Finding::new(DATABASE, Verdict::Info, text);
         }
         Err(error) => return fail(error.to_string()),
@@ -49,7 +49,7 @@ fn sound(path: &Path) -> Finding {
 }
 
 async fn postgres(config: &Config) -> Finding {
-    let store = match wiring::open_store(config).await {
+    let store = match wiring::open_store(config, Access::Read).await {
         Ok(store) => store,
         Err(failure) => return fail(failure.to_string()),
     };

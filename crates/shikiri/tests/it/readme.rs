@@ -32,11 +32,11 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// Below the ports that the system hands out by itself, so that no other test is given it.
+/// Below the ports that the other tests and the system choose from.
 fn free_port() -> u16 {
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let first = 10_000 + u16::try_from(std::process::id() % 5_000).unwrap();
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..32_000).find(is_free).expect("a free port")
+    (first..20_000).find(is_free).expect("a free port")
 }
 
 /// Bash and everything that it has started; whatever is left of it is killed when dropped.

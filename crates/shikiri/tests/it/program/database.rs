@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shikiri_testkit::history::{History, Seen, check};
-use shikiri_testkit::{Cut, Frame, Tenant, TestApp, wait_until};
+use shikiri_testkit::{Cut, Frame, Tenant, TestApp, TestDatabase, have_postgres, wait_until};
 
 use super::fresh;
 use crate::PROGRAM;
@@ -154,6 +154,30 @@ fn files_that_are_no_backup_are_refused_and_change_nothing() {
     cli.run(&["tenants", "show", "kept"]).done();
     let (_empty, other) = fresh();
     other.run(&["db", "check"]).refused(4, &["state.db"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_at_postgresql_migrates_nothing() {
+    if !have_postgres("looking_at_postgresql_migrates_nothing") {
+        return;
+    }
+    let database = TestDatabase::create().await;
+    let (folder, cli) = fresh();
+    let cli = cli.store(database.url());
+    // Twice: the first look has not changed what the second finds.
+    for _ in 0..2 {
+        let doctor = cli.run(&["doctor"]);
+        assert_eq!(doctor.code, 1, "{}", doctor.stdout);
+        assert!(doctor.stdout.contains("run `shikiri db migrate`"), "{}", doctor.stdout);
+        for arguments in [&["db", "check"][..], &["tenants", "list"]] {
+            cli.run(arguments).refused(5, &["run `shikiri db migrate`"]);
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "something was made");
+    cli.run(&["db", "migrate"]).done();
+    cli.run(&["db", "check"]).done();
+    cli.run(&["doctor"]).done();
+    cli.run(&["tenants", "list"]).done();
 }
 
 #[test]

@@ -83,6 +83,55 @@ async fn a_key_made_on_the_command_line_opens_the_server_until_revoked() {
     assert!(!app.log().contains(&secret), "the key itself was logged");
 }
 
+#[test]
+fn a_command_that_is_not_the_server_makes_no_admin_key() {
+    let (folder, cli) = fresh();
+    cli.run(&["tenants", "create", "acme"]).done();
+    cli.run(&["keys", "create", "--tenant", "acme"]).done();
+    cli.run(&["tenants", "list"]).done();
+    assert!(!folder.path().join(".shikiri/admin.key").exists());
+    let rotated = cli.run(&["keys", "rotate-admin"]).done().stdout;
+    assert!(rotated.contains("earlier admin keys that ended: 0\n"), "{rotated}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_admin_key_is_told_of_and_ended_by_rotation() {
+    let mut app = TestApp::new(PROGRAM).start().await;
+    let first = app.client();
+    let tenant = app.tenant("acme").await;
+    assert!(!app.log().contains("rotate-admin"), "{}", app.log());
+    assert_eq!(app.terminate().await.0, 0);
+    let path = app.data_folder().join("admin.key");
+    std::fs::remove_file(&path).unwrap();
+    app.restart().await;
+    let patience = std::time::Duration::from_secs(5);
+    shikiri_testkit::wait_until("the log tells of it", patience, async || {
+        app.log().contains("`shikiri keys rotate-admin`")
+    })
+    .await;
+    let second = app.client();
+    for client in [&first, &second] {
+        client.get("/v1/tenants").await.expect(200);
+    }
+
+    let rotated = app.cli().run(&["keys", "rotate-admin"]).done();
+    let key = app.admin_key();
+    assert!(!format!("{}{}", rotated.stdout, rotated.stderr).contains(&key), "it is not shown");
+    assert!(rotated.stdout.contains("earlier admin keys that ended: 2\n"), "{}", rotated.stdout);
+    app.client().get("/v1/tenants").await.expect(200);
+    tenant.client.get("/v1/tenants/acme").await.expect(200);
+    for client in [&first, &second] {
+        // The server may remember it for a moment.
+        shikiri_testkit::wait_until("the old key is refused", patience, async || {
+            client.get("/v1/tenants").await.status == 401
+        })
+        .await;
+    }
+    std::fs::write(&path, "nonsense").unwrap();
+    let next = "`shikiri keys rotate-admin` makes a new one";
+    app.cli().run(&["serve", "--listen", "127.0.0.1:0"]).refused(1, &[next]);
+}
+
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
+use std::time::Duration;
 
-use shikiri_testkit::{Cleanup, Cli, unprivileged};
+use shikiri_testkit::{Cleanup, Cli, Follower, unprivileged};
 use tempfile::TempDir;
 
 use super::fresh;
@@ -48,7 +49,7 @@ fn a_folder_that_cannot_be_written_is_told_with_the_way_out() {
     mode(world.folder.path(), 0o555);
     let root = world.folder.path().to_owned();
     let _open = Cleanup::new(move || mode(&root, 0o755));
-    for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["tenants", "list"]] {
+    for arguments in [&["serve", "--listen", "127.0.0.1:0"][..], &["tenants", "create", "a"]] {
         world.cli.run(arguments).refused(5, &[".shikiri", "writable"]);
     }
     let doctor = world.cli.run(&["doctor"]);
@@ -98,9 +99,51 @@ fn a_port_in_use_and_a_foreign_address_are_refused() {
 }
 
 #[test]
+fn reading_where_there_is_no_data_makes_nothing() {
+    let (folder, cli) = fresh();
+    let reads: [&[&str]; 6] = [
+        &["runs", "list"],
+        &["runs", "show", "run_0"],
+        &["attach", "run_0"],
+        &["tenants", "list"],
+        &["tenants", "show", "local"],
+        &["keys", "list"],
+    ];
+    for arguments in reads {
+        cli.run(arguments).refused(4, &["no data here: start with `shikiri serve`"]);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "something was made");
+    fs::create_dir(folder.path().join(".shikiri")).unwrap();
+    cli.run(&["runs", "list"]).refused(4, &["no data here"]);
+    assert_eq!(fs::read_dir(folder.path().join(".shikiri")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_restore_that_was_broken_off_does_not_lead_to_an_empty_store() {
+    let (folder, cli) = fresh();
+    cli.run(&["tenants", "create", "kept"]).done();
+    let path = folder.path().join(".shikiri/state.db");
+    let replaced = folder.path().join(".shikiri/state.db.replaced-1");
+    fs::rename(&path, &replaced).unwrap();
+    let cases: [&[&str]; 4] = [
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["tenants", "create", "other"],
+        &["tenants", "list"],
+        &["db", "check"],
+    ];
+    let next = format!("`shikiri db restore {}`", replaced.display());
+    for arguments in cases {
+        cli.run(arguments).refused(5, &[&next]);
+    }
+    assert!(!path.exists(), "an empty store was made");
+    cli.run(&["db", "restore", replaced.to_str().unwrap()]).done();
+    cli.run(&["tenants", "show", "kept"]).done();
+}
+
+#[test]
 fn the_first_start_makes_private_files_and_ignores_them_in_git() {
     let (folder, cli) = fresh();
-    cli.run(&["tenants", "list"]).done();
+    let _server = serve(&cli);
     let data = folder.path().join(".shikiri");
     let mode_of = |name: &str| fs::metadata(data.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode_of("admin.key"), 0o600);
@@ -109,21 +152,35 @@ fn the_first_start_makes_private_files_and_ignores_them_in_git() {
     assert_eq!(ignored, "*\n!conventions.toml\n!providers.toml\n");
 }
 
+/// A server that is up.
+fn serve(cli: &Cli) -> Follower {
+    let mut server = cli.start(&["serve", "--listen", "127.0.0.1:0"]);
+    let up = server.find(Duration::from_secs(30), |l| l.contains("listening on").then_some(()));
+    assert!(up.is_some(), "{}", server.output());
+    server
+}
+
 #[test]
 fn many_first_starts_at_once_agree_on_one_store_and_one_key() {
     let (folder, cli) = fresh();
-    let ended: Vec<_> = std::thread::scope(|scope| {
+    let servers: Vec<_> = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..16)
             .map(|n| {
                 let cli = cli.clone();
-                scope.spawn(move || cli.run(&["tenants", "create", &format!("t{n}")]))
+                scope.spawn(move || {
+                    cli.run(&["tenants", "create", &format!("t{n}")]).done();
+                    serve(&cli)
+                })
             })
             .collect();
         starts.into_iter().map(|start| start.join().unwrap()).collect()
     });
-    for ended in ended {
-        ended.done();
+    for server in servers {
+        let said = server.output();
+        assert!(!said.contains("rotate-admin"), "another key was made: {said}");
     }
+    let rotated = cli.run(&["keys", "rotate-admin"]).done().stdout;
+    assert!(rotated.contains("earlier admin keys that ended: 1\n"), "{rotated}");
     let list = cli.run(&["tenants", "list", "--json"]).done().json();
     assert_eq!(list["items"].as_array().unwrap().len(), 17);
     let report = cli.run(&["db", "check", "--json"]).done().json();

@@ -11,6 +11,7 @@ use crate::PROGRAM;
 #[test]
 fn what_does_not_exist_is_exit_4() {
     let (_folder, cli) = fresh();
+    cli.run(&["tenants", "create", "somebody"]).done();
     cli.run(&["runs", "show", "run_0"]).refused(4, &["run_0", "runs list"]);
     cli.run(&["attach", "run_0"]).refused(4, &["run_0"]);
     cli.run(&["cancel", "run_0"]).refused(4, &["run_0"]);
