@@ -107,9 +107,10 @@ fn look(path: &Path) -> Result<Database, Failure> {
 async fn ensure_local_tenant(app: &App) -> Result<(), Failure> {
     // Looked for first: a command that changes something else should not write this.
     match app.tenant(&TenantId::local()).await {
-        Err(AppError::NotFound { .. }) => Ok(app.ensure_local_tenant().await?),
-        found => Ok(drop(found?)),
+        Err(AppError::NotFound { .. }) => app.ensure_local_tenant().await?,
+        found => drop(found?),
     }
+    Ok(())
 }
 
 /// Has the key in the data folder open everything. Only a server needs it: commands work on the

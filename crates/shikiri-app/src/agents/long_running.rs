@@ -60,7 +60,7 @@ impl Agent for LongRunningAgent {
             context
                 .log("info", self.name(), &format!("Processing step {i}/{steps} ({percent}%)"))
                 .await;
-            work(&context, &format!("step {i}"), step_ms).await?;
+            work(&context, &format!("step {i}"), step_ms, i).await?;
             context.progress(f64::from(i), f64::from(steps), &format!("step {i} done")).await;
         }
         Ok(json!({ "steps": steps }))

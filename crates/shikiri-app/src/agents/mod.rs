@@ -59,11 +59,11 @@ fn check_text(field: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A step that takes its time and does no harm when done twice.
-async fn work(context: &Context, name: &str, pace: Pace) -> Result<(), StepError> {
+/// A step that takes its time, does no harm when done twice, and results in its number.
+async fn work(context: &Context, name: &str, pace: Pace, number: u32) -> Result<u32, StepError> {
     let wait = async move {
         tokio::time::sleep(Duration::from_millis(pace.0)).await;
-        Ok::<_, Infallible>(())
+        Ok::<_, Infallible>(number)
     };
     context.step(name, OnUnknown::Retry, wait).await
 }

@@ -63,15 +63,15 @@ impl Agent for ResearchAgent {
         let Input { topic, step_ms } =
             Input::read(&input).map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
         let [search @ .., report] = STEPS;
-        for (step, done) in search {
+        for (number, (step, done)) in (1..).zip(search) {
             context.progress(done, 100.0, step).await;
-            work(&context, step, step_ms).await?;
+            work(&context, step, step_ms, number).await?;
         }
         let text = format!("Please summarize the key findings for research on: {topic}");
         let messages = json!([{ "role": "user", "content": { "type": "text", "text": text } }]);
         let answer = context.ask_model(&messages, &LIMITS, Some(PATIENCE)).await;
         let summary = answer.accepted().and_then(text_of);
-        work(&context, report.0, step_ms).await?;
+        work(&context, report.0, step_ms, 4).await?;
         context.progress(report.1, 100.0, report.0).await;
         Ok(json!({
             "topic": topic,

@@ -65,9 +65,9 @@ impl Agent for TravelAgent {
         let Input { destination, step_ms } =
             Input::read(&input).map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
         let [search @ .., booking] = STEPS;
-        for (step, done) in search {
+        for (number, (step, done)) in (1..).zip(search) {
             context.progress(done, 100.0, step).await;
-            work(&context, step, step_ms).await?;
+            work(&context, step, step_ms, number).await?;
         }
         let message = format!(
             "Please confirm the estimated price of ${PRICE_USD} for your trip to {destination}"
@@ -76,7 +76,7 @@ impl Agent for TravelAgent {
         let notes = answer.content["notes"].as_str().unwrap_or_default().to_owned();
         let confirmed = answer.accepted().is_some_and(|content| content["confirm"] == json!(true));
         if confirmed {
-            work(&context, booking.0, step_ms).await?;
+            work(&context, booking.0, step_ms, 4).await?;
         }
         context.progress(booking.1, 100.0, if confirmed { booking.0 } else { "Cancelled" }).await;
         Ok(json!({

@@ -213,9 +213,10 @@ impl App {
             let stored = found.ok_or_else(|| AppError::not_found("run", id))?;
             let command = command(&stored.value);
             match self.commit_run(&stored, command, guard).await {
-                // Closed: the node to be told is gone, and so the run is not its any more.
-                Err(CommitOrRefusal::Commit(CommitError::Conflict(_) | CommitError::Closed(_))) => {
-                }
+                Err(CommitOrRefusal::Commit(CommitError::Conflict(_))) => {}
+                // The node to be told is gone, and so the run is not its any more.
+                Err(CommitOrRefusal::Commit(CommitError::Closed(told)))
+                    if told != stream_of(id) => {}
                 other => return Ok(other?),
             }
         }

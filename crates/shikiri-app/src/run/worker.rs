@@ -33,7 +33,7 @@ const PUT_BACK_PAUSE: Duration = Duration::from_millis(200);
 /// Pause after the store refused, so that a full disk is not met with a storm.
 const AFTER_FAULT: Duration = Duration::from_millis(500);
 /// A newer node may know the agent: until it was offered so often, nobody gives the run up.
-const OFFERS_OF_UNKNOWN_AGENT: u32 = 25;
+const OFFERS_OF_UNKNOWN_AGENT: u32 = 40;
 const PAGE_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Worker {

@@ -157,10 +157,13 @@ fn every_failpoint_is_killed_at() {
 
     let killer = workspace().join("crates/shikiri/tests/it/chaos/journal_kill.rs");
     let text = std::fs::read_to_string(killer).unwrap();
-    let (_, list) = text.split_once("const POINTS: ").expect("the list POINTS");
-    let (_, list) = list.split_once("= [").expect("the list POINTS");
-    let (list, _) = list.split_once("];").expect("the end of POINTS");
-    let listed: Vec<_> = list.split(',').filter_map(quoted).map(str::to_owned).collect();
+    let mut listed = Vec::new();
+    for name in ["const POINTS: ", "const SWEEP_POINTS: "] {
+        let (_, list) = text.split_once(name).expect("the list");
+        let (_, list) = list.split_once("= [").expect("the list");
+        let (list, _) = list.split_once("];").expect("the end of the list");
+        listed.extend(list.split(',').filter_map(quoted).map(str::to_owned));
+    }
     assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), hit);
     assert_eq!(listed.len(), hit.len(), "a point is listed twice");
 }

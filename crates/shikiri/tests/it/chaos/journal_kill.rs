@@ -34,6 +34,8 @@ const POINTS: [&str; 10] = [
     "outbox.before_commit",
     "outbox.after_commit",
 ];
+/// Passed only by whoever puts the runs of a killed node back.
+const SWEEP_POINTS: [&str; 2] = ["sweep.after_fence", "sweep.after_requeue"];
 const LEASE: Duration = Duration::from_millis(600);
 /// From the restart to the end of the run: the lost lease, a sweep, and the work itself.
 const RECOVERY: Duration = Duration::from_secs(8);
@@ -189,10 +191,12 @@ async fn on_sqlite_a_run_killed_again_and_again_completes() {
         return;
     }
     let mut rng = Rng::seeded("journal_kill, again and again");
-    let rounds = (0..if long() { 500 } else { 8 }).map(|_| {
+    let rounds = (0..if long() { 500 } else { 8 }).map(|round| {
         let mut armed = armed("journal.after_record", rng.range(1, 9));
-        // The first commit of a restarted node is the one that puts the run back.
-        armed.push((*rng.pick(&["run.before_commit:1", "run.after_commit:1"])).to_owned());
+        // The first commit of a run by a restarted node is the one that puts it back.
+        let [fenced, requeued] = SWEEP_POINTS;
+        let second = ["run.before_commit", fenced, "run.after_commit", requeued][round % 4];
+        armed.push(format!("{second}:1"));
         armed.extend((0..3).map(|_| format!("{}:{}", rng.pick(&POINTS), rng.range(1, 7))));
         async move { World::new(Home::with_file()).await.tell(&armed).await }
     });
