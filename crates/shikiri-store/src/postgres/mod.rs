@@ -47,7 +47,7 @@ use crate::store::{Page, Store, StreamState};
 const QUEUE: usize = 1_024;
 
 /// How long a read waits for a connection.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that is just starting says so; it is worth the wait.
 const START_UP_TRIES: u32 = 20;
