@@ -39,7 +39,11 @@ impl Crew {
         let readable = tempfile::tempdir().unwrap();
         std::fs::set_permissions(readable.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = readable.path().join("it");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        // Another process copies: a descriptor open for writing here would be inherited by any
+        // child that another test starts just now, and running the copy would find it busy.
+        let copied =
+            Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+        assert!(copied.unwrap().success());
         let crew = Self::start_with(1, part, path, program, |command| {
             if rustix::process::geteuid().is_root() {
                 command.uid(65_534).gid(65_534);

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use shikiri_testkit::{Cleanup, Cli, Follower, unprivileged};
@@ -26,8 +27,16 @@ impl Restricted {
             let user = Some((uid, gid));
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
             let copy = folder.path().join("shikiri");
-            // The build folder may be closed to that user.
-            fs::copy(PROGRAM, &copy).unwrap();
+            // The build folder may be closed to that user. Another process copies: a descriptor
+            // open for writing here would be inherited by any child that another test starts
+            // just now, and "Text file busy" is what running the copy would then give.
+            assert!(
+                Command::new("cp")
+                    .args([PROGRAM.as_ref(), copy.as_os_str()])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
             chown(folder.path(), Some(uid), Some(gid)).unwrap();
             cli = Cli::new(copy, folder.path()).user(user);
         }
