@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{cargo, run as run_command};
+use crate::peers::Peers;
 use crate::postgres::Postgres;
 
 #[derive(Args)]
@@ -19,5 +20,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let postgres = Postgres::if_installed()?;
     let mut command = cargo(["run", "--release", "--package", "shikiri-bench", "--"]);
     command.arg(&arguments.name).args(&arguments.arguments);
-    run_command(postgres.export(&mut command))
+    postgres.export(&mut command);
+    run_command(Peers::if_installed().export(&mut command))
 }

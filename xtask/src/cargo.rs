@@ -30,6 +30,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// As [`run`], with everything on stderr: for a command whose stdout is somebody's input.
+pub(crate) fn run_aside(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    eprintln!("$ {shown}");
+    let status = command.stdout(std::io::stderr()).status();
+    let status = status.with_context(|| format!("cannot run {shown}"))?;
+    ensure!(status.success(), "{shown}: {status}");
+    Ok(())
+}
+
 /// Whether a command runs and ends well, without showing anything of it.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::cargo::{cargo, run as run_command};
+use crate::peers::Peers;
 use crate::postgres::Postgres;
 
 #[derive(Args)]
@@ -37,7 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.long {
         command.env("SHIKIRI_LONG", "1");
     }
-    run_command(postgres.export(command.arg("--nocapture")))
+    postgres.export(command.arg("--nocapture"));
+    run_command(Peers::if_installed().export(&mut command))
 }
 
 /// The stories that a name selects, as they can be named. The harness calls zero tests a success;

@@ -7,10 +7,12 @@
     reason = "telling what it does is this program's job"
 )]
 
+mod apt;
 mod bench;
 mod cargo;
 mod chaos;
 mod fresh;
+mod peers;
 mod postgres;
 mod provision;
 mod report;
@@ -39,6 +41,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Check that every requirement has its test
     Rows,
+    /// Install the programs of others that tests speak with; prints the lines that name them
+    Peers,
     /// Prove that a fresh clone of HEAD builds and plays the demo with nothing but Rust
     Fresh(fresh::Arguments),
 }
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Rows => rows::run(),
+        Command::Peers => peers::run(),
         Command::Fresh(arguments) => fresh::run(&arguments),
     };
     match outcome {

@@ -3,12 +3,11 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use shikiri_testpg::{Installed, running_as_root};
+use shikiri_testpg::Installed;
 
+use crate::apt;
 use crate::cargo::run;
 
 const CREATE_CLUSTER: &str = "/etc/postgresql-common/createcluster.conf";
@@ -27,9 +26,8 @@ pub(crate) fn provide() -> Result<Provision> {
     if let Some(ordered) = env::var_os("SHIKIRI_PG_BIN") {
         bail!("SHIKIRI_PG_BIN={} has no initdb, pg_ctl and postgres", ordered.display());
     }
-    let debian = Path::new("/etc/debian_version").exists();
-    if !(debian && running_as_root()) {
-        return Ok(Provision::Missing(advice(debian)));
+    if !apt::may_install() {
+        return Ok(Provision::Missing(advice(apt::on_debian())));
     }
     install_on_debian()?;
     let installed = Installed::find().context("installed postgresql, but found no initdb")?;
@@ -47,21 +45,13 @@ fn advice(debian: bool) -> String {
 }
 
 fn install_on_debian() -> Result<()> {
-    run(apt_get().arg("update"))?;
+    run(&mut apt::update())?;
     // The common part first: it brings the file that says whether a system cluster is made.
-    run(apt_get().args(["install", "-y", "--no-install-recommends", "postgresql-common"]))?;
+    run(&mut apt::install("postgresql-common"))?;
     let settings = fs::read_to_string(CREATE_CLUSTER).unwrap_or_default();
     fs::write(CREATE_CLUSTER, without_main_cluster(&settings))
         .with_context(|| format!("cannot write {CREATE_CLUSTER}"))?;
-    run(apt_get().args(["install", "-y", "--no-install-recommends", "postgresql"]))
-}
-
-fn apt_get() -> Command {
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    // Another apt at work is waited for; a settings file that somebody changed is kept.
-    command.args(["-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"]);
-    command
+    run(&mut apt::install("postgresql"))
 }
 
 /// The settings with `create_main_cluster = false` in place of whatever they said about it.

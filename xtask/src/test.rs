@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::cargo::{cargo, run as run_command, succeeds};
 use crate::fresh;
+use crate::peers::Peers;
 use crate::postgres::Postgres;
 use crate::report::{Outcome, Report};
 use crate::rows;
@@ -32,9 +33,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         report.skip("sources", "a filter was given: no format, lints, rows, dependencies");
     }
     let postgres = provision(&mut report);
+    let peers = provision_peers(&mut report);
     report.check("tests", || {
         let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--"]);
-        run_command(postgres.export(&mut command).args(&arguments.filter))
+        postgres.export(&mut command);
+        run_command(peers.export(&mut command).args(&arguments.filter))
     });
     if let Postgres::Started(_) = postgres {
         report.check("stop", || postgres.stop());
@@ -85,4 +88,14 @@ fn provision(report: &mut Report) -> Postgres {
         Ok(missing.map_or(Outcome::Passed, Outcome::Skipped))
     });
     postgres
+}
+
+/// The programs of others; what cannot be had is reported, and the tests run with the rest.
+fn provision_peers(report: &mut Report) -> Peers {
+    let mut peers = Peers::default();
+    report.step("peers", || {
+        peers = Peers::for_tests();
+        peers.outcome()
+    });
+    peers
 }

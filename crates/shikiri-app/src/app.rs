@@ -8,6 +8,7 @@ use shikiri_model::ids::{Entropy, TenantId};
 use shikiri_model::record::{Document, Expect, RecordChange, Stored};
 use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
 
+use crate::connections::ConnectionCounts;
 use crate::error::AppError;
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents};
@@ -26,6 +27,10 @@ pub struct AppOptions {
     pub cancel_grace: Duration,
     /// Events of ended streams are kept this long.
     pub retention: Duration,
+    /// A connection ends when it was not used for so long.
+    pub connection_idle: Duration,
+    /// Connections that one principal may have; past that, its idlest ones end.
+    pub max_connections: usize,
 }
 
 impl Default for AppOptions {
@@ -35,6 +40,8 @@ impl Default for AppOptions {
             max_runs: 1_024,
             cancel_grace: Duration::from_secs(10),
             retention: Duration::from_secs(30 * 24 * 3_600),
+            connection_idle: Duration::from_secs(24 * 3_600),
+            max_connections: 4_096,
         }
     }
 }
@@ -44,6 +51,7 @@ pub struct App {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) agents: Arc<Agents>,
     pub(crate) options: Arc<AppOptions>,
+    pub(crate) connection_counts: Arc<ConnectionCounts>,
     counters: Arc<Counters>,
 }
 
@@ -54,6 +62,7 @@ impl App {
             store: Arc::new(Metered { store, counters: Arc::clone(&counters) }),
             agents: Arc::new(Agents::new(agents)),
             options: Arc::new(options),
+            connection_counts: Arc::default(),
             counters,
         }
     }

@@ -1,5 +1,7 @@
 //! Why a use case said no, named after what the caller may do about it.
 
+use std::time::Duration;
+
 use shikiri_model::run::Refusal;
 use shikiri_store::{CommitError, StoreError};
 
@@ -19,6 +21,9 @@ pub enum AppError {
     /// Its owner must be activated first.
     #[error("{kind} {id} is inactive: an admin can activate it")]
     Inactive { kind: &'static str, id: String },
+    /// Too much at once; there is room again after `retry_after`.
+    #[error("{detail}")]
+    Limit { detail: String, retry_after: Duration },
     /// It may or may not have been done: look before trying again.
     #[error("{0}")]
     Unknown(String),
@@ -69,7 +74,10 @@ impl From<Refusal> for AppError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NoSuchQuestion(ref id) => Self::not_found("open question", id),
-            Refusal::Ended(_) | Refusal::NotNow(_) => Self::NotNow(refusal.to_string()),
+            Refusal::LargeInput(_) => Self::invalid("input", refusal.to_string()),
+            Refusal::Ended(_) | Refusal::NotNow(_) | Refusal::TooManyInputs => {
+                Self::NotNow(refusal.to_string())
+            }
         }
     }
 }

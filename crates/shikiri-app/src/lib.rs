@@ -5,8 +5,10 @@
 
 pub mod agents;
 mod app;
+pub mod connections;
 mod error;
 mod failpoint;
+pub mod gate;
 pub mod keys;
 mod metered;
 pub mod run;

@@ -10,6 +10,7 @@ use clap::Subcommand;
 
 use crate::log::reader;
 use crate::machine;
+use crate::mcp::{bare as mcp_bare, hold, load, ours};
 use crate::sse::{bare, client, product};
 
 #[derive(Subcommand)]
@@ -22,6 +23,14 @@ pub(crate) enum Role {
     Bare,
     /// Shikiri's server with an agent for measuring
     Product(product::Arguments),
+    /// Calls tools of an MCP server
+    McpLoad(load::Arguments),
+    /// Holds idle sessions of an MCP server
+    McpHold(hold::Arguments),
+    /// An MCP server of rmcp alone
+    McpBare,
+    /// Shikiri's MCP server with tools for measuring
+    McpOurs(ours::Arguments),
 }
 
 pub(crate) fn run(role: Role) -> Result<()> {
@@ -31,6 +40,10 @@ pub(crate) fn run(role: Role) -> Result<()> {
         Role::Client(arguments) => client::run(arguments),
         Role::Bare => bare::run(),
         Role::Product(arguments) => product::run(&arguments),
+        Role::McpLoad(arguments) => load::run(&arguments),
+        Role::McpHold(arguments) => hold::run(&arguments),
+        Role::McpBare => mcp_bare::run(),
+        Role::McpOurs(arguments) => ours::run(&arguments),
     }
 }
 

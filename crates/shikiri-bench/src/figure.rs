@@ -12,6 +12,8 @@ pub(crate) struct Figure {
     pub(crate) goal: Option<Goal>,
     /// Set when it could not be had: a figure with a goal then counts as missed.
     pub(crate) not_measured: Option<String>,
+    /// Only kept: its benchmark prints it in a table of its own.
+    pub(crate) detail: bool,
 }
 
 /// A peer or a limit, measured in the same rounds.
@@ -32,7 +34,7 @@ pub(crate) enum Goal {
 impl Figure {
     pub(crate) fn new(name: impl Into<String>, unit: &'static str, samples: Vec<f64>) -> Self {
         let (against, goal, not_measured) = (None, None, None);
-        Self { name: name.into(), unit, samples, against, goal, not_measured }
+        Self { name: name.into(), unit, samples, against, goal, not_measured, detail: false }
     }
 
     pub(crate) fn missing(self, reason: impl Into<String>) -> Self {
@@ -49,13 +51,17 @@ impl Figure {
         self
     }
 
+    pub(crate) fn detail(self) -> Self {
+        Self { detail: true, ..self }
+    }
+
     pub(crate) fn value(&self) -> f64 {
         median(&self.samples)
     }
 
     /// The median of the rounds' ratios: within a round the machine was as busy for both.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        let against = self.against.as_ref()?;
+        let against = self.against.as_ref().filter(|_| self.not_measured.is_none())?;
         let ratios: Vec<_> =
             self.samples.iter().zip(&against.samples).map(|(own, other)| own / other).collect();
         Some(median(&ratios))

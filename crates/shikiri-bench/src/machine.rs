@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -26,4 +27,16 @@ pub(crate) fn resident_kib(process: u32) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().next());
     Ok(number.with_context(|| format!("{path} has no VmRSS"))?.parse()?)
+}
+
+/// Processor time that a process has spent since it started.
+pub(crate) fn cpu_seconds(process: u32) -> Result<f64> {
+    let path = format!("/proc/{process}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The name comes second, in brackets, and may hold anything. User and system time are the
+    // 12th and 13th word after it.
+    let words = stat.rsplit_once(')').map(|(_, words)| words.split_whitespace());
+    let times = words.with_context(|| format!("{path} has no name"))?.skip(11).take(2);
+    let ticks = times.map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(ticks as f64 / clock_ticks_per_second() as f64)
 }

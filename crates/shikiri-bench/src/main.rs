@@ -8,6 +8,7 @@ mod child;
 mod figure;
 mod log;
 mod machine;
+mod mcp;
 mod payload;
 mod report;
 mod sse;
@@ -35,6 +36,8 @@ enum Command {
     Log(Options),
     /// Durable SSE over HTTP: throughput, idle streams, reply latency
     Sse(Options),
+    /// MCP over HTTP: a short tool, a tool that tells its progress, idle sessions
+    Mcp(Options),
     /// A process of a benchmark: a reader, a client or a server
     #[command(hide = true, subcommand)]
     Child(Role),
@@ -58,11 +61,13 @@ fn main() -> Result<ExitCode> {
         Command::Child(role) => return child::run(role).map(|()| ExitCode::SUCCESS),
         Command::Log(options) => ("log", options),
         Command::Sse(options) => ("sse", options),
+        Command::Mcp(options) => ("mcp", options),
     };
     machine::raise_open_files()?;
     let world = World::new(options.quick, options.only, options.out)?;
     let figures = match name {
         "log" => log::measure(&world)?,
+        "mcp" => mcp::measure(&world)?,
         _ => sse::measure(&world)?,
     };
     let kept = report::keep(name, &world, &figures)?;

@@ -1,5 +1,6 @@
 //! The table for people and the JSON for comparing runs.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -13,23 +14,37 @@ use crate::world::World;
 const HEADERS: [&str; 6] = ["figure", "value", "peer or limit", "ratio", "goal", "verdict"];
 
 pub(crate) fn print(figures: &[Figure]) {
-    let mut rows = vec![HEADERS.map(str::to_owned)];
-    rows.extend(figures.iter().map(row));
-    let widths: Vec<usize> = (0..HEADERS.len())
+    let shown = figures.iter().filter(|figure| !figure.detail);
+    println!();
+    table(HEADERS.map(str::to_owned).into(), shown.map(|figure| row(figure).into()).collect());
+    for (reason, names) in missing(figures) {
+        eprintln!("\nNOT MEASURED: {reason}\n  {}", names.join("\n  "));
+    }
+}
+
+/// What could not be had, by reason.
+fn missing(figures: &[Figure]) -> BTreeMap<&str, Vec<&str>> {
+    let mut missing = BTreeMap::<_, Vec<_>>::new();
+    for figure in figures {
+        if let Some(reason) = &figure.not_measured {
+            missing.entry(reason.as_str()).or_default().push(figure.name.as_str());
+        }
+    }
+    missing
+}
+
+/// Columns as wide as their widest cell.
+pub(crate) fn table(headers: Vec<String>, mut rows: Vec<Vec<String>>) {
+    rows.insert(0, headers);
+    let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
-    println!();
     for (index, row) in rows.iter().enumerate() {
         let cells: Vec<_> =
             row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         println!("{}", cells.join("  ").trim_end());
         if index == 0 {
             println!("{}", widths.iter().map(|w| "-".repeat(*w)).collect::<Vec<_>>().join("  "));
-        }
-    }
-    for figure in figures {
-        if let Some(reason) = &figure.not_measured {
-            eprintln!("\nNOT MEASURED: {}: {reason}", figure.name);
         }
     }
 }

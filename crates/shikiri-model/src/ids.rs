@@ -100,6 +100,12 @@ id!(
     "nod_"
 );
 
+id!(
+    /// One MCP client's acquaintance with us. What the protocol calls a session id.
+    ConnectionId,
+    "con_"
+);
+
 impl TenantId {
     pub fn local() -> Self {
         Self("local".to_owned())

@@ -28,6 +28,8 @@ pub enum OperationKind {
     Question,
     Timer,
     Child,
+    /// A look at what the run was given since the last look.
+    Updates,
 }
 
 /// What is known under an index.
@@ -47,6 +49,7 @@ pub enum Recorded {
     TimerFired,
     ChildStarted,
     ChildEnded(Outcome),
+    InputsTaken(Vec<Value>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +71,7 @@ pub struct Journal {
     entries: BTreeMap<u64, (Operation, Recorded)>,
     /// Answers to the question "did this step happen?", by the step's index.
     doubts: BTreeMap<u64, Recorded>,
+    inputs_taken: usize,
 }
 
 impl Journal {
@@ -77,6 +81,9 @@ impl Journal {
         let entry: Entry = serde_json::from_str(event.data)?;
         let before = self.entries.get(&entry.index).map(|(operation, _)| operation.kind);
         let recorded = entry.recorded(event.kind);
+        if let Recorded::InputsTaken(inputs) = &recorded {
+            self.inputs_taken = self.inputs_taken.max(entry.from.unwrap_or(0) + inputs.len());
+        }
         if event.kind == "step_started" {
             // The doubt was about the attempt before: a new crash is a new question.
             self.doubts.remove(&entry.index);
@@ -94,6 +101,7 @@ impl Journal {
             OperationKind::Child => entry.agent.unwrap_or_default(),
             OperationKind::Step => entry.name.unwrap_or_default(),
             OperationKind::Timer => "sleep".to_owned(),
+            OperationKind::Updates => "updates".to_owned(),
         };
         self.entries.insert(entry.index, (Operation { kind, name }, recorded));
         Ok(())
@@ -121,6 +129,11 @@ impl Journal {
         self.doubts.get(&index)
     }
 
+    /// How many of the run's inputs its agent has taken.
+    pub fn inputs_taken(&self) -> usize {
+        self.inputs_taken
+    }
+
     /// At the agent's end: everything recorded must have been used.
     pub fn check_end(&self, used: u64) -> Result<(), Mismatch> {
         match self.entries.last_key_value() {
@@ -135,9 +148,10 @@ impl std::fmt::Display for Operation {
         let kind = match self.kind {
             OperationKind::Note => "note",
             OperationKind::Step => "step",
-            OperationKind::Question => "question to a",
+            OperationKind::Question => "question of kind",
             OperationKind::Timer => "timer",
             OperationKind::Child => "call of",
+            OperationKind::Updates => "look for",
         };
         write!(f, "{kind} {:?}", self.name)
     }
@@ -150,6 +164,7 @@ fn operation_kind(event: &str) -> Option<OperationKind> {
         "question" | "answer" => OperationKind::Question,
         "timer_set" | "timer_fired" => OperationKind::Timer,
         "child_started" | "child_ended" => OperationKind::Child,
+        "inputs_taken" => OperationKind::Updates,
         _ => return None,
     })
 }
@@ -168,6 +183,9 @@ struct Entry {
     status: Option<String>,
     action: Option<crate::run::AnswerAction>,
     content: Option<Value>,
+    reason: Option<String>,
+    from: Option<usize>,
+    inputs: Option<Vec<Value>>,
 }
 
 impl Entry {
@@ -184,11 +202,13 @@ impl Entry {
             "answer" => Recorded::Answered(Answer {
                 action: self.action.unwrap_or(crate::run::AnswerAction::Cancel),
                 content: self.content.clone().unwrap_or_default(),
+                reason: self.reason.clone(),
             }),
             "timer_set" => Recorded::TimerSet(self.until.unwrap_or_default()),
             "timer_fired" => Recorded::TimerFired,
             "child_started" => Recorded::ChildStarted,
             "child_ended" => Recorded::ChildEnded(self.outcome()),
+            "inputs_taken" => Recorded::InputsTaken(self.inputs.clone().unwrap_or_default()),
             _ => Recorded::Told,
         }
     }

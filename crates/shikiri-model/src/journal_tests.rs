@@ -35,7 +35,15 @@ fn each_kind_of_entry_is_recalled_as_it_was_left() {
         ("timer_set", json!({"index": 5, "until": "2026-01-01T00:00:00.000Z"})),
         ("child_started", json!({"index": 6, "agent": "echo", "child_run_id": "run_2"})),
         ("child_ended", json!({"index": 6, "status": "completed", "result": 7})),
+        ("inputs_taken", json!({"index": 7, "from": 0, "inputs": []})),
+        ("inputs_taken", json!({"index": 8, "from": 0, "inputs": [{"topic": "茶"}, null]})),
+        ("question", json!({"index": 9, "question_id": "q_2", "kind": "roots"})),
+        ("answer", json!({"index": 9, "action": "cancel", "content": null, "reason": "no roots"})),
     ]);
+    let no_roots = Answer {
+        reason: Some("no roots".into()),
+        ..Answer::new(crate::run::AnswerAction::Cancel, Value::Null)
+    };
     let until = "2026-01-01T00:00:00.000Z".parse().unwrap();
     for (index, operation, expected) in [
         (0, operation(OperationKind::Note, "progress"), Some(Recorded::Told)),
@@ -53,11 +61,19 @@ fn each_kind_of_entry_is_recalled_as_it_was_left() {
             operation(OperationKind::Child, "echo"),
             Some(Recorded::ChildEnded(Outcome::Completed(json!(7)))),
         ),
-        (7, step("d"), None),
+        (7, operation(OperationKind::Updates, "updates"), Some(Recorded::InputsTaken(vec![]))),
+        (
+            8,
+            operation(OperationKind::Updates, "updates"),
+            Some(Recorded::InputsTaken(vec![json!({"topic": "茶"}), Value::Null])),
+        ),
+        (9, operation(OperationKind::Question, "roots"), Some(Recorded::Answered(no_roots))),
+        (10, step("d"), None),
     ] {
         assert_eq!(journal.recall(index, &operation).unwrap(), expected.as_ref(), "{index}");
     }
-    assert_eq!(journal.check_end(7), Ok(()));
+    assert_eq!(journal.check_end(10), Ok(()));
+    assert_eq!(journal.inputs_taken(), 2);
 }
 
 #[test]

@@ -19,6 +19,11 @@ impl Secret {
         Self(format!("shk_{}", hex(&entropy)))
     }
 
+    /// Not a key, and recognisable as such.
+    pub fn mint_ticket(entropy: [u8; 32]) -> Self {
+        Self(format!("tkt_{}", hex(&entropy)))
+    }
+
     pub fn from_caller(text: &str) -> Self {
         Self(text.to_owned())
     }

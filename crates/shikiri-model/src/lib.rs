@@ -4,6 +4,7 @@
 //! should happen comes back as a value. So every rule can be tested as a table, and the same rule
 //! decides for the server, a hook process and a test.
 
+pub mod connection;
 pub mod cursor;
 pub mod event;
 pub mod ids;

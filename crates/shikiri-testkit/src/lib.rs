@@ -11,10 +11,14 @@
 )]
 
 mod app;
+mod claude_cli;
 mod cli;
 mod client;
 mod database;
+mod fake_model;
 pub mod history;
+mod kept;
+mod peers;
 mod process;
 mod reader;
 mod rng;
@@ -22,9 +26,12 @@ mod server;
 mod wait;
 
 pub use app::{Builder, Tenant, TestApp};
+pub use claude_cli::{ClaudeCli, ClaudeEnded, ClaudeHost, ControlRequest, claude_programs};
 pub use cli::{Cli, Ended};
 pub use client::{Answer, Client};
 pub use database::{TestDatabase, have_postgres};
+pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, ToolResult, Usage};
+pub use peers::peer;
 pub use process::{Follower, ROLE, role, signal, spawn_role, unprivileged};
 pub use reader::{Cut, Frame, Reader};
 pub use rng::Rng;

@@ -5,13 +5,13 @@
 //! other place, so it cannot forget to ask.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use shikiri_app::gate::{self, Caller};
 use shikiri_model::ids::{KeyId, RunId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::tenant::Tenant;
@@ -22,39 +22,27 @@ use crate::state::Shared;
 /// What can be had without a key. Everything else needs one, also what does not exist.
 pub(crate) const PUBLIC: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
 
-const MAX_KEY: usize = 512;
-
-/// The holder of a valid key.
-#[derive(Clone)]
-pub(crate) struct Caller {
-    pub(crate) secret: Secret,
-    scope: KeyScope,
-}
-
 pub(crate) async fn authenticate(
     State(web): State<Shared>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     if !PUBLIC.contains(&request.uri().path()) {
-        let secret = bearer(request.headers()).ok_or_else(Problem::unauthorized)?;
-        let scope = web.keys.scope_of(&web.app, &secret).await?;
-        let scope = scope.ok_or_else(Problem::unauthorized)?;
-        request.extensions_mut().insert(Caller { secret, scope });
+        let secret = secret(request.headers()).ok_or_else(Problem::unauthorized)?;
+        let caller = web.gate.caller(&secret).await?.ok_or_else(Problem::unauthorized)?;
+        request.extensions_mut().insert(caller);
     }
     Ok(next.run(request).await)
 }
 
-fn bearer(headers: &HeaderMap) -> Option<Secret> {
+/// None if there are several: which one is meant is not ours to guess.
+fn secret(headers: &HeaderMap) -> Option<Secret> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
     if values.next().is_some() {
         return None;
     }
-    let (scheme, key) = value.split_once(' ')?;
-    let key = key.trim();
-    let plausible = scheme.eq_ignore_ascii_case("bearer") && (1..=MAX_KEY).contains(&key.len());
-    plausible.then(|| Secret::from_caller(key))
+    gate::bearer(value)
 }
 
 fn caller(parts: &Parts) -> Result<Caller, Problem> {
@@ -99,7 +87,7 @@ impl FromRequestParts<Shared> for TenantManagement {
         let is_admin = access.caller.scope == KeyScope::Admin;
         // The admin must be able to lift a limit that is used up.
         if !is_admin {
-            access.count(web)?;
+            web.gate.count_request(&access.record)?;
         }
         Ok(Self { tenant: access.tenant, is_admin })
     }
@@ -129,21 +117,12 @@ pub(crate) struct TenantAccess {
     pub(crate) caller: Caller,
 }
 
-impl TenantAccess {
-    fn count(&self, web: &Shared) -> Result<(), Problem> {
-        match self.record.limits.requests_per_minute {
-            Some(per_minute) => web.rates.take(&self.tenant, per_minute, Instant::now()),
-            None => Ok(()),
-        }
-    }
-}
-
 impl FromRequestParts<Shared> for TenantAccess {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
         let access = authorize(parts, web).await?;
-        access.count(web)?;
+        web.gate.count_request(&access.record)?;
         Ok(access)
     }
 }
@@ -172,7 +151,7 @@ async fn authorize(parts: &mut Parts, web: &Shared) -> Result<TenantAccess, Prob
     let id = path_id(parts, "t").await;
     let missing = || Problem::no_tenant(&id);
     let tenant: TenantId = id.parse().map_err(|_| missing())?;
-    let record = web.tenants.get(&web.app, &tenant).await?;
+    let record = web.gate.tenant(&tenant).await?;
     if !caller.scope.allows(&tenant) {
         return Err(missing());
     }

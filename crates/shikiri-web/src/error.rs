@@ -132,10 +132,6 @@ impl Problem {
         AppError::not_found("key", shown(id)).into()
     }
 
-    pub(crate) fn limit(detail: impl Into<String>, retry_after: Duration) -> Self {
-        Self { retry_after: Some(retry_after), ..Self::new(Code::LimitExceeded, detail) }
-    }
-
     fn unavailable() -> Self {
         let detail = "the server cannot do this right now: try again in a moment";
         Self { retry_after: Some(RETRY_WHEN_UNAVAILABLE), ..Self::new(Code::Unavailable, detail) }
@@ -174,6 +170,9 @@ impl From<AppError> for Problem {
             AppError::Invalid { field, reason } => Self::invalid(field, reason),
             AppError::Exists { .. } | AppError::NotNow(_) => Self::new(Code::Conflict, text),
             AppError::Inactive { .. } => Self::new(Code::TenantInactive, text),
+            AppError::Limit { detail, retry_after } => {
+                Self { retry_after: Some(retry_after), ..Self::new(Code::LimitExceeded, detail) }
+            }
             AppError::Unknown(cause) => {
                 tracing::warn!(%cause, "the outcome of a request is not known");
                 Self::new(Code::Unavailable, UNKNOWN)

@@ -32,7 +32,8 @@ async fn every_failure_has_its_status_and_code() {
         table.push(shown(error).await);
     }
     table.push(shown(Problem::unauthorized()).await);
-    table.push(shown(Problem::limit("too many", Duration::from_millis(1_001))).await);
+    let limit = Duration::from_millis(1_001);
+    table.push(shown(AppError::Limit { detail: "too many".to_owned(), retry_after: limit }).await);
     insta::assert_snapshot!(table.join("\n\n"));
 }
 

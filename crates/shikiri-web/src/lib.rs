@@ -5,12 +5,9 @@
 //! becomes a response in `error`, nowhere else.
 
 mod access;
-mod caches;
 mod error;
 mod host;
 mod json;
-mod limits;
-mod live_keys;
 mod metrics;
 mod observe;
 mod openapi;

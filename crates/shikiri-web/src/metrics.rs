@@ -17,7 +17,7 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
-    pub(crate) open_streams: Gauge,
+    open_streams: Gauge,
     pub(crate) open_connections: Gauge,
     pub(crate) refused_connections: Counter,
     pub(crate) cut_slow_readers: Counter,
@@ -63,7 +63,9 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn text(&self) -> String {
+    /// The gate counts the streams; what it says is told with the rest.
+    pub(crate) fn text(&self, open_streams: usize) -> String {
+        self.open_streams.set(i64::try_from(open_streams).unwrap_or(i64::MAX));
         let mut out = String::new();
         // Writing to a String cannot fail.
         let _ = text::encode(&mut out, &self.registry);

@@ -13,8 +13,6 @@ pub struct WebOptions {
     /// Names under which this server may be called besides loopback ones: `host` or `host:port`.
     pub allowed_hosts: Vec<String>,
     pub max_connections: usize,
-    /// Open SSE streams of all tenants together.
-    pub max_streams: usize,
     /// Shows `/metrics` to other machines too.
     pub metrics_public: bool,
 }
@@ -26,7 +24,6 @@ impl Default for WebOptions {
             allow_remote: false,
             allowed_hosts: Vec::new(),
             max_connections: 20_000,
-            max_streams: 16_000,
             metrics_public: false,
         }
     }

@@ -31,6 +31,7 @@ pub(crate) fn api() -> OpenApiRouter<Shared> {
         .routes(routes!(run_events::follow_run))
         .routes(routes!(runs::cancel_run))
         .routes(routes!(runs::answer_run))
+        .routes(routes!(runs::update_run))
 }
 
 /// The whole service: our routes, and those of other doors, which have their own keys.

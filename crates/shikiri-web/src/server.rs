@@ -12,7 +12,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use shikiri_app::App;
+use shikiri_app::gate::Gate;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -40,8 +40,8 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(app: App, options: WebOptions) -> Self {
-        Self { web: Arc::new(Web::new(app, options)), other_doors: Router::new() }
+    pub fn new(gate: Arc<Gate>, options: WebOptions) -> Self {
+        Self { web: Arc::new(Web::new(gate, options)), other_doors: Router::new() }
     }
 
     /// Puts another door's routes beside ours. Host and Origin are checked, panics caught and
@@ -68,10 +68,10 @@ impl Server {
             cut: CancellationToken::new(),
             web: Arc::clone(&self.web),
         };
-        let web = Arc::clone(&self.web);
-        let sweep = tokio::spawn(async move { web.live_keys.sweep(&web.app).await });
+        let gate = Arc::clone(&self.web.gate);
+        let sweep = tokio::spawn(async move { gate.sweep().await });
         drain.run_until_cancelled(connections.accept(&listener)).await;
-        self.web.draining.cancel();
+        self.web.gate.draining().cancel();
         drop(listener);
         connections.finish().await;
         // It ends with the drain; waiting for it leaves no task behind.
@@ -169,7 +169,7 @@ async fn carry<S, B>(
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = web.draining.cancelled() => {
+        () = web.gate.draining().cancelled() => {
             connection.as_mut().graceful_shutdown();
             cut.run_until_cancelled(connection).await.unwrap_or(Ok(()))
         }

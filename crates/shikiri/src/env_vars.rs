@@ -43,6 +43,9 @@ pub const RUST_LOG: EnvVar = var("RUST_LOG", "the same, if SHIKIRI_LOG is not se
 pub const LOG_FORMAT: EnvVar = var("SHIKIRI_LOG_FORMAT", "text or json [text]");
 pub const PLAIN_LOG_FORMAT: EnvVar =
     var("LOG_FORMAT", "the same, if SHIKIRI_LOG_FORMAT is not set");
+pub const AGENT_ID: EnvVar =
+    var("SHIKIRI_AGENT_ID", "names the agent that `shikiri mcp` serves [the client's own name]");
+pub const CAI_AGENT_ID: EnvVar = var("CAI_AGENT_ID", "the same, if SHIKIRI_AGENT_ID is not set");
 pub const XDG_CONFIG_HOME: EnvVar =
     var("XDG_CONFIG_HOME", "folder of shikiri/config.toml [~/.config]");
 pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config");
@@ -70,6 +73,8 @@ pub const ALL: &[EnvVar] = &[
     RUST_LOG,
     LOG_FORMAT,
     PLAIN_LOG_FORMAT,
+    AGENT_ID,
+    CAI_AGENT_ID,
     XDG_CONFIG_HOME,
     HOME,
     PATH,

@@ -87,7 +87,9 @@ impl From<AppError> for Failure {
                 None => Self::told(Exit::NotFound, error),
             },
             AppError::Invalid { .. } => Self::told(Exit::Usage, error),
-            AppError::Exists { .. } | AppError::NotNow(_) => Self::told(Exit::Refused, error),
+            AppError::Exists { .. } | AppError::NotNow(_) | AppError::Limit { .. } => {
+                Self::told(Exit::Refused, error)
+            }
             AppError::Inactive { .. } => {
                 let next = "`shikiri tenants set ID --status active` allows it";
                 Self::new(Exit::Refused, error, next)
@@ -139,6 +141,8 @@ impl From<io::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -148,6 +152,8 @@ mod tests {
         assert_eq!(code(AppError::invalid("name", "is too long")), 2);
         assert_eq!(code(AppError::Exists { kind: "tenant", id: "a".to_owned() }), 3);
         assert_eq!(code(AppError::NotNow("the run has ended".to_owned())), 3);
+        let limit = AppError::Limit { detail: "slow down".to_owned(), retry_after: Duration::ZERO };
+        assert_eq!(code(limit), 3);
         assert_eq!(code(AppError::Unavailable("busy".to_owned())), 5);
         assert_eq!(code(AppError::Broken("damaged".to_owned())), 1);
         assert_eq!(Failure::Stopped(15).code(), 143);

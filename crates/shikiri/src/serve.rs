@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
-use shikiri_app::run::{Agent, Node};
+use shikiri_app::gate::{Gate, GateOptions};
+use shikiri_app::run::Node;
+use shikiri_mcp::{Mcp, McpOptions};
 use shikiri_web::{BindError, Server, WebOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::signals::Signals;
 use crate::store_url::StoreUrl;
-use crate::wiring::{self, Access};
+use crate::wiring::{self, Access, Offer};
 
 /// Open files that thousands of streams need.
 const WANTED_FILES: u64 = 65_536;
@@ -24,6 +26,7 @@ const WANTED_FILES: u64 = 65_536;
 pub struct Running {
     address: SocketAddr,
     app: App,
+    mcp: Arc<Mcp>,
     node: Node,
     drain: CancellationToken,
     server: JoinHandle<std::io::Result<()>>,
@@ -32,18 +35,22 @@ pub struct Running {
 impl Running {
     /// Opens the store and the address and starts to carry runs. Once this returns, the server
     /// answers.
-    pub async fn start(config: &Config, agents: Vec<Arc<dyn Agent>>) -> Result<Self, Failure> {
+    pub async fn start(config: &Config, offer: Offer) -> Result<Self, Failure> {
         let options = web_options(config);
         // First, because it fails without having changed anything.
         let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
-        let app = wiring::open_app(config, agents, Access::Write).await?;
+        let app = wiring::open_app(config, offer.agents, Access::Write).await?;
         wiring::ensure_admin_key(&app, config).await?;
         let node = Node::start(app.clone());
         let drain = CancellationToken::new();
-        let server = Server::new(app.clone(), options);
+        // One for all doors, so that they count together.
+        let gate = Gate::new(app.clone(), gate_options(config));
+        let mcp = Mcp::new(app.clone(), offer.extras, McpOptions::default());
+        let door = shikiri_mcp::router(Arc::clone(&mcp), Arc::clone(&gate));
+        let server = Server::new(gate, options).mount(door);
         let server = tokio::spawn(server.serve(listener, drain.clone()));
-        Ok(Self { address, app, node, drain, server })
+        Ok(Self { address, app, mcp, node, drain, server })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -52,6 +59,10 @@ impl Running {
 
     pub fn app(&self) -> &App {
         &self.app
+    }
+
+    pub fn mcp(&self) -> &Arc<Mcp> {
+        &self.mcp
     }
 
     /// Resolves if the server ends by itself, which it should not.
@@ -77,13 +88,13 @@ impl Running {
 /// it at once.
 pub async fn run(
     config: &Config,
-    agents: Vec<Arc<dyn Agent>>,
+    offer: Offer,
     stop_with_stdin: bool,
 ) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     raise_file_limit();
     let mut running = tokio::select! {
-        started = Running::start(config, agents) => started?,
+        started = Running::start(config, offer) => started?,
         signal = signals.next() => return Err(Failure::Stopped(signal)),
     };
     announce(config, running.address());
@@ -121,6 +132,11 @@ fn announce(config: &Config, address: SocketAddr) {
     let _ = Output::stdout().line(&format!("listening on http://{address}"));
 }
 
+fn gate_options(config: &Config) -> GateOptions {
+    let defaults = GateOptions::default();
+    GateOptions { max_streams: config.max_streams.unwrap_or(defaults.max_streams) }
+}
+
 fn web_options(config: &Config) -> WebOptions {
     let defaults = WebOptions::default();
     WebOptions {
@@ -128,7 +144,6 @@ fn web_options(config: &Config) -> WebOptions {
         allow_remote: config.allow_remote,
         allowed_hosts: config.allowed_hosts.clone(),
         max_connections: config.max_connections.unwrap_or(defaults.max_connections),
-        max_streams: config.max_streams.unwrap_or(defaults.max_streams),
         metrics_public: config.metrics_public,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppError, AppOptions};
+use shikiri_mcp::Extras;
 use shikiri_model::ids::TenantId;
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
@@ -17,7 +18,19 @@ use crate::data_folder;
 use crate::exit::{Exit, Failure};
 use crate::store_url::StoreUrl;
 
-/// The agents of a plain server.
+/// What a server offers its callers.
+#[derive(Default)]
+pub struct Offer {
+    pub agents: Vec<Arc<dyn Agent>>,
+    /// To MCP clients, beyond the agents.
+    pub extras: Extras,
+}
+
+/// The offer of a plain server.
+pub fn offer() -> Offer {
+    Offer { agents: agents(), extras: Extras::default() }
+}
+
 pub fn agents() -> Vec<Arc<dyn Agent>> {
     shikiri_app::agents::samples()
 }

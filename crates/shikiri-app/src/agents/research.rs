@@ -1,6 +1,7 @@
 //! `research_agent`: gathers findings and has a model of the caller's summarise them.
 //!
-//! A caller without a model still gets a result, which says that it has no summary.
+//! A caller without a model still gets a result, which says that it has no summary. Until the
+//! model is asked, the topic may be changed.
 
 use std::time::Duration;
 
@@ -8,10 +9,24 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Pace, check_text, read, work};
+use super::fields::{Pace, check_text, object_schema, read, text_schema, with_default};
+use super::{Redirectable, work};
 use crate::run::{Agent, AgentError, Context, ModelLimits};
 
 pub struct ResearchAgent;
+
+const NAME: &str = "research_agent";
+const TOPIC: &str = "AI trends";
+/// How long a model has to answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LIMITS: ModelLimits = ModelLimits::new(100);
+/// Each step, and how far the run is when it begins.
+const STEPS: [(&str, f64); 4] = [
+    ("Gathering sources...", 0.0),
+    ("Analyzing data...", 25.0),
+    ("Summarizing findings...", 50.0),
+    ("Finalizing report...", 75.0),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,8 +37,14 @@ struct Input {
     step_ms: Pace,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Update {
+    topic: String,
+}
+
 fn trends() -> String {
-    "AI trends".to_owned()
+    TOPIC.to_owned()
 }
 
 impl Input {
@@ -35,50 +56,88 @@ impl Input {
     }
 }
 
-/// How long a model has to answer.
-const PATIENCE: Duration = Duration::from_secs(120);
-const LIMITS: ModelLimits = ModelLimits { max_tokens: 100 };
-const STEPS: [(&str, f64); 4] = [
-    ("Gathering sources...", 25.0),
-    ("Analyzing data...", 50.0),
-    ("Summarizing findings...", 75.0),
-    ("Finalizing report...", 100.0),
-];
+impl Update {
+    fn read(update: &Value) -> Result<String, String> {
+        let Self { topic } = read(update)?;
+        check_text("topic", &topic)?;
+        Ok(topic)
+    }
+}
 
 #[async_trait]
 impl Agent for ResearchAgent {
     fn name(&self) -> &'static str {
-        "research_agent"
+        NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "Research agent"
     }
 
     fn description(&self) -> &'static str {
         "Researches a topic and has the findings summarised by a model"
     }
 
+    fn input_schema(&self) -> Value {
+        let topic = with_default(topic_schema(), json!(TOPIC));
+        object_schema(json!({ "topic": topic, "step_ms": Pace::schema() }), &[])
+    }
+
+    fn output_schema(&self) -> Option<Value> {
+        let properties = json!({
+            "topic": { "type": "string" },
+            "summary": { "type": "string", "description": "Empty if there is none" },
+            "summary_source": {
+                "type": "string",
+                "enum": ["client", "engine", "none"],
+                "description": "Whose model wrote the summary",
+            },
+        });
+        Some(object_schema(properties, &["topic", "summary", "summary_source"]))
+    }
+
+    fn update_schema(&self) -> Option<Value> {
+        Some(object_schema(json!({ "topic": topic_schema() }), &["topic"]))
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         Input::read(input).map(drop)
+    }
+
+    fn check_update(&self, update: &Value) -> Result<(), String> {
+        Update::read(update).map(drop)
     }
 
     async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
         let Input { topic, step_ms } =
             Input::read(&input).map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
+        let (field, read_update) = ("topic", Update::read as fn(&Value) -> _);
+        let mut subject = Redirectable { agent: NAME, field, read_update, text: topic };
         let [search @ .., report] = STEPS;
         for (number, (step, done)) in (1..).zip(search) {
+            subject.look(&context).await;
             context.progress(done, 100.0, step).await;
             work(&context, step, step_ms, number).await?;
         }
-        let text = format!("Please summarize the key findings for research on: {topic}");
+        subject.look(&context).await;
+        let text = format!("Please summarize the key findings for research on: {}", subject.text);
         let messages = json!([{ "role": "user", "content": { "type": "text", "text": text } }]);
         let answer = context.ask_model(&messages, &LIMITS, Some(PATIENCE)).await;
+        let topic = subject.settle(&context).await;
         let summary = answer.accepted().and_then(text_of);
-        work(&context, report.0, step_ms, 4).await?;
         context.progress(report.1, 100.0, report.0).await;
+        work(&context, report.0, step_ms, 4).await?;
+        context.progress(100.0, 100.0, "Report ready").await;
         Ok(json!({
             "topic": topic,
             "summary_source": if summary.is_some() { "client" } else { "none" },
             "summary": summary.unwrap_or_default(),
         }))
     }
+}
+
+fn topic_schema() -> Value {
+    text_schema("What is researched")
 }
 
 /// The text of a model's answer: a plain string, or a message with one text.

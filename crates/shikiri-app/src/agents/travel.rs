@@ -1,18 +1,34 @@
 //! `travel_agent`: books a trip, after a person has confirmed its price.
 //!
 //! The fail-safe rule: whatever is not a clear yes (a refusal, silence, an answer without
-//! `confirm: true`) means that nothing is booked.
+//! `confirm: true`) means that nothing is booked. Until the person is asked, the destination may
+//! be changed.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shikiri_model::run::Answer;
 
-use super::{Pace, check_text, read, work};
+use super::fields::{Pace, check_text, object_schema, read, text_schema, with_default};
+use super::{Redirectable, work};
 use crate::run::{Agent, AgentError, Context};
 
 pub struct TravelAgent;
+
+const NAME: &str = "travel_agent";
+const DESTINATION: &str = "Paris";
+const PRICE_USD: u32 = 1_200;
+/// How long a person has to answer.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+/// Each step, and how far the run is when it begins.
+const STEPS: [(&str, f64); 4] = [
+    ("Checking flights...", 0.0),
+    ("Finding available dates...", 25.0),
+    ("Confirming prices...", 50.0),
+    ("Booking flight...", 75.0),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,8 +39,14 @@ struct Input {
     step_ms: Pace,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Update {
+    destination: String,
+}
+
 fn paris() -> String {
-    "Paris".to_owned()
+    DESTINATION.to_owned()
 }
 
 impl Input {
@@ -36,57 +58,104 @@ impl Input {
     }
 }
 
-const PRICE_USD: u32 = 1_200;
-/// How long a person has to answer.
-const PATIENCE: Duration = Duration::from_secs(3_600);
-/// Each step, and how far the run is when it is done.
-const STEPS: [(&str, f64); 4] = [
-    ("Checking flights...", 25.0),
-    ("Finding available dates...", 50.0),
-    ("Confirming prices...", 75.0),
-    ("Booking flight...", 100.0),
-];
+impl Update {
+    fn read(update: &Value) -> Result<String, String> {
+        let Self { destination } = read(update)?;
+        check_text("destination", &destination)?;
+        Ok(destination)
+    }
+}
 
 #[async_trait]
 impl Agent for TravelAgent {
     fn name(&self) -> &'static str {
-        "travel_agent"
+        NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "Travel agent"
     }
 
     fn description(&self) -> &'static str {
         "Books a trip after a person has confirmed its price"
     }
 
+    fn input_schema(&self) -> Value {
+        let destination = with_default(destination_schema(), json!(DESTINATION));
+        object_schema(json!({ "destination": destination, "step_ms": Pace::schema() }), &[])
+    }
+
+    fn output_schema(&self) -> Option<Value> {
+        let properties = json!({
+            "destination": { "type": "string" },
+            "status": { "type": "string", "enum": ["booked", "cancelled"] },
+            "booked": { "type": "boolean" },
+            "price_usd": { "type": "integer" },
+            "notes": {
+                "type": "string",
+                "description": "What the person added, or why nobody could be asked",
+            },
+        });
+        let required = ["destination", "status", "booked", "price_usd", "notes"];
+        Some(object_schema(properties, &required))
+    }
+
+    fn update_schema(&self) -> Option<Value> {
+        Some(object_schema(json!({ "destination": destination_schema() }), &["destination"]))
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         Input::read(input).map(drop)
+    }
+
+    fn check_update(&self, update: &Value) -> Result<(), String> {
+        Update::read(update).map(drop)
     }
 
     async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
         let Input { destination, step_ms } =
             Input::read(&input).map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
+        let (field, read_update) = ("destination", Update::read as fn(&Value) -> _);
+        let mut trip = Redirectable { agent: NAME, field, read_update, text: destination };
         let [search @ .., booking] = STEPS;
         for (number, (step, done)) in (1..).zip(search) {
+            trip.look(&context).await;
             context.progress(done, 100.0, step).await;
             work(&context, step, step_ms, number).await?;
         }
+        trip.look(&context).await;
         let message = format!(
-            "Please confirm the estimated price of ${PRICE_USD} for your trip to {destination}"
+            "Please confirm the estimated price of ${PRICE_USD} for your trip to {}",
+            trip.text
         );
         let answer = context.ask_human(confirmation(), &message, Some(PATIENCE)).await;
-        let notes = answer.content["notes"].as_str().unwrap_or_default().to_owned();
+        let destination = trip.settle(&context).await;
         let confirmed = answer.accepted().is_some_and(|content| content["confirm"] == json!(true));
         if confirmed {
+            context.progress(booking.1, 100.0, booking.0).await;
             work(&context, booking.0, step_ms, 4).await?;
         }
-        context.progress(booking.1, 100.0, if confirmed { booking.0 } else { "Cancelled" }).await;
+        context.progress(100.0, 100.0, if confirmed { "Booked" } else { "Cancelled" }).await;
         Ok(json!({
             "destination": destination,
             "status": if confirmed { "booked" } else { "cancelled" },
             "booked": confirmed,
             "price_usd": PRICE_USD,
-            "notes": notes,
+            "notes": notes(&answer),
         }))
     }
+}
+
+/// What the person added; if nobody was asked, why.
+fn notes(answer: &Answer) -> String {
+    let notes = answer.content["notes"].as_str().unwrap_or_default();
+    let reason = answer.reason.as_deref().unwrap_or_default();
+    let unexplained = answer.accepted().is_none() && notes.is_empty();
+    if unexplained { reason.to_owned() } else { notes.to_owned() }
+}
+
+fn destination_schema() -> Value {
+    text_schema("Where the trip goes")
 }
 
 /// What a person is asked for.

@@ -21,11 +21,35 @@ pub trait Agent: Send + Sync + 'static {
     /// Unique; a lower-case word.
     fn name(&self) -> &'static str;
 
+    /// The name as people read it.
+    fn title(&self) -> &'static str {
+        self.name()
+    }
+
     /// One line for people.
     fn description(&self) -> &'static str;
 
+    /// What `check` lets pass: an object of JSON Schema 2020-12 that describes an object.
+    fn input_schema(&self) -> Value;
+
+    /// What `run` results in, in the same form.
+    fn output_schema(&self) -> Option<Value> {
+        None
+    }
+
+    /// What `check_update` lets pass, in the same form; None if the agent takes no updates.
+    fn update_schema(&self) -> Option<Value> {
+        None
+    }
+
     /// Refuses an input before a run is made of it.
     fn check(&self, input: &Value) -> Result<(), String>;
+
+    /// Refuses what a run is given while it works. What passes, the agent gets from
+    /// `Context::updates` where it looks for it.
+    fn check_update(&self, _update: &Value) -> Result<(), String> {
+        Err("this agent takes no updates".to_owned())
+    }
 
     async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError>;
 }
@@ -70,6 +94,10 @@ impl Agents {
 
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Agent>> {
         self.0.get(name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Agent>> {
+        self.0.values()
     }
 
     pub fn names(&self) -> impl Iterator<Item = &'static str> {

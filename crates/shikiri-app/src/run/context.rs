@@ -22,7 +22,7 @@ use super::drive::Driver;
 
 #[derive(Clone)]
 pub struct Context {
-    driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
 }
 
 /// What to do about a step that began before a crash and whose outcome nobody recorded.
@@ -44,10 +44,20 @@ pub enum StepError {
     Unknown { attempts: u64 },
 }
 
-/// Bounds on a model's answer.
+/// Bounds on a model's answer, and how it should be found.
 #[derive(Clone, Debug, Serialize)]
 pub struct ModelLimits {
     pub max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+}
+
+impl ModelLimits {
+    pub const fn new(max_tokens: u32) -> Self {
+        Self { max_tokens, system_prompt: None, temperature: None }
+    }
 }
 
 impl Context {
@@ -162,8 +172,15 @@ impl Context {
         limits: &ModelLimits,
         wait: Option<Duration>,
     ) -> impl Future<Output = Answer> + use<> {
-        let schema = json!({ "messages": messages, "max_tokens": limits.max_tokens });
+        let mut schema = json!(limits);
+        schema["messages"] = messages.clone();
         self.ask(QuestionKind::Model, String::new(), schema, wait)
+    }
+
+    /// Asks the caller's client which folders it works in.
+    pub fn ask_roots(&self, wait: Option<Duration>) -> impl Future<Output = Answer> + use<> {
+        let message = "Which folders does the client work in?".to_owned();
+        self.ask(QuestionKind::Roots, message, Value::Null, wait)
     }
 
     fn ask(
@@ -176,7 +193,8 @@ impl Context {
         let index = self.driver.next_index();
         let driver = Arc::clone(&self.driver);
         async move {
-            let operation = Operation { kind: OperationKind::Question, name: name_of(kind) };
+            let operation =
+                Operation { kind: OperationKind::Question, name: kind.as_str().to_owned() };
             match driver.recall(index, &operation).await {
                 Some(Recorded::Answered(answer)) => return answer,
                 Some(_) => {}
@@ -280,13 +298,6 @@ async fn doubt(
             }
             driver.wait(None).await
         }
-    }
-}
-
-fn name_of(kind: QuestionKind) -> String {
-    match kind {
-        QuestionKind::Human => "human".to_owned(),
-        QuestionKind::Model => "model".to_owned(),
     }
 }
 

@@ -40,12 +40,14 @@ pub(super) enum Ending {
 }
 
 pub(super) struct Driver {
-    app: App,
-    run: Run,
+    pub(super) app: App,
+    pub(super) run: Run,
     guard: Guard,
     journal: Journal,
-    outbox: Arc<Outbox>,
+    pub(super) outbox: Arc<Outbox>,
     next_index: AtomicU64,
+    /// How many of the run's inputs its agent has seen.
+    pub(super) inputs_taken: tokio::sync::Mutex<usize>,
     cancel: CancellationToken,
     state: Mutex<State>,
 }
@@ -80,6 +82,7 @@ impl Driver {
             app,
             run,
             guard,
+            inputs_taken: tokio::sync::Mutex::new(journal.inputs_taken()),
             journal,
             outbox,
             next_index: AtomicU64::new(0),
@@ -162,7 +165,7 @@ impl Driver {
     pub(super) async fn tell(&self, event: NewEvent, note: Option<String>) {
         let pushed = self.busy(self.outbox.push(event, note)).await;
         if let Err(error) = pushed {
-            self.stop(Stop::Lost(error.to_string())).await
+            self.lost(error.to_string()).await
         }
     }
 
@@ -177,7 +180,7 @@ impl Driver {
             .await;
         failpoint::hit("journal.after_record");
         if let Err(error) = recorded {
-            self.stop(Stop::Lost(error.to_string())).await
+            self.lost(error.to_string()).await
         }
     }
 
@@ -227,13 +230,13 @@ impl Driver {
     pub(super) async fn now(&self) -> Timestamp {
         match self.busy(self.app.store.now()).await {
             Ok(now) => now,
-            Err(error) => self.stop(Stop::Lost(error.to_string())).await,
+            Err(error) => self.lost(error.to_string()).await,
         }
     }
 
     async fn or_stop(&self, work: impl Future<Output = Result<(), AppError>>) {
         if let Err(error) = self.busy(work).await {
-            self.stop(Stop::Lost(error.to_string())).await
+            self.lost(error.to_string()).await
         }
     }
 
@@ -255,6 +258,11 @@ impl Driver {
 
     pub(super) async fn never<T>(&self) -> T {
         std::future::pending().await
+    }
+
+    /// This attempt cannot go on here.
+    pub(super) async fn lost<T>(&self, reason: String) -> T {
+        self.stop(Stop::Lost(reason)).await
     }
 
     async fn stop<T>(&self, stop: Stop) -> T {

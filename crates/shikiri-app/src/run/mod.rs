@@ -1,4 +1,4 @@
-//! Durable runs: start, follow, answer, cancel; and the worker that carries them.
+//! Durable runs: start, follow, answer, redirect, cancel; and the worker that carries them.
 
 mod agent;
 mod context;
@@ -6,6 +6,7 @@ mod drive;
 mod node;
 mod outbox;
 mod sweep;
+mod updates;
 mod use_cases;
 mod worker;
 

@@ -36,6 +36,7 @@ async fn sweep_once(app: &App) -> Result<(), AppError> {
     for lapsed in app.store.lapsed_leases(LEASE_PREFIX).await? {
         sweep_node(app, &lapsed).await?;
     }
+    app.sweep_connections().await?;
     purge(app).await
 }
 

@@ -1,7 +1,9 @@
 //! What one can ask of runs: start, look, list, answer, cancel.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use shikiri_model::event::NewEvent;
+use shikiri_model::event::{NewEvent, Seq};
 use shikiri_model::ids::{NodeId, QuestionId, RunId, TenantId};
 use shikiri_model::lease::Guard;
 use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
@@ -10,6 +12,7 @@ use shikiri_model::tenant::TenantStatus;
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, Committed, StoreExt};
 
+use super::agent::Agent;
 use super::node::control_stream;
 use crate::app::{App, busy, entropy, max_tries};
 use crate::error::AppError;
@@ -21,6 +24,8 @@ pub struct NewRun {
     pub agent: String,
     pub input: Value,
     pub idempotency_key: Option<String>,
+    /// Who asked for it, in the words of the door that was asked.
+    pub origin: Option<Value>,
 }
 
 /// A run as the outside sees it.
@@ -36,13 +41,50 @@ pub struct RunView {
 const MAX_KEY: usize = 200;
 
 impl App {
+    pub fn agent(&self, name: &str) -> Option<&Arc<dyn Agent>> {
+        self.agents.get(name)
+    }
+
+    /// The agents that this process can run, by name.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<dyn Agent>> {
+        self.agents.iter()
+    }
+
     pub fn agent_names(&self) -> Vec<&'static str> {
         self.agents.names().collect()
     }
 
     /// Puts a run in the queue; with a known idempotency key, gives the run that has it.
     pub async fn start_run(&self, tenant: &TenantId, new: NewRun) -> Result<RunView, AppError> {
-        let Some(agent) = self.agents.get(&new.agent) else {
+        let run = self.new_run(tenant, new).await?;
+        match self.enqueue(&run, None).await? {
+            Enqueued::New(_) => self.run(tenant, &run.id).await,
+            Enqueued::Known(first) => self.run(tenant, &first).await,
+        }
+    }
+
+    /// As `start_run`, with one event more in the same commit, which may name the run; returns
+    /// the event's number too.
+    pub(crate) async fn start_run_beside(
+        &self,
+        tenant: &TenantId,
+        new: NewRun,
+        beside: impl Fn(&RunId) -> Append + Send,
+    ) -> Result<(RunView, Seq), AppError> {
+        let run = self.new_run(tenant, new).await?;
+        let (id, committed) = match self.enqueue(&run, Some(beside(&run.id))).await? {
+            Enqueued::New(committed) => (run.id, committed),
+            Enqueued::Known(first) => {
+                let commit = Commit::new().append(beside(&first));
+                (first, self.store.commit(commit).await?)
+            }
+        };
+        let seq = committed.appended.last().map_or(0, |appended| appended.last_seq);
+        Ok((self.run(tenant, &id).await?, seq))
+    }
+
+    async fn new_run(&self, tenant: &TenantId, new: NewRun) -> Result<Run, AppError> {
+        let Some(agent) = self.agent(&new.agent) else {
             let known = self.agent_names().join(", ");
             let reason = format!("there is no agent {:?}; there are: {known}", new.agent);
             return Err(AppError::invalid("agent", reason));
@@ -57,23 +99,38 @@ impl App {
         let id = RunId::mint(now, entropy()?);
         let mut run = Run::new(id, tenant.clone(), new.agent, new.input, now);
         run.idempotency_key = key.map(|key| format!("key:{key}"));
+        run.origin = new.origin;
+        Ok(run)
+    }
+
+    async fn enqueue(&self, run: &Run, beside: Option<Append>) -> Result<Enqueued, AppError> {
+        let now = self.store.now().await?;
+        let mut commit = enqueue(run, now)?;
+        commit.appends.extend(beside);
         failpoint::hit("run.before_enqueue");
-        let enqueued = self.commit_in_tenant(tenant, enqueue(&run, now)?).await;
+        let enqueued = self.commit_in_tenant(&run.tenant, commit).await;
         failpoint::hit("run.after_enqueue");
         match enqueued {
-            Ok(_) => self.run(tenant, &run.id).await,
+            Ok(committed) => Ok(Enqueued::New(committed)),
             Err(CommitOrRefusal::Commit(CommitError::NotUnique(first))) => {
-                let first = first.id.parse().map_err(|_| AppError::not_found("run", &first.id))?;
-                self.run(tenant, &first).await
+                let known = first.id.parse().map_err(|_| AppError::not_found("run", &first.id))?;
+                Ok(Enqueued::Known(known))
             }
             Err(other) => Err(other.into()),
         }
     }
 
     pub async fn run(&self, tenant: &TenantId, id: &RunId) -> Result<RunView, AppError> {
+        self.view(self.load_run(tenant, id).await?).await
+    }
+
+    pub(super) async fn load_run(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+    ) -> Result<Stored<Run>, AppError> {
         let found = self.store.load::<Run>(tenant, id.as_str()).await?;
-        let stored = found.ok_or_else(|| AppError::not_found("run", id))?;
-        self.view(stored).await
+        found.ok_or_else(|| AppError::not_found("run", id))
     }
 
     pub async fn list_runs(
@@ -209,8 +266,7 @@ impl App {
         command: impl Fn(&Run) -> Command,
     ) -> Result<Stored<Run>, AppError> {
         for _ in 0..max_tries() {
-            let found = self.store.load::<Run>(tenant, id.as_str()).await?;
-            let stored = found.ok_or_else(|| AppError::not_found("run", id))?;
+            let stored = self.load_run(tenant, id).await?;
             let command = command(&stored.value);
             match self.commit_run(&stored, command, guard).await {
                 Err(CommitOrRefusal::Commit(CommitError::Conflict(_))) => {}
@@ -273,6 +329,13 @@ impl App {
             Err(_) => Ok(commit),
         }
     }
+}
+
+/// What became of a start.
+enum Enqueued {
+    New(Committed),
+    /// The run that has the idempotency key already.
+    Known(RunId),
 }
 
 /// A failed `commit_run`: the caller may try again only for the first kind.

@@ -1,4 +1,4 @@
-//! A store that can be told to refuse, as one that is away for a while does.
+//! A store that takes its time and can be told to refuse, as one that is away for a while does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -107,6 +107,8 @@ impl Store for Flaky {
     }
 
     async fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        // Not at once, as over a network: others get their turn meanwhile.
+        tokio::task::yield_now().await;
         self.store.get(key).await
     }
 

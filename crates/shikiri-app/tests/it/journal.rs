@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use shikiri_app::run::{AgentError, ModelLimits, Node, OnUnknown};
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::{Answer, AnswerAction, Outcome, RunStatus};
+use shikiri_model::run::{Answer, AnswerAction, Outcome, QuestionKind, RunStatus};
 
 use crate::world::{LEASE, Tally, World, agent};
 
@@ -85,7 +85,7 @@ async fn joined_operations_keep_their_places_whichever_ends_first() {
                 tokio::task::yield_now().await;
                 a.mark("a")
             });
-            let asked = context.ask_model(&json!([]), &ModelLimits { max_tokens: 100 }, None);
+            let asked = context.ask_model(&json!([]), &ModelLimits::new(100), None);
             let second = context.step("b", OnUnknown::Stop, async move { b.mark("b") });
             let (first, answer, second) = tokio::join!(first, asked, second);
             first?;
@@ -105,6 +105,44 @@ async fn joined_operations_keep_their_places_whichever_ends_first() {
     let mut done = tally.list();
     done.sort();
     assert_eq!(done, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn the_callers_client_is_asked_for_its_roots_and_a_model_with_its_bounds() {
+    let curious = agent("curious", |context, _| async move {
+        let wait = Some(Duration::from_secs(60));
+        let limits = ModelLimits {
+            system_prompt: Some("Be brief".to_owned()),
+            temperature: Some(0.5),
+            ..ModelLimits::new(7)
+        };
+        let roots = context.ask_roots(wait);
+        let model = context.ask_model(&json!(["m"]), &limits, None);
+        let (roots, model) = tokio::join!(roots, model);
+        Ok(json!([roots.content, roots.reason, model.content]))
+    });
+    let world = World::new(vec![curious]).await;
+    let _node = world.node();
+    let run = world.start("curious", json!({})).await;
+    let waiting = world.until_status(&run, RunStatus::Waiting).await;
+    let mut questions = waiting.run.questions;
+    questions.sort_by_key(|question| question.index);
+    assert_eq!(
+        (questions[0].kind, &questions[0].schema, questions[0].expires_at.is_some()),
+        (QuestionKind::Roots, &json!(null), true)
+    );
+    let bounds = json!({
+        "messages": ["m"], "max_tokens": 7, "system_prompt": "Be brief", "temperature": 0.5,
+    });
+    assert_eq!((questions[1].kind, &questions[1].schema), (QuestionKind::Model, &bounds));
+    let roots = Answer { reason: Some("none".to_owned()), ..Answer::accept(json!([])) };
+    for (question, answer) in questions.iter().zip([roots, Answer::accept(json!("hm"))]) {
+        world.app.answer_run(&TenantId::local(), &run, &question.id, answer).await.unwrap();
+    }
+    assert_eq!(world.end_of(&run).await.run.result, Some(json!([[], "none", "hm"])));
+    let asked = world.events_of(&run).await.into_iter().filter(|(kind, _)| kind == "question");
+    let kinds: Vec<_> = asked.map(|(_, data)| data["kind"].clone()).collect();
+    assert!(kinds.contains(&json!("roots")), "{kinds:?}");
 }
 
 #[tokio::test]
@@ -176,7 +214,7 @@ async fn a_journal_that_does_not_fit_the_code_fails_the_run_with_a_clear_message
 
     let _upgraded = Node::start(world.upgraded(vec![version("new name")]));
     let question = waiting.run.questions[0].id.clone();
-    let answer = Answer { action: AnswerAction::Decline, content: json!(null) };
+    let answer = Answer::new(AnswerAction::Decline, json!(null));
     world.app.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
     let error = world.end_of(&run).await.run.error.unwrap();
     assert_eq!(error.code, "JOURNAL_MISMATCH");

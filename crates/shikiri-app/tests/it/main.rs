@@ -1,10 +1,14 @@
 //! Use cases on a real SQLite store with a clock that the test moves.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 mod flaky;
+mod gate;
 mod journal;
 mod outage;
+mod redirects;
 mod runs;
+mod sample_schemas;
 mod samples;
 mod tenants;
+mod updates;
 mod watch;
 mod world;

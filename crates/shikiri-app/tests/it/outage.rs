@@ -17,7 +17,7 @@ async fn carry(flaky: &Arc<Flaky>, world: &World, agent: Arc<dyn Agent>) -> (Nod
     let name = agent.name().to_owned();
     let app = App::new(flaky.clone(), vec![agent], world.app.options().clone());
     let node = Node::start(app.clone());
-    let new = NewRun { agent: name, input: json!({}), idempotency_key: None };
+    let new = NewRun { agent: name, input: json!({}), idempotency_key: None, origin: None };
     let run = app.start_run(&TenantId::local(), new).await.unwrap().run.id;
     (node, run)
 }

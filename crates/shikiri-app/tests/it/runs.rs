@@ -38,13 +38,24 @@ async fn the_same_idempotency_key_gives_the_same_run() {
     let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
     let start = |input| {
         let idempotency_key = Some("注文-1".to_owned());
-        let new = NewRun { agent: "echo".into(), input, idempotency_key };
+        let new = NewRun { agent: "echo".into(), input, idempotency_key, origin: None };
         let app = world.app.clone();
         async move { app.start_run(&TenantId::local(), new).await.unwrap().run }
     };
     let first = start(json!(1)).await;
     let second = start(json!(2)).await;
     assert_eq!((first.id, json!(1)), (second.id, second.input));
+}
+
+#[tokio::test]
+async fn who_asked_for_a_run_is_kept_with_it_and_told() {
+    let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
+    let origin = json!({ "door": "mcp", "principal": "key_1", "tool_use_id": "toolu_1" });
+    let (agent, input, idempotency_key) = ("echo".to_owned(), json!({}), None);
+    let new = NewRun { agent, input, idempotency_key, origin: Some(origin.clone()) };
+    let run = world.app.start_run(&TenantId::local(), new).await.unwrap().run;
+    assert_eq!(run.origin, Some(origin.clone()));
+    assert_eq!(world.events_of(&run.id).await[0].1["origin"], origin);
 }
 
 #[tokio::test]
@@ -56,7 +67,7 @@ async fn unknown_agents_and_refused_inputs_start_nothing() {
         ("long_running_agent", json!({ "steps": 0 }), "input"),
         ("long_running_agent", json!({ "step": 1 }), "input"),
     ] {
-        let new = NewRun { agent: agent.into(), input, idempotency_key: None };
+        let new = NewRun { agent: agent.into(), input, idempotency_key: None, origin: None };
         match world.app.start_run(&tenant, new).await {
             Err(AppError::Invalid { field: found, .. }) => assert_eq!(found, field),
             other => panic!("{other:?}"),

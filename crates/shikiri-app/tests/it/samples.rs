@@ -1,9 +1,7 @@
 //! The sample agents, through runs as anybody would start them.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::run::{Answer, AnswerAction, QuestionKind, RunStatus};
 
 use crate::world::World;
@@ -22,7 +20,7 @@ async fn answered(agent: &str, input: Value, answer: Option<Answer>) -> (World, 
         None => world.clock.jump(3_600_000),
     }
     let asked = match question.kind {
-        QuestionKind::Human => question.message,
+        QuestionKind::Human | QuestionKind::Roots => question.message,
         QuestionKind::Model => question.schema.to_string(),
     };
     let result = world.end_of(&run).await.run.result.unwrap();
@@ -31,8 +29,8 @@ async fn answered(agent: &str, input: Value, answer: Option<Answer>) -> (World, 
 
 #[tokio::test]
 async fn a_trip_is_booked_only_after_a_clear_yes() {
-    let decline = Answer { action: AnswerAction::Decline, content: json!({ "confirm": true }) };
-    let cancel = Answer { action: AnswerAction::Cancel, content: Value::Null };
+    let decline = Answer::new(AnswerAction::Decline, json!({ "confirm": true }));
+    let cancel = Answer::new(AnswerAction::Cancel, Value::Null);
     for (answer, booked) in [
         (Some(Answer::accept(json!({ "confirm": true, "notes": "窓側" }))), true),
         (Some(Answer::accept(json!({ "confirm": false }))), false),
@@ -60,7 +58,7 @@ async fn research_uses_the_callers_model_or_says_that_there_is_no_summary() {
     for (answer, summary, source) in [
         (Some(Answer::accept(message)), "要約", "client"),
         (Some(Answer::accept(json!("要約"))), "要約", "client"),
-        (Some(Answer { action: AnswerAction::Decline, content: Value::Null }), "", "none"),
+        (Some(Answer::new(AnswerAction::Decline, Value::Null)), "", "none"),
         (None, "", "none"),
     ] {
         let (_world, result, asked) =
@@ -74,17 +72,101 @@ async fn research_uses_the_callers_model_or_says_that_there_is_no_summary() {
     }
 }
 
+/// (progress, message) of what the run told.
+async fn told(world: &World, run: &RunId) -> Vec<(f64, String)> {
+    let events = world.events_of(run).await.into_iter().filter(|(kind, _)| kind == "progress");
+    let told = events.map(|(_, data)| {
+        assert_eq!(data["total"], json!(100.0));
+        (data["progress"].as_f64().unwrap(), data["message"].as_str().unwrap().to_owned())
+    });
+    told.collect()
+}
+
 #[tokio::test]
 async fn samples_tell_their_progress_in_quarters() {
     let world = World::new(shikiri_app::agents::samples()).await;
     let _node = world.node();
-    let run = world.start("travel_agent", json!({ "step_ms": 1 })).await;
-    let waiting = world.until_status(&run, RunStatus::Waiting).await;
-    assert_eq!(
-        waiting.progress,
-        Some(json!({ "progress": 75.0, "total": 100.0, "message": "Confirming prices..." }))
-    );
-    world.clock.advance(Duration::from_secs(1));
+    let yes = Answer::accept(json!({ "confirm": true }));
+    for (agent, answer, messages) in [
+        (
+            "travel_agent",
+            yes,
+            [
+                "Checking flights...",
+                "Finding available dates...",
+                "Confirming prices...",
+                "Booking flight...",
+                "Booked",
+            ],
+        ),
+        (
+            "research_agent",
+            Answer::accept(json!("要約")),
+            [
+                "Gathering sources...",
+                "Analyzing data...",
+                "Summarizing findings...",
+                "Finalizing report...",
+                "Report ready",
+            ],
+        ),
+    ] {
+        let run = world.start(agent, json!({ "step_ms": 0 })).await;
+        let waiting = world.until_status(&run, RunStatus::Waiting).await;
+        assert_eq!(
+            waiting.progress,
+            Some(json!({ "progress": 50.0, "total": 100.0, "message": messages[2] })),
+            "it asks when it has come to its third step"
+        );
+        world.answer(&run, answer).await;
+        world.end_of(&run).await;
+        let expected = [0.0, 25.0, 50.0, 75.0, 100.0].into_iter().zip(messages.map(str::to_owned));
+        assert_eq!(told(&world, &run).await, expected.collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn a_trip_that_is_not_booked_is_done_as_well() {
+    let world = World::new(shikiri_app::agents::samples()).await;
+    let _node = world.node();
+    let run = world.start("travel_agent", json!({ "step_ms": 0 })).await;
+    world.until_status(&run, RunStatus::Waiting).await;
     world.clock.jump(3_600_000);
-    assert_eq!(world.end_of(&run).await.progress.unwrap()["progress"], json!(100.0));
+    world.end_of(&run).await;
+    assert_eq!(told(&world, &run).await.last(), Some(&(100.0, "Cancelled".to_owned())));
+}
+
+#[tokio::test]
+async fn long_work_logs_every_step_and_its_percentage() {
+    let world = World::new(shikiri_app::agents::samples()).await;
+    let _node = world.node();
+    let run = world.start("long_running_agent", json!({ "step_ms": 0 })).await;
+    assert_eq!(world.end_of(&run).await.run.result, Some(json!({ "steps": 50 })));
+    let logs: Vec<_> = world.events_of(&run).await.into_iter().filter(|e| e.0 == "log").collect();
+    assert_eq!(logs.len(), 50);
+    for (i, (_, mut log)) in (1..).zip(logs) {
+        log.as_object_mut().unwrap().remove("index");
+        let message = format!("Processing step {i}/50 ({}%)", i * 2);
+        let expected =
+            json!({ "level": "info", "logger": "long_running_agent", "message": message });
+        assert_eq!(log, expected);
+    }
+    let expected = (1..=50).map(|i| (f64::from(i * 2), format!("step {i} done")));
+    assert_eq!(told(&world, &run).await, expected.collect::<Vec<_>>());
+}
+
+/// A door that cannot ask says why, and the traveller reads it.
+#[tokio::test]
+async fn why_nobody_was_asked_is_noted_unless_somebody_left_notes() {
+    let reason = Some("unsupported by the client".to_owned());
+    let unasked = Answer { reason, ..Answer::new(AnswerAction::Cancel, Value::Null) };
+    let declined = Answer { content: json!({ "notes": "too dear" }), ..unasked.clone() };
+    let accepted = Answer { action: AnswerAction::Accept, ..unasked.clone() };
+    for (answer, notes) in
+        [(unasked, "unsupported by the client"), (declined, "too dear"), (accepted, "")]
+    {
+        let input = json!({ "step_ms": 0 });
+        let (_world, result, _) = answered("travel_agent", input, Some(answer)).await;
+        assert_eq!((&result["notes"], &result["booked"]), (&json!(notes), &json!(false)));
+    }
 }

@@ -15,7 +15,7 @@ fn acme() -> TenantId {
 }
 
 fn new(name: &str) -> NewRun {
-    NewRun { agent: name.into(), input: json!({}), idempotency_key: None }
+    NewRun { agent: name.into(), input: json!({}), idempotency_key: None, origin: None }
 }
 
 #[tokio::test]

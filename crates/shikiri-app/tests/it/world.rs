@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use shikiri_app::run::{Agent, AgentError, Context, NewRun, Node, RunView};
-use shikiri_app::{App, AppOptions};
+use shikiri_app::{App, AppError, AppOptions};
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::RunStatus;
+use shikiri_model::run::{Answer, RunStatus};
 use shikiri_model::time::Timestamp;
 use shikiri_store::FakeClock;
 use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
@@ -44,7 +44,7 @@ impl World {
     }
 
     pub(crate) async fn start(&self, agent: &str, input: Value) -> RunId {
-        let new = NewRun { agent: agent.into(), input, idempotency_key: None };
+        let new = NewRun { agent: agent.into(), input, idempotency_key: None, origin: None };
         self.app.start_run(&TenantId::local(), new).await.unwrap().run.id
     }
 
@@ -78,11 +78,29 @@ impl World {
         self.until(run, |view| view.run.status.is_terminal()).await
     }
 
-    /// The kinds of the run's events, in order.
-    pub(crate) async fn story_of(&self, run: &RunId) -> Vec<String> {
+    /// Redirects the run.
+    pub(crate) async fn update(&self, run: &RunId, input: Value) -> Result<RunView, AppError> {
+        self.app.update_run(&TenantId::local(), run, input).await
+    }
+
+    /// Answers the question that the run waits for.
+    pub(crate) async fn answer(&self, run: &RunId, answer: Answer) {
+        let waiting = self.until_status(run, RunStatus::Waiting).await;
+        let question = &waiting.run.questions[0].id;
+        self.app.answer_run(&TenantId::local(), run, question, answer).await.unwrap();
+    }
+
+    /// The run's events, in order.
+    pub(crate) async fn events_of(&self, run: &RunId) -> Vec<(String, Value)> {
         let stream = shikiri_model::run::stream_of(run);
         let page = self.app.store().read(&TenantId::local(), &stream, 0, usize::MAX).await.unwrap();
-        page.chunks.iter().flat_map(|c| c.events()).map(|e| e.kind.to_owned()).collect()
+        let events = page.chunks.iter().flat_map(|chunk| chunk.events());
+        events.map(|e| (e.kind.to_owned(), serde_json::from_str(e.data).unwrap())).collect()
+    }
+
+    /// The kinds of the run's events, in order.
+    pub(crate) async fn story_of(&self, run: &RunId) -> Vec<String> {
+        self.events_of(run).await.into_iter().map(|(kind, _)| kind).collect()
     }
 }
 
@@ -115,8 +133,16 @@ impl Agent for Scripted {
         "A scripted agent"
     }
 
+    fn input_schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
     fn check(&self, _input: &Value) -> Result<(), String> {
         Ok(())
+    }
+
+    fn check_update(&self, update: &Value) -> Result<(), String> {
+        if update == "no" { Err("not that".to_owned()) } else { Ok(()) }
     }
 
     async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {

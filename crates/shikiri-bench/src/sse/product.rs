@@ -8,6 +8,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use clap::Args;
 use serde_json::{Value, json};
+use shikiri_app::gate::GateOptions;
 use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
@@ -37,7 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let listener = bind(&options).await?;
         child::tell(&format!("listening {}", listener.local_addr()?))?;
         child::tell(&format!("key {}", secret.reveal()))?;
-        tokio::spawn(Server::new(app, options).serve(listener, CancellationToken::new()));
+        let entrance = shikiri_app::gate::Gate::new(app, GateOptions::default());
+        tokio::spawn(Server::new(entrance, options).serve(listener, CancellationToken::new()));
         gate.obey().await
     })
 }
@@ -54,6 +56,10 @@ impl Agent for Producer {
 
     fn description(&self) -> &'static str {
         "Logs as fast as it may"
+    }
+
+    fn input_schema(&self) -> Value {
+        json!({ "type": "object" })
     }
 
     fn check(&self, _input: &Value) -> Result<(), String> {

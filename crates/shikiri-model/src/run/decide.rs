@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Answer, Outcome, Question, Run, RunError, RunStatus};
 use crate::event::NewEvent;
@@ -19,6 +19,8 @@ pub enum Command {
     Ask(Question),
     /// Somebody answers, whoever is working on the run and wherever.
     Answer { question: QuestionId, answer: Answer },
+    /// Somebody redirects the run. Its agent looks when it can; nothing is woken for it.
+    Input(Value),
     /// A child that the agent called has ended.
     ChildEnded { index: u64, child: String, outcome: Outcome },
     /// The agent has nothing to do until an answer, a child or `until`.
@@ -45,7 +47,17 @@ pub enum Refusal {
     NoSuchQuestion(QuestionId),
     #[error("the run is {}, which does not allow that", .0.as_str())]
     NotNow(RunStatus),
+    #[error(
+        "the run has been given {MAX_INPUTS} inputs, which is the most it takes: start another"
+    )]
+    TooManyInputs,
+    #[error("has {0} bytes of JSON; at most {MAX_INPUT_BYTES} are taken")]
+    LargeInput(usize),
 }
+
+/// Inputs lie in the run's record, which is written anew with every change of the run.
+const MAX_INPUTS: usize = 100;
+const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, Refusal> {
     use RunStatus::{Queued, Running, Waiting};
@@ -66,6 +78,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, R
         (Running, Command::Finish(outcome)) => Ok(next.finished(outcome, now)),
 
         (_, Command::Answer { question, answer }) => next.answered(&question, &answer, now),
+        (_, Command::Input(input)) => next.redirected(input),
         (_, Command::ChildEnded { index, child, outcome }) => {
             Ok(next.child_ended(index, &child, &outcome, now))
         }
@@ -91,7 +104,7 @@ struct Next {
 }
 
 impl Next {
-    fn tell(&mut self, kind: &'static str, data: &serde_json::Value) {
+    fn tell(&mut self, kind: &'static str, data: &Value) {
         self.events.push(NewEvent::from_value(kind, data));
     }
 
@@ -101,7 +114,10 @@ impl Next {
 
     fn enqueued(mut self) -> Decision {
         let parent = self.run.parent.as_ref().map(|parent| parent.run.as_str());
-        let data = json!({ "agent": self.run.agent, "parent_run_id": parent });
+        let mut data = json!({ "agent": self.run.agent, "parent_run_id": parent });
+        if let Some(origin) = &self.run.origin {
+            data["origin"] = origin.clone();
+        }
         self.tell("queued", &data);
         self.done()
     }
@@ -161,13 +177,30 @@ impl Next {
     }
 
     fn tell_answer(&mut self, question: &Question, answer: &Answer) {
-        let data = json!({
+        let mut data = json!({
             "index": question.index,
             "question_id": question.id,
             "action": answer.action,
             "content": answer.content,
         });
+        if let Some(reason) = &answer.reason {
+            data["reason"] = json!(reason);
+        }
         self.tell("answer", &data);
+    }
+
+    fn redirected(mut self, input: Value) -> Result<Decision, Refusal> {
+        if self.run.inputs.len() >= MAX_INPUTS {
+            return Err(Refusal::TooManyInputs);
+        }
+        let bytes = input.to_string().len();
+        if bytes > MAX_INPUT_BYTES {
+            return Err(Refusal::LargeInput(bytes));
+        }
+        let number = self.run.inputs.len() + 1;
+        self.tell("input", &json!({ "number": number, "input": input }));
+        self.run.inputs.push(input);
+        Ok(self.done())
     }
 
     fn child_ended(

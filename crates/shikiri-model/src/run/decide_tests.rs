@@ -73,6 +73,7 @@ fn every_command_against_every_status() {
         ("start", Command::Start { node: node(2) }),
         ("ask", Command::Ask(question(None))),
         ("answer", answer()),
+        ("input", Command::Input(json!({ "topic": "茶" }))),
         ("child", Command::ChildEnded { index: 2, child: "c".into(), outcome: Outcome::Cancelled }),
         ("suspend", Command::Suspend { seen_wakes: 0, until: Some(later(5)) }),
         ("finish", Command::Finish(Outcome::Completed(Value::Null))),
@@ -88,6 +89,7 @@ fn every_command_against_every_status() {
                 Err(Refusal::Ended(_)) => "ended",
                 Err(Refusal::NotNow(_)) => "-",
                 Err(Refusal::NoSuchQuestion(_)) => "no question",
+                Err(Refusal::TooManyInputs | Refusal::LargeInput(_)) => "refused",
             })
             .collect();
         table.push_str(&format!("{name:8}{}\n", cells.join(" | ")));
@@ -97,6 +99,7 @@ fn every_command_against_every_status() {
     start   running | - | running | ended | ended | ended
     ask     - | running | - | ended | ended | ended
     answer  no question | running | queued | ended | ended | ended
+    input   queued | running | waiting | ended | ended | ended
     child   queued | running | queued | ended | ended | ended
     suspend - | waiting | - | ended | ended | ended
     finish  - | completed | - | ended | ended | ended
@@ -122,6 +125,67 @@ fn a_question_past_its_deadline_is_answered_with_timeout_and_late_answers_are_re
     assert_eq!(kinds(&woken), ["started", "answer"]);
     assert!(woken.events[1].data().contains(r#""action":"timeout""#));
     assert!(woken.run.questions.is_empty());
+}
+
+#[test]
+fn an_input_is_told_numbered_and_kept_and_wakes_nobody() {
+    let before = waiting(Some(later(10)));
+    let first = decide(&before, Command::Input(json!({ "topic": "茶" })), now()).unwrap();
+    let second = decide(&first.run, Command::Input(json!(null)), now()).unwrap();
+    let told = |decision: &Decision| decision.events[0].data().to_owned();
+    assert_eq!((kinds(&first), kinds(&second)), (vec!["input"], vec!["input"]));
+    assert_eq!(told(&first), r#"{"input":{"topic":"茶"},"number":1}"#);
+    assert_eq!(told(&second), r#"{"input":null,"number":2}"#);
+    let inputs = vec![json!({ "topic": "茶" }), json!(null)];
+    assert_eq!(second.run, Run { inputs, ..before });
+}
+
+#[test]
+fn a_run_takes_only_so_many_inputs_of_only_such_a_size() {
+    let fits = Value::String("x".repeat(64 * 1024 - 2));
+    let mut run = then(&running(), Command::Input(fits.clone()));
+    // One byte more, though no character more.
+    let large = Value::String(format!("{}é", "x".repeat(64 * 1024 - 3)));
+    let refusal = decide(&run, Command::Input(large), now()).unwrap_err();
+    assert_eq!(refusal, Refusal::LargeInput(64 * 1024 + 1));
+    assert!(refusal.to_string().contains("at most 65536"), "{refusal}");
+    for _ in 1..100 {
+        run = then(&run, Command::Input(json!(1)));
+    }
+    let refusal = decide(&run, Command::Input(json!(1)), now()).unwrap_err();
+    assert_eq!(refusal, Refusal::TooManyInputs);
+    assert!(refusal.to_string().contains("100 inputs"), "{refusal}");
+}
+
+#[test]
+fn who_asked_for_a_run_is_told_when_it_is_queued() {
+    let origin = json!({ "door": "mcp", "tool_use_id": "toolu_1" });
+    let run = Run { origin: Some(origin.clone()), ..queued() };
+    let told = |run| decide(run, Command::Enqueue, now()).unwrap().events[0].data().to_owned();
+    let data: Value = serde_json::from_str(&told(&run)).unwrap();
+    assert_eq!(data["origin"], origin);
+    assert!(!told(&queued()).contains("origin"));
+}
+
+#[test]
+fn why_a_door_answered_by_itself_is_told_with_the_answer() {
+    let reason = Some("unsupported by the client".to_owned());
+    let answer = Answer { reason, ..Answer::new(AnswerAction::Cancel, Value::Null) };
+    let command = Command::Answer { question: question(None).id, answer };
+    let answered = decide(&asking(None), command, now()).unwrap();
+    assert!(answered.events[0].data().contains(r#""reason":"unsupported by the client""#));
+    let plain = decide(&asking(None), self::answer(), now()).unwrap();
+    assert!(!plain.events[0].data().contains("reason"));
+}
+
+/// Records of earlier versions lack the newer fields.
+#[test]
+fn a_run_that_was_stored_before_there_were_inputs_is_read() {
+    let mut stored = serde_json::to_value(waiting(None)).unwrap();
+    for newer in ["inputs", "origin"] {
+        assert!(stored.as_object_mut().unwrap().remove(newer).is_some(), "{newer}");
+    }
+    assert_eq!(serde_json::from_value::<Run>(stored).unwrap(), waiting(None));
 }
 
 #[test]

@@ -27,6 +27,9 @@ pub struct Run {
     /// Unique in the tenant: a second start with it attaches to this run.
     #[serde(default)]
     pub idempotency_key: Option<String>,
+    /// Who asked for it, in the words of the door that was asked.
+    #[serde(default)]
+    pub origin: Option<Value>,
     #[serde(default)]
     pub parent: Option<Parent>,
     /// The node that works on it.
@@ -50,6 +53,9 @@ pub struct Run {
     /// Asked and not answered.
     #[serde(default)]
     pub questions: Vec<Question>,
+    /// What it was given while it worked, oldest first.
+    #[serde(default)]
+    pub inputs: Vec<Value>,
     #[serde(default)]
     pub result: Option<Value>,
     #[serde(default)]
@@ -100,6 +106,7 @@ impl Run {
             input,
             status: RunStatus::Queued,
             idempotency_key: None,
+            origin: None,
             parent: None,
             node: None,
             due_at: Some(now),
@@ -108,6 +115,7 @@ impl Run {
             losses: 0,
             cancel_requested: false,
             questions: Vec::new(),
+            inputs: Vec::new(),
             result: None,
             error: None,
             ended_at: None,

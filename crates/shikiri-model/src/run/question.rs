@@ -1,4 +1,4 @@
-//! Questions of a run to a person or a model, and their answers.
+//! Questions of a run to a person, a model or the caller's client, and their answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,8 @@ pub struct Question {
     pub index: u64,
     pub kind: QuestionKind,
     pub message: String,
-    /// What a good answer looks like: a JSON schema for a person, messages and limits for a model.
+    /// What a good answer looks like: a JSON schema for a person, messages and limits for a
+    /// model, null for roots.
     pub schema: Value,
     /// Answered with `timeout` once this has passed.
     pub expires_at: Option<Timestamp>,
@@ -24,6 +25,18 @@ pub struct Question {
 pub enum QuestionKind {
     Human,
     Model,
+    /// The folders that the caller's client works in.
+    Roots,
+}
+
+impl QuestionKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::Model => "model",
+            Self::Roots => "roots",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +44,9 @@ pub struct Answer {
     pub action: AnswerAction,
     #[serde(default)]
     pub content: Value,
+    /// Why a door answered by itself, such as "unsupported by the client".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,12 +60,16 @@ pub enum AnswerAction {
 }
 
 impl Answer {
+    pub fn new(action: AnswerAction, content: Value) -> Self {
+        Self { action, content, reason: None }
+    }
+
     pub fn accept(content: Value) -> Self {
-        Self { action: AnswerAction::Accept, content }
+        Self::new(AnswerAction::Accept, content)
     }
 
     pub fn timeout() -> Self {
-        Self { action: AnswerAction::Timeout, content: Value::Null }
+        Self::new(AnswerAction::Timeout, Value::Null)
     }
 
     /// The content, only if the answer was yes: the fail-safe reading of every other outcome.

@@ -35,7 +35,7 @@ pub(crate) async fn healthz() -> Json<Health> {
     (status = 503, description = "The store cannot be written or is not one that this server knows, or the server is draining", body = ReadinessJson),
 ))]
 pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<ReadinessJson>) {
-    let readiness = web.readiness.check(&web.app, web.draining.is_cancelled()).await;
+    let readiness = web.readiness.check(&web.app, web.gate.draining().is_cancelled()).await;
     let ready = readiness.status == "ready";
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(readiness))
@@ -54,7 +54,8 @@ pub(crate) async fn metrics(
     if !web.options.metrics_public && !is_local(&headers, &extensions) {
         return Err(Problem::not_found());
     }
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], web.metrics.text()).into_response())
+    let text = web.metrics.text(web.gate.open_streams());
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
 /// A proxy on this machine connects from loopback on behalf of anybody.

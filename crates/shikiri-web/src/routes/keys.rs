@@ -64,6 +64,6 @@ pub(crate) async fn revoke_key(
     State(web): State<Shared>,
 ) -> Result<StatusCode, Problem> {
     web.app.revoke_key(&access.tenant, &key).await?;
-    web.keys.forget_all();
+    web.gate.forget_keys();
     Ok(StatusCode::NO_CONTENT)
 }

@@ -45,6 +45,13 @@ pub(crate) struct AnswerQuestion {
     answer: Option<Value>,
 }
 
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpdateRun {
+    /// What the agent should go by from now on; each agent says what it takes.
+    input: Value,
+}
+
 #[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = AnswerAction)]
@@ -80,7 +87,8 @@ pub(crate) async fn start_run(
 ) -> Result<Response, Problem> {
     let tenant = access.tenant;
     let StartRun { agent, input, idempotency_key } = new;
-    let view = web.app.start_run(&tenant, NewRun { agent, input, idempotency_key }).await?;
+    let view =
+        web.app.start_run(&tenant, NewRun { agent, input, idempotency_key, origin: None }).await?;
     let location = format!("/v1/tenants/{tenant}/runs/{}", view.run.id);
     Ok(created(&location, &RunJson::from(view)))
 }
@@ -141,7 +149,19 @@ pub(crate) async fn answer_run(
         Action::Decline => AnswerAction::Decline,
         Action::Cancel => AnswerAction::Cancel,
     };
-    let answer = Answer { action, content: body.answer.unwrap_or_default() };
+    let answer = Answer::new(action, body.answer.unwrap_or_default());
     let view = web.app.answer_run(&access.tenant, &run, &body.question_id, answer).await?;
     Ok(axum::Json(view.into()))
+}
+
+/// Redirects a run that has not ended: its agent takes the new input up where it can
+#[utoipa::path(post, path = "/v1/tenants/{t}/runs/{r}/input", tag = "runs",
+    params(("t" = String, Path), ("r" = String, Path)), request_body = UpdateRun,
+    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn update_run(
+    RunAccess { access, run }: RunAccess,
+    State(web): State<Shared>,
+    Json(body): Json<UpdateRun>,
+) -> Result<axum::Json<RunJson>, Problem> {
+    Ok(axum::Json(web.app.update_run(&access.tenant, &run, body.input).await?.into()))
 }

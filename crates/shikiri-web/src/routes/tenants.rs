@@ -146,7 +146,7 @@ pub(crate) async fn change_tenant(
         limits: change.limits.map(LimitsPatch::from).unwrap_or_default(),
     };
     let stored = web.app.update_tenant(&access.tenant, patch).await?;
-    web.tenants.forget_all();
+    web.gate.forget_tenants();
     Ok(axum::Json(stored.into()))
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn remove_tenant(
 ) -> Result<StatusCode, Problem> {
     access.require_admin("removing a tenant")?;
     web.app.delete_tenant(&access.tenant).await?;
-    web.tenants.forget_all();
-    web.keys.forget_all();
+    web.gate.forget_tenants();
+    web.gate.forget_keys();
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,10 +1,10 @@
 //! What one reader of a run is sent, frame by frame.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shikiri_app::{Delivery, Watch, WatchError};
+use shikiri_app::gate::OpenStream;
+use shikiri_app::{AppError, Delivery, Watch, WatchError};
 use shikiri_model::cursor::CursorError;
 use shikiri_model::event::Seq;
 use shikiri_model::ids::{RunId, TenantId};
@@ -13,8 +13,6 @@ use shikiri_model::run::stream_of;
 use super::format::{self, EventWriter};
 use crate::access::TenantAccess;
 use crate::error::{Code, Problem};
-use crate::limits::StreamSlot;
-use crate::live_keys::LiveKey;
 use crate::state::Shared;
 
 /// A frame ends with the event that passes this size: large enough that a write costs nothing
@@ -33,8 +31,7 @@ pub(crate) struct Feed {
     /// What did not fit into the frame before.
     rest: Option<Delivery>,
     ended: bool,
-    key: Arc<LiveKey>,
-    _slot: StreamSlot,
+    stream: OpenStream,
 }
 
 impl Feed {
@@ -44,9 +41,7 @@ impl Feed {
         run: RunId,
         after: Seq,
     ) -> Result<Self, Problem> {
-        let limit = access.record.limits.max_streams;
-        let slot = web.streams.take(&access.tenant, limit)?;
-        let key = web.live_keys.hold(&access.caller.secret);
+        let stream = web.gate.open_stream(&access.caller, &access.record)?;
         let (watch, expired) = open_watch(&web, &access.tenant, &run, after).await?;
         let mut opening = format::RETRY.to_vec();
         opening.extend(expired.map(format::resync).unwrap_or_default().bytes());
@@ -59,8 +54,7 @@ impl Feed {
             web,
             run,
             watch,
-            key,
-            _slot: slot,
+            stream,
         })
     }
 
@@ -77,7 +71,7 @@ impl Feed {
         }
         tokio::select! {
             biased;
-            () = self.key.over.cancelled() => Some(self.end_with(self.reason_to_end())),
+            () = self.stream.over().cancelled() => Some(self.end_with(self.reason_to_end())),
             next = self.watch.next() => self.deliver(next).await,
             () = tokio::time::sleep(KEEP_ALIVE_EVERY) => Some(self.stay_or_end().await),
         }
@@ -126,10 +120,8 @@ impl Feed {
 
     /// A tenant that was removed sends nothing any more, so nobody should wait for it.
     async fn stay_or_end(&mut self) -> Bytes {
-        match self.web.tenants.get(&self.web.app, &self.tenant).await {
-            Err(problem) if problem.code == Code::TenantNotFound => {
-                self.end_with(format::NO_ACCESS)
-            }
+        match self.web.gate.tenant(&self.tenant).await {
+            Err(AppError::NotFound { .. }) => self.end_with(format::NO_ACCESS),
             _ => Bytes::from_static(format::KEEP_ALIVE),
         }
     }
@@ -140,7 +132,7 @@ impl Feed {
     }
 
     fn reason_to_end(&self) -> &'static [u8] {
-        if self.web.draining.is_cancelled() { format::DRAINING } else { format::NO_ACCESS }
+        if self.web.gate.draining().is_cancelled() { format::DRAINING } else { format::NO_ACCESS }
     }
 }
 

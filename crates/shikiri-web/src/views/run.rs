@@ -68,6 +68,7 @@ struct QuestionJson {
 enum Kind {
     Human,
     Model,
+    Roots,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -123,6 +124,7 @@ impl From<Question> for QuestionJson {
             kind: match question.kind {
                 QuestionKind::Human => Kind::Human,
                 QuestionKind::Model => Kind::Model,
+                QuestionKind::Roots => Kind::Roots,
             },
             message: question.message,
             schema: question.schema,

@@ -55,10 +55,11 @@ impl Dice {
     }
 
     fn body(&mut self) -> Vec<u8> {
-        const GOOD: [&str; 5] = [
+        const GOOD: [&str; 6] = [
             r#"{"id":"a","name":"b","limits":{"max_streams":1,"requests_per_minute":null}}"#,
             r#"{"agent":"echo","input":{"n":[1,2,{"m":null}]},"idempotency_key":"k"}"#,
             r#"{"question_id":"q_1","action":"decline","answer":{"x":1e3}}"#,
+            r#"{"input":{"n":2}}"#,
             r#"{"name":"\u00e9\ud83d\ude00"}"#,
             "{}",
         ];

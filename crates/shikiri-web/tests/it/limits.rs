@@ -48,6 +48,7 @@ async fn streams_are_counted_and_given_back() {
     second.until("event: queued").await;
     let mut third = connect(serving.address, &key, &path).await;
     third.until("LIMIT_EXCEEDED").await;
+    connect(serving.address, &key, "/metrics").await.until("shikiri_open_streams 2\n").await;
     drop(first);
     for _ in 0..200 {
         let mut again = connect(serving.address, &key, &path).await;

@@ -174,9 +174,55 @@ async fn a_question_is_answered_once() {
     let answer = json!({ "question_id": id, "answer": { "colour": "red" } });
     assert_eq!(world.post(&answers, answer.clone()).await.status, StatusCode::OK);
     world.get(&format!("{path}/events")).await;
-    assert_eq!(world.get(&path).await.json()["result"], json!({ "accepted": { "colour": "red" } }));
+    let result = world.get(&path).await.json()["result"].clone();
+    assert_eq!(result, json!({ "accepted": { "colour": "red" }, "updates": [] }));
     let late = world.post(&answers, answer).await.problem();
     assert!(late.0 == 409 || late.0 == 404, "{late:?}");
+    node.leave().await;
+}
+
+#[tokio::test]
+async fn a_run_is_redirected_until_it_has_ended() {
+    let world = World::new().await;
+    let run = world.run("local", "asks", json!({})).await;
+    let path = format!("/v1/tenants/local/runs/{run}");
+    let input = format!("{path}/input");
+    let update = json!({ "input": { "hint": "warm" } });
+    for (body, says) in [
+        (json!({}), "input"),
+        (json!({ "input": { "hint": "warm" }, "wake": true }), "wake"),
+        (json!({ "input": { "hint": 1 } }), "input: needs a hint"),
+        (json!({ "input": { "hint": "x".repeat(64 * 1024) } }), "input: has 65547 bytes"),
+    ] {
+        let refused = world.post(&input, body).await;
+        assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()));
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(detail.contains(says), "{detail}");
+    }
+    let deaf = world.run("local", "echo", json!({})).await;
+    let refused = world.post(&format!("/v1/tenants/local/runs/{deaf}/input"), update.clone()).await;
+    assert_eq!(refused.problem(), (400, "INVALID_REQUEST".to_owned()));
+    let refused = world.post("/v1/tenants/local/runs/run_0/input", update.clone()).await;
+    assert_eq!(refused.problem().0, 404);
+
+    let given = world.post(&input, update.clone()).await;
+    assert_eq!((given.status, &given.json()["id"]), (StatusCode::OK, &json!(run)));
+    let node = world.node();
+    let question = loop {
+        let shown = world.get(&path).await.json();
+        if let Some(question) = shown["questions"].get(0) {
+            break question["question_id"].clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    };
+    let answer = json!({ "question_id": question, "answer": 1 });
+    assert_eq!(world.post(&format!("{path}/answers"), answer).await.status, StatusCode::OK);
+    let events = world.get(&format!("{path}/events")).await;
+    assert!(events.text.contains("event: input\n"), "{}", events.text);
+    let result = world.get(&path).await.json()["result"].clone();
+    assert_eq!(result, json!({ "accepted": 1, "updates": [{ "hint": "warm" }] }));
+    // As cancelling an ended run is answered.
+    assert_eq!(world.post(&input, update).await.problem(), (409, "CONFLICT".to_owned()));
     node.leave().await;
 }
 

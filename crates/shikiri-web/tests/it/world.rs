@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value, json};
+use shikiri_app::gate::{Gate, GateOptions};
 use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::event::NewEvent;
@@ -63,7 +64,8 @@ impl World {
         app.ensure_local_tenant().await.unwrap();
         let secret = App::mint_secret().unwrap();
         app.ensure_admin_key(&secret).await.unwrap();
-        let router = Server::new(app.clone(), WebOptions::default()).router();
+        let gate = Gate::new(app.clone(), GateOptions::default());
+        let router = Server::new(gate, WebOptions::default()).router();
         Self { app, admin: secret.reveal().to_owned(), router, folder }
     }
 
@@ -146,7 +148,8 @@ impl World {
         let listener = bind(&options).await.unwrap();
         let address = listener.local_addr().unwrap();
         let drain = CancellationToken::new();
-        let server = Server::new(self.app.clone(), options);
+        let gate = Gate::new(self.app.clone(), GateOptions::default());
+        let server = Server::new(gate, options);
         let ended = tokio::spawn(server.serve(listener, drain.clone()));
         Serving { address, drain, ended }
     }
@@ -172,6 +175,10 @@ impl Agent for Echo {
         "Gives its input back"
     }
 
+    fn input_schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         if input["bad"] == true { Err("must not be bad".to_owned()) } else { Ok(()) }
     }
@@ -182,7 +189,7 @@ impl Agent for Echo {
     }
 }
 
-/// Asks a person and tells what was answered.
+/// Asks a person and tells what was answered, and what it was given meanwhile.
 struct Asks;
 
 #[async_trait]
@@ -195,13 +202,21 @@ impl Agent for Asks {
         "Asks a person"
     }
 
+    fn input_schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
     fn check(&self, _: &Value) -> Result<(), String> {
         Ok(())
+    }
+
+    fn check_update(&self, update: &Value) -> Result<(), String> {
+        if update["hint"].is_string() { Ok(()) } else { Err("needs a hint".to_owned()) }
     }
 
     async fn run(&self, context: Context, _: Value) -> Result<Value, AgentError> {
         let schema = json!({ "type": "object" });
         let answer = context.ask_human(schema, "Which colour?", None).await;
-        Ok(json!({ "accepted": answer.accepted() }))
+        Ok(json!({ "accepted": answer.accepted(), "updates": context.updates().await }))
     }
 }

@@ -8,6 +8,7 @@ mod db;
 mod demo;
 mod doctor;
 mod keys;
+mod mcp;
 mod openapi;
 mod runs;
 mod serve;
@@ -63,6 +64,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Serve REST and event streams, and carry runs
     Serve(serve::Arguments),
+    /// Serve MCP over stdin and stdout, on the same store
+    Mcp,
     /// Owners of everything: create, list, show, set, delete
     #[command(subcommand)]
     Tenants(tenants::Command),
@@ -135,6 +138,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Openapi => openapi::run(),
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
+        Command::Mcp => mcp::run(&global).await,
         Command::Doctor(arguments) => doctor::run(&global.config()?, &arguments).await,
         Command::Db(command) => db::run(&global.config()?, command).await,
         Command::Tenants(command) => {

@@ -93,7 +93,7 @@ impl From<Status> for RunStatus {
 pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     match command {
         Command::Start { agent, input, idempotency_key, follow, tenant, json } => {
-            let new = NewRun { agent, input, idempotency_key };
+            let new = NewRun { agent, input, idempotency_key, origin: None };
             let view = app.start_run(&tenant.id, new).await?;
             warn_if_alone(config).await;
             if follow {

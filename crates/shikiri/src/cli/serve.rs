@@ -33,5 +33,5 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     };
     let config = Config::load(flags, &Surroundings::of_process())?;
     logging::start(&config, "info")?;
-    serve::run(&config, wiring::agents(), stop_with_stdin).await
+    serve::run(&config, wiring::offer(), stop_with_stdin).await
 }

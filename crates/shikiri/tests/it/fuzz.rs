@@ -202,10 +202,11 @@ fn body(rng: &mut Rng) -> Vec<u8> {
 
 /// Like what a route takes, with something odd in it.
 fn document(rng: &mut Rng) -> Value {
-    let mut document = match rng.range(0, 4) {
+    let mut document = match rng.range(0, 5) {
         0 => json!({ "name": "x", "system_prompt": "y", "limits": {} }),
         1 => json!({ "agent": "long_running_agent", "input": { "steps": 1, "step_ms": 0 } }),
-        2 => json!({ "question_id": "q_0", "action": "accept", "content": {} }),
+        2 => json!({ "input": { "steps": 3 } }),
+        3 => json!({ "question_id": "q_0", "action": "accept", "content": {} }),
         _ => json!({ "name": "key" }),
     };
     if let Some(fields) = document.as_object_mut() {

@@ -19,9 +19,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-store", &["shikiri-model", "shikiri-sqlite"]),
     ("shikiri-app", &["shikiri-model", "shikiri-store"]),
     ("shikiri-web", &["shikiri-model", "shikiri-app"]),
+    ("shikiri-mcp", &["shikiri-model", "shikiri-app"]),
     (
         "shikiri",
-        &["shikiri-model", "shikiri-sqlite", "shikiri-store", "shikiri-app", "shikiri-web"],
+        &[
+            "shikiri-model",
+            "shikiri-sqlite",
+            "shikiri-store",
+            "shikiri-app",
+            "shikiri-web",
+            "shikiri-mcp",
+        ],
     ),
 ];
 
@@ -34,6 +42,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("shikiri-sqlite", &["tokio", "async-trait", "sqlx", "axum"]),
     ("shikiri-app", &["rusqlite", "sqlx", "axum"]),
     ("shikiri-web", &["rusqlite", "sqlx"]),
+    ("shikiri-mcp", &["rusqlite", "sqlx"]),
 ];
 
 /// Names under `[dependencies]` of a manifest.

@@ -36,6 +36,7 @@ impl Operation {
             (_, "answers") => {
                 Some(json!({ "question_id": "q_1", "action": "accept", "content": {} }))
             }
+            (_, "input") => Some(json!({ "input": { "steps": 2 } })),
             (_, "keys" | "tenants" | "{t}") => Some(json!({ "name": "walked" })),
             _ => Some(json!({})),
         }

@@ -39,7 +39,7 @@ pub(crate) async fn carry(task: NodeTask) {
     let tenant = TenantId::local();
     for (agent, input) in &task.runs {
         let idempotency_key = Some(name_of(input));
-        let new = NewRun { agent: agent.clone(), input: input.clone(), idempotency_key };
+        let new = NewRun { agent: agent.clone(), input: input.clone(), idempotency_key, origin: None };
         app.start_run(&tenant, new).await.unwrap();
     }
     let node = Node::start(app.clone());
@@ -149,6 +149,10 @@ impl Agent for Scripted {
 
     fn description(&self) -> &'static str {
         "Leaves a line for every step"
+    }
+
+    fn input_schema(&self) -> Value {
+        json!({ "type": "object" })
     }
 
     fn check(&self, _input: &Value) -> Result<(), String> {

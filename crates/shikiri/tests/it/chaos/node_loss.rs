@@ -45,7 +45,7 @@ impl World {
     }
 
     async fn start(&self, agent: &str, input: Value) {
-        let new = NewRun { agent: agent.to_owned(), input, idempotency_key: None };
+        let new = NewRun { agent: agent.to_owned(), input, idempotency_key: None, origin: None };
         self.app.start_run(&TenantId::local(), new).await.unwrap();
     }
 

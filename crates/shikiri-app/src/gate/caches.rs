@@ -9,12 +9,13 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use shikiri_app::App;
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{KeyId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::tenant::Tenant;
 
-use crate::error::Problem;
+use super::Caller;
+use crate::app::App;
+use crate::error::AppError;
 
 const FRESH: Duration = Duration::from_secs(2);
 /// More entries than this are dropped all at once: simple, bounded, and only a lookup lost.
@@ -50,36 +51,38 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
 }
 
 #[derive(Default)]
-pub(crate) struct KeyCache(Cache<String, KeyScope>);
+pub(super) struct KeyCache(Cache<String, (KeyId, KeyScope)>);
 
 impl KeyCache {
-    /// What the secret opens, if anything.
-    pub(crate) async fn scope_of(
+    pub(super) async fn caller(
         &self,
         app: &App,
         secret: &Secret,
-    ) -> Result<Option<KeyScope>, Problem> {
+    ) -> Result<Option<Caller>, AppError> {
         // By hash, so that no secret lies around in memory.
         let hash = secret.hash().as_str().to_owned();
-        if let Some(scope) = self.0.get(&hash) {
-            return Ok(Some(scope));
-        }
-        let since = Instant::now();
-        let Some(key) = app.key_of(secret).await? else { return Ok(None) };
-        self.0.put(hash, since, key.scope.clone());
-        Ok(Some(key.scope))
+        let (key, scope) = match self.0.get(&hash) {
+            Some(known) => known,
+            None => {
+                let since = Instant::now();
+                let Some(key) = app.key_of(secret).await? else { return Ok(None) };
+                self.0.put(hash, since, (key.id.clone(), key.scope.clone()));
+                (key.id, key.scope)
+            }
+        };
+        Ok(Some(Caller { key, scope, secret: secret.clone() }))
     }
 
-    pub(crate) fn forget_all(&self) {
+    pub(super) fn forget_all(&self) {
         self.0.clear();
     }
 }
 
 #[derive(Default)]
-pub(crate) struct TenantCache(Cache<TenantId, Arc<Tenant>>);
+pub(super) struct TenantCache(Cache<TenantId, Arc<Tenant>>);
 
 impl TenantCache {
-    pub(crate) async fn get(&self, app: &App, id: &TenantId) -> Result<Arc<Tenant>, Problem> {
+    pub(super) async fn get(&self, app: &App, id: &TenantId) -> Result<Arc<Tenant>, AppError> {
         if let Some(tenant) = self.0.get(id) {
             return Ok(tenant);
         }
@@ -89,7 +92,7 @@ impl TenantCache {
         Ok(tenant)
     }
 
-    pub(crate) fn forget_all(&self) {
+    pub(super) fn forget_all(&self) {
         self.0.clear();
     }
 }

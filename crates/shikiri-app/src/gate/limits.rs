@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use prometheus_client::metrics::gauge::Gauge;
 use shikiri_model::ids::TenantId;
 
-use crate::error::Problem;
+use crate::error::AppError;
 
 /// A bucket of requests per tenant that refills evenly over a minute.
 #[derive(Default)]
-pub(crate) struct RateLimiter(Mutex<HashMap<TenantId, Bucket>>);
+pub(super) struct RateLimiter(Mutex<HashMap<TenantId, Bucket>>);
 
 struct Bucket {
     left: f64,
@@ -22,12 +21,12 @@ struct Bucket {
 
 impl RateLimiter {
     /// Takes one request out of the tenant's bucket, or says when there will be one.
-    pub(crate) fn take(
+    pub(super) fn take(
         &self,
         tenant: &TenantId,
         per_minute: u32,
         now: Instant,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), AppError> {
         let capacity = f64::from(per_minute);
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket =
@@ -42,14 +41,13 @@ impl RateLimiter {
         // A limit of nothing refills never; a minute is as good an answer as any.
         let wait = ((1.0 - bucket.left) * 60.0 / capacity).min(60.0);
         let detail = format!("over the tenant's {per_minute} requests per minute: slow down");
-        Err(Problem::limit(detail, Duration::from_secs_f64(wait)))
+        Err(AppError::Limit { detail, retry_after: Duration::from_secs_f64(wait) })
     }
 }
 
-pub(crate) struct StreamSlots {
+pub(super) struct StreamSlots {
     max: usize,
     open: Mutex<Open>,
-    gauge: Gauge,
 }
 
 #[derive(Default)]
@@ -59,7 +57,7 @@ struct Open {
 }
 
 /// One open stream; gives its place back when dropped.
-pub(crate) struct StreamSlot {
+pub(super) struct StreamSlot {
     slots: Arc<StreamSlots>,
     tenant: TenantId,
 }
@@ -68,28 +66,31 @@ pub(crate) struct StreamSlot {
 const RETRY_STREAM: Duration = Duration::from_secs(5);
 
 impl StreamSlots {
-    pub(crate) fn new(max: usize, gauge: Gauge) -> Self {
-        Self { max, open: Mutex::default(), gauge }
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, open: Mutex::default() }
     }
 
-    pub(crate) fn take(
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).total
+    }
+
+    pub(super) fn take(
         self: &Arc<Self>,
         tenant: &TenantId,
         tenant_max: Option<u32>,
-    ) -> Result<StreamSlot, Problem> {
+    ) -> Result<StreamSlot, AppError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.total >= self.max {
             let detail = format!("the server's {} streams are all open", self.max);
-            return Err(Problem::limit(detail, RETRY_STREAM));
+            return Err(AppError::Limit { detail, retry_after: RETRY_STREAM });
         }
         let own = open.by_tenant.get(tenant).copied().unwrap_or(0);
         if let Some(max) = tenant_max.filter(|max| own >= *max as usize) {
             let detail = format!("the tenant's {max} streams are all open: close one first");
-            return Err(Problem::limit(detail, RETRY_STREAM));
+            return Err(AppError::Limit { detail, retry_after: RETRY_STREAM });
         }
         open.total += 1;
         open.by_tenant.insert(tenant.clone(), own + 1);
-        self.gauge.inc();
         Ok(StreamSlot { slots: Arc::clone(self), tenant: tenant.clone() })
     }
 }
@@ -104,14 +105,12 @@ impl Drop for StreamSlot {
                 open.by_tenant.remove(&self.tenant);
             }
         }
-        self.slots.gauge.dec();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
 
     fn tenant(id: &str) -> TenantId {
         id.parse().unwrap()
@@ -122,19 +121,22 @@ mod tests {
         let limiter = RateLimiter::default();
         let (a, start) = (tenant("a"), Instant::now());
         for _ in 0..3 {
-            assert_eq!(limiter.take(&a, 3, start), Ok(()));
+            assert!(limiter.take(&a, 3, start).is_ok());
         }
-        assert_eq!(limiter.take(&a, 3, start).unwrap_err().code, Code::LimitExceeded);
-        assert_eq!(limiter.take(&tenant("b"), 3, start), Ok(()));
+        match limiter.take(&a, 3, start).unwrap_err() {
+            AppError::Limit { retry_after, .. } => assert_eq!(retry_after.as_secs(), 20),
+            other => panic!("{other:?}"),
+        }
+        assert!(limiter.take(&tenant("b"), 3, start).is_ok());
         let later = start + Duration::from_secs(20);
-        assert_eq!(limiter.take(&a, 3, later), Ok(()));
+        assert!(limiter.take(&a, 3, later).is_ok());
         assert!(limiter.take(&a, 3, later).is_err());
         assert!(limiter.take(&tenant("c"), 0, start).is_err());
     }
 
     #[test]
     fn streams_are_counted_per_tenant_and_in_all() {
-        let slots = Arc::new(StreamSlots::new(3, Gauge::default()));
+        let slots = Arc::new(StreamSlots::new(3));
         let (a, b) = (tenant("a"), tenant("b"));
         let first = slots.take(&a, Some(2)).unwrap();
         let _second = slots.take(&a, Some(2)).unwrap();
@@ -143,6 +145,6 @@ mod tests {
         assert!(slots.take(&b, None).is_err());
         drop(first);
         slots.take(&a, Some(2)).unwrap();
-        assert_eq!(slots.gauge.get(), 2);
+        assert_eq!(slots.count(), 2);
     }
 }

@@ -7,30 +7,31 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use shikiri_app::App;
 use shikiri_model::key::Secret;
 use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
 
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
 
 /// A key that has open streams.
-pub(crate) struct LiveKey {
+pub(super) struct LiveKey {
     secret: Secret,
-    /// Cancelled when the key is revoked, and when the server drains.
-    pub(crate) over: CancellationToken,
+    /// Cancelled when the key is revoked, and when the process drains.
+    pub(super) over: CancellationToken,
 }
 
-pub(crate) struct LiveKeys {
+pub(super) struct LiveKeys {
     draining: CancellationToken,
     by_hash: Mutex<HashMap<String, Weak<LiveKey>>>,
 }
 
 impl LiveKeys {
-    pub(crate) fn new(draining: CancellationToken) -> Self {
+    pub(super) fn new(draining: CancellationToken) -> Self {
         Self { draining, by_hash: Mutex::default() }
     }
 
-    pub(crate) fn hold(&self, secret: &Secret) -> Arc<LiveKey> {
+    pub(super) fn hold(&self, secret: &Secret) -> Arc<LiveKey> {
         let hash = secret.hash().as_str().to_owned();
         let mut keys = self.by_hash.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(live) = keys.get(&hash).and_then(Weak::upgrade)
@@ -44,8 +45,8 @@ impl LiveKeys {
         live
     }
 
-    /// Sweeps until the server drains.
-    pub(crate) async fn sweep(&self, app: &App) {
+    /// Sweeps until the process drains.
+    pub(super) async fn sweep(&self, app: &App) {
         let mut pause = tokio::time::interval(SWEEP_EVERY);
         while self.draining.run_until_cancelled(pause.tick()).await.is_some() {
             for live in self.in_use() {

@@ -1,0 +1,80 @@
+//! Shikiri's own server on a store where every commit is on the disk, with two more tools: `echo`,
+//! which is short, and `burst`, which is a run that tells its progress.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use clap::Args;
+use serde_json::{Value, json};
+use shikiri_app::gate::{Gate, GateOptions};
+use shikiri_app::run::{Agent, AgentError, Context, Node};
+use shikiri_app::{App, AppOptions};
+use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use shikiri_web::{Server, WebOptions, bind};
+use tokio_util::sync::CancellationToken;
+
+use crate::child;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    database: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(ours(arguments))
+}
+
+/// Serves until the parent is done. The server has no `/mcp` yet, so that the trial before the
+/// measurement says 404 and the figures that need ours are not measured: what is to be added here
+/// is the MCP door with the short tool `echo`.
+async fn ours(arguments: &Arguments) -> Result<()> {
+    let store = SqliteStore::open(&arguments.database, SqliteOptions::default())?;
+    let app = App::new(Arc::new(store), vec![Arc::new(Burst)], AppOptions::default());
+    app.ensure_local_tenant().await?;
+    let secret = App::mint_secret()?;
+    app.ensure_admin_key(&secret).await?;
+    let _node = Node::start(app.clone());
+    let options = WebOptions { listen: ([127, 0, 0, 1], 0).into(), ..WebOptions::default() };
+    let listener = bind(&options).await?;
+    child::tell(&format!("listening {}", listener.local_addr()?))?;
+    child::tell(&format!("key {}", secret.reveal()))?;
+    let gate = Gate::new(app, GateOptions::default());
+    tokio::spawn(Server::new(gate, options).serve(listener, CancellationToken::new()));
+    child::command().await.map(drop)
+}
+
+struct Burst;
+
+#[async_trait]
+impl Agent for Burst {
+    fn name(&self) -> &'static str {
+        "burst"
+    }
+
+    fn description(&self) -> &'static str {
+        "Tells its progress as fast as it may"
+    }
+
+    fn input_schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": { "count": { "type": "integer" } },
+            "required": ["count"],
+        })
+    }
+
+    fn check(&self, input: &Value) -> Result<(), String> {
+        input["count"].as_u64().map(drop).ok_or_else(|| "count must be a number".to_owned())
+    }
+
+    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+        let count = input["count"].as_u64().unwrap_or(0);
+        for number in 1..=count {
+            context.progress(number as f64, count as f64, &format!("event {number}")).await;
+        }
+        Ok(json!({ "told": count }))
+    }
+}

@@ -1,0 +1,184 @@
+//! What the server offers: tools that answer at once, agents (tools that are runs), resources and
+//! prompts. Doors ask here; whoever adds something implements one of these traits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rmcp::model::{JsonObject, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+use shikiri_app::App;
+use shikiri_app::run::Agent;
+
+use crate::client::Caller;
+use crate::fault::Fault;
+
+/// A tool that answers at once.
+#[async_trait]
+pub trait ShortTool: Send + Sync + 'static {
+    fn definition(&self) -> Tool;
+
+    /// A `CallToolResult` as JSON.
+    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault>;
+
+    /// Follows a run instead of answering, if it returns one.
+    fn follows(&self, _arguments: &JsonObject) -> Option<Result<Following, Fault>> {
+        None
+    }
+}
+
+/// A tool that waits for a run which is there already.
+pub struct Following {
+    pub run: shikiri_model::ids::RunId,
+    pub max_seconds: u64,
+}
+
+/// One page of something, and where the next begins.
+pub struct Listed<T> {
+    pub items: Vec<T>,
+    pub next: Option<String>,
+}
+
+/// Resources of one kind.
+#[async_trait]
+pub trait ResourceSource: Send + Sync + 'static {
+    /// Refuses a cursor that it did not give out.
+    async fn list(&self, caller: &Caller, cursor: Option<&str>) -> Result<Listed<Resource>, Fault>;
+
+    fn templates(&self) -> Vec<ResourceTemplate>;
+
+    /// The contents, as the protocol's list of them; None if the address is not of this kind.
+    async fn read(&self, caller: &Caller, uri: &str) -> Option<Result<Vec<Value>, Fault>>;
+
+    /// The run whose events change the resource, if one does.
+    fn run_of(&self, _uri: &str) -> Option<shikiri_model::ids::RunId> {
+        None
+    }
+
+    /// What a template's variable may be completed to.
+    async fn complete(&self, _caller: &Caller, _argument: &str, _start: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A prompt, with its text or the agent that makes it.
+#[async_trait]
+pub trait PromptSource: Send + Sync + 'static {
+    fn definition(&self) -> Prompt;
+
+    /// A `GetPromptResult` as JSON.
+    async fn get(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault>;
+
+    /// The agent whose run makes the prompt, if that needs one.
+    fn agent(&self) -> Option<&'static str> {
+        None
+    }
+
+    async fn complete(&self, _caller: &Caller, _argument: &str, _start: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What a server offers beyond its agents.
+#[derive(Clone, Default)]
+pub struct Extras {
+    pub tools: Vec<Arc<dyn ShortTool>>,
+    pub resources: Vec<Arc<dyn ResourceSource>>,
+    pub prompts: Vec<Arc<dyn PromptSource>>,
+}
+
+pub(crate) enum Offer {
+    Short(Arc<dyn ShortTool>),
+    Agent(Arc<dyn Agent>),
+}
+
+/// A tool, ready to be listed and called.
+pub(crate) struct Listing {
+    /// Its definition as JSON.
+    pub(crate) definition: Value,
+    pub(crate) input_schema: Arc<JsonObject>,
+    pub(crate) offer: Offer,
+}
+
+pub(crate) struct Catalogue {
+    pub(crate) tools: BTreeMap<String, Listing>,
+    pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
+    pub(crate) prompts: BTreeMap<String, Arc<dyn PromptSource>>,
+}
+
+impl Catalogue {
+    pub(crate) fn new(app: &App, extras: Extras) -> Self {
+        let short = extras.tools.into_iter().map(|tool| (tool.definition(), Offer::Short(tool)));
+        let agents = app.agents().map(|agent| {
+            let agent = Arc::clone(agent);
+            (agent_tool(agent.as_ref()), Offer::Agent(agent))
+        });
+        let tools = short.chain(agents).map(|(tool, offer)| {
+            let listing = Listing {
+                input_schema: Arc::clone(&tool.input_schema),
+                definition: serde_json::to_value(&tool).unwrap_or_default(),
+                offer,
+            };
+            (tool.name.into_owned(), listing)
+        });
+        let prompts = extras.prompts.into_iter().map(|p| (p.definition().name, p));
+        Self { tools: tools.collect(), resources: extras.resources, prompts: prompts.collect() }
+    }
+}
+
+/// An agent as a tool: its own arguments, and whether the caller stays to the end.
+fn agent_tool(agent: &dyn Agent) -> Tool {
+    let mut input = object(agent.input_schema());
+    if let Some(Value::Object(properties)) = input.get_mut("properties") {
+        properties.insert("wait".to_owned(), wait_schema());
+    } else {
+        input.insert("properties".to_owned(), json!({ "wait": wait_schema() }));
+    }
+    let mut tool = Tool::new(agent.name(), agent.description(), Arc::new(input));
+    tool.title = Some(agent.title().to_owned());
+    // A call that lasts is answered with the run instead of its result.
+    if let Some(result) = agent.output_schema() {
+        let output = json!({ "type": "object", "anyOf": [result, run_schema()] });
+        tool.output_schema = Some(Arc::new(object(output)));
+    }
+    let hints = ToolAnnotations::with_title(agent.title());
+    tool.annotations = Some(hints.read_only(false).destructive(false).idempotent(false));
+    tool
+}
+
+fn wait_schema() -> Value {
+    json!({
+        "type": "boolean",
+        "default": false,
+        "description":
+            "Keep the call open to the end, instead of answering with the run after 45 seconds",
+    })
+}
+
+/// The answer of `run_status`.
+pub(crate) fn run_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "run_id": { "type": "string" },
+            "agent": { "type": "string" },
+            "status": {
+                "enum": ["queued", "running", "waiting", "completed", "failed", "cancelled"],
+            },
+            "progress": { "type": ["number", "null"] },
+            "total": { "type": ["number", "null"] },
+            "message": { "type": ["string", "null"] },
+            "questions": { "type": "array", "items": { "type": "object" } },
+            "result": {},
+            "error": { "type": "object" },
+        },
+        "required": ["run_id", "status"],
+    })
+}
+
+pub(crate) fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(object) => object,
+        _ => JsonObject::new(),
+    }
+}

@@ -1,0 +1,105 @@
+//! Who is at the other end: which era of the protocol they speak and what they can do.
+
+use std::sync::Arc;
+
+use rmcp::model::TASKS_EXTENSION_ID;
+use serde_json::Value;
+use shikiri_model::connection::{ClientInfo, Connection, LogLevel};
+use shikiri_model::run::QuestionKind;
+
+use crate::fault::Fault;
+use crate::message::Request;
+
+/// The protocol has two: before 2026-07-28 a client connects first and streams can be resumed;
+/// since then every request stands alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    Legacy,
+    Modern,
+}
+
+/// The revisions with a handshake, newest first.
+pub(crate) const LEGACY: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+/// The revision without.
+pub(crate) const MODERN: &str = "2026-07-28";
+/// From this revision on a stream begins with an id to resume it by.
+const PRIMED_SINCE: &str = "2025-11-25";
+
+/// One caller of one request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub connection: Arc<Connection>,
+    pub era: Era,
+    /// What the client said it can do.
+    pub capabilities: Arc<Value>,
+    /// The least level of log message that it wants.
+    pub log_level: Option<LogLevel>,
+    /// Which living process or connection of an agent this is.
+    pub instance: String,
+}
+
+impl Caller {
+    /// In the older era everything was said when the connection was opened.
+    pub(crate) fn connected(connection: Arc<Connection>, instance: String) -> Self {
+        let log_level = connection.log_level.unwrap_or(LogLevel::Info);
+        let capabilities = Arc::new(connection.capabilities.clone());
+        Self { connection, era: Era::Legacy, capabilities, log_level: Some(log_level), instance }
+    }
+
+    pub(crate) fn can_answer(&self, kind: QuestionKind) -> bool {
+        match kind {
+            // Nothing in it means forms, as does the word itself; addresses alone do not.
+            QuestionKind::Human => match self.capabilities.get("elicitation") {
+                Some(Value::Object(modes)) => modes.is_empty() || modes.contains_key("form"),
+                _ => false,
+            },
+            QuestionKind::Model => self.has("sampling"),
+            QuestionKind::Roots => self.has("roots"),
+        }
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.era == Era::Modern
+            && self.capabilities["extensions"].get(TASKS_EXTENSION_ID).is_some_and(Value::is_object)
+    }
+
+    pub(crate) fn primes_streams(&self) -> bool {
+        self.era == Era::Legacy && self.connection.protocol.as_str() >= PRIMED_SINCE
+    }
+
+    fn has(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(Value::is_object)
+    }
+}
+
+/// What `initialize` says about its sender: the revision to speak, the client, what it can do.
+pub(crate) fn introduced(
+    request: &Request,
+    wanted: &str,
+) -> Result<(String, ClientInfo, Value), Fault> {
+    // A revision that we do not know, or one without a handshake, gets our newest with one.
+    let protocol = LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(LEGACY[0]);
+    let capabilities = match request.params.get("capabilities") {
+        Some(capabilities @ Value::Object(_)) => capabilities.clone(),
+        _ => return Err(Fault::params("capabilities: must be an object")),
+    };
+    let client = client_info(request.params.get("clientInfo"))
+        .ok_or_else(|| Fault::params("clientInfo: must have a name"))?;
+    Ok((protocol.to_owned(), client, capabilities))
+}
+
+/// A client's word about itself: kept, but not at any length, and never acted upon.
+pub(crate) fn client_info(value: Option<&Value>) -> Option<ClientInfo> {
+    let text = |name: &str| value.and_then(|info| info[name].as_str());
+    let short = |text: &str| text.chars().take(100).collect::<String>();
+    Some(ClientInfo {
+        name: short(text("name")?),
+        version: text("version").map(short).unwrap_or_default(),
+    })
+}
+
+/// The client's name and the end of an id.
+pub(crate) fn instance(client: &ClientInfo, id: &str) -> String {
+    let start = id.len().saturating_sub(8);
+    format!("{}-{}", client.name, id.get(start..).unwrap_or(id))
+}

@@ -1,0 +1,103 @@
+//! JSON-RPC errors: the codes of the specification, and why.
+
+use axum::http::StatusCode;
+use rmcp::model::ErrorCode;
+use serde_json::{Value, json};
+use shikiri_app::AppError;
+
+/// An error that answers a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    pub code: i32,
+    pub message: String,
+    pub data: Option<Value>,
+}
+
+impl Fault {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code: code.0, message: message.into(), data: None }
+    }
+
+    pub fn parse(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::PARSE_ERROR, message)
+    }
+
+    pub fn request(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_REQUEST, message)
+    }
+
+    pub fn params(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_PARAMS, message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INTERNAL_ERROR, message)
+    }
+
+    pub fn header(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::HEADER_MISMATCH, message)
+    }
+
+    pub fn method(method: &str) -> Self {
+        Self::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {method:?}"))
+    }
+
+    pub fn version(requested: &str, supported: &[&str]) -> Self {
+        let message = format!("protocol version {requested:?} is not spoken here");
+        Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message)
+            .with(json!({ "supported": supported, "requested": requested }))
+    }
+
+    pub fn capability(missing: &Value) -> Self {
+        let code = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
+        Self::new(code, "the client has not declared a capability that this needs")
+            .with(json!({ "requiredCapabilities": missing }))
+    }
+
+    #[must_use]
+    pub fn with(mut self, data: Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        match &self.data {
+            Some(data) => json!({ "code": self.code, "message": self.message, "data": data }),
+            None => json!({ "code": self.code, "message": self.message }),
+        }
+    }
+
+    /// The HTTP status that the newer era gives it; the older one always says 200.
+    pub(crate) fn status(&self) -> StatusCode {
+        match ErrorCode(self.code) {
+            ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+            | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+            | ErrorCode::HEADER_MISMATCH
+            | ErrorCode::PARSE_ERROR
+            | ErrorCode::INVALID_REQUEST => StatusCode::BAD_REQUEST,
+            _ => StatusCode::OK,
+        }
+    }
+}
+
+impl From<AppError> for Fault {
+    fn from(error: AppError) -> Self {
+        match &error {
+            AppError::NotFound { .. } | AppError::Invalid { .. } | AppError::Exists { .. } => {
+                Self::params(error.to_string())
+            }
+            AppError::NotNow(_) | AppError::Inactive { .. } => Self::request(error.to_string()),
+            AppError::Limit { retry_after, .. } => {
+                let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+                Self::request(error.to_string()).with(json!({ "retry_after_ms": wait }))
+            }
+            AppError::Unknown(_) | AppError::Unavailable(_) => Self::internal(error.to_string()),
+            AppError::Broken(_) => {
+                // What is broken is for the log; a caller can do nothing with it.
+                tracing::error!(%error, "a request failed");
+                Self::internal("the server could not do this: its log says why")
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The older era: a client opens a connection and names it on every request; streams have ids and
+//! can be read again. Connection and streams are in the store, so any node serves any of it.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use shikiri_app::AppError;
+use shikiri_app::connections::NewConnection;
+use shikiri_model::connection::{Connection, Place};
+use shikiri_model::ids::ConnectionId;
+
+use super::connected::ConnectionFeed;
+use super::sse::{self, CallFeed};
+use super::{
+    Door, Guest, LAST_EVENT_ID, PROTOCOL_VERSION, Refusal, SESSION_ID, headers, json_response,
+    lock, plain, problem, refusal, single,
+};
+use crate::call::{Call, CallSpec};
+use crate::client::{Caller, LEGACY};
+use crate::fault::Fault;
+use crate::message::{self, Incoming, Request};
+use crate::server::{Answered, initialized};
+
+pub(super) async fn post(
+    door: &Arc<Door>,
+    guest: Guest,
+    headers: &HeaderMap,
+    incoming: Incoming,
+) -> Result<Response, Refusal> {
+    if let Incoming::Request(request) = &incoming
+        && request.method == "initialize"
+    {
+        return open(door, guest, headers, request).await;
+    }
+    let connection = named(door, &guest, headers).await?;
+    let caller = Caller::connected(Arc::clone(&connection), instance(&connection));
+    match incoming {
+        Incoming::Request(request) => answer(door, &guest, &caller, &request).await,
+        Incoming::Notification { method, params } => {
+            if method == "notifications/cancelled"
+                && let Some(id) = params.get("requestId")
+            {
+                let cancelled = door.mcp.cancel_call(&connection, id).await;
+                cancelled.map_err(|error| problem(&error))?;
+            }
+            Ok(StatusCode::ACCEPTED.into_response())
+        }
+        Incoming::Response { id, outcome } => {
+            let taken = door.mcp.take_answer(&connection, &id, &outcome).await;
+            let refused = |fault| plain(StatusCode::BAD_REQUEST, &fault);
+            taken.map_err(refused)?;
+            Ok(StatusCode::ACCEPTED.into_response())
+        }
+    }
+}
+
+async fn answer(
+    door: &Arc<Door>,
+    guest: &Guest,
+    caller: &Caller,
+    request: &Request,
+) -> Result<Response, Refusal> {
+    match door.mcp.answer(caller, request).await {
+        Answered::Now(outcome) => {
+            if matches!(
+                request.method.as_str(),
+                "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+            ) {
+                door.forget(&caller.connection.id);
+            }
+            Ok(json_response(StatusCode::OK, message::reply(&request.id, &outcome)))
+        }
+        Answered::Logged { number, text } => {
+            let id = caller.connection.event_id(Place { call: number, seq: 1 });
+            Ok(sse::once(&text, &id.to_string()))
+        }
+        Answered::Follow(call) => {
+            let slot = door.gate.open_stream(&guest.caller, &guest.tenant);
+            let slot = slot.map_err(|error| problem(&error))?;
+            Ok(sse::response(CallFeed::new(*call, slot, false)))
+        }
+        // Only the newer era listens.
+        Answered::Listen(_) => {
+            let fault = Fault::method(&request.method);
+            Err(refusal(StatusCode::OK, &request.id, &fault))
+        }
+    }
+}
+
+/// `initialize`: the client says who it is, and gets a connection.
+async fn open(
+    door: &Arc<Door>,
+    guest: Guest,
+    headers: &HeaderMap,
+    request: &Request,
+) -> Result<Response, Refusal> {
+    let refused = |fault: Fault| refusal(StatusCode::BAD_REQUEST, &request.id, &fault);
+    let wanted = request.text("protocolVersion").map_err(refused)?;
+    if let Some(named) = single(headers, &PROTOCOL_VERSION)?
+        && named != wanted
+    {
+        let why = format!("MCP-Protocol-Version: is {named:?}, but the body says {wanted:?}");
+        return Err(refused(Fault::header(why)));
+    }
+    let new = introduced(request, &guest, wanted).map_err(refused)?;
+    let protocol = new.protocol.clone();
+    let opened = door.mcp.app.open_connection(new).await.map_err(|error| problem(&error))?;
+    let reply = message::reply(&request.id, &Ok(initialized(&protocol)));
+    let mut response = json_response(StatusCode::OK, reply);
+    if let Ok(id) = HeaderValue::from_str(opened.id.as_str()) {
+        response.headers_mut().insert(SESSION_ID, id);
+    }
+    Ok(response)
+}
+
+/// What `initialize` says about its sender.
+fn introduced(request: &Request, guest: &Guest, wanted: &str) -> Result<NewConnection, Fault> {
+    crate::client::introduced(request, wanted).map(|(protocol, client, capabilities)| {
+        NewConnection {
+            tenant: guest.tenant.id.clone(),
+            principal: guest.principal.clone(),
+            protocol,
+            client,
+            capabilities,
+        }
+    })
+}
+
+/// The connection that the request names.
+async fn named(
+    door: &Door,
+    guest: &Guest,
+    headers: &HeaderMap,
+) -> Result<Arc<Connection>, Refusal> {
+    if let Some(version) = single(headers, &PROTOCOL_VERSION)?
+        && !LEGACY.contains(&version)
+    {
+        return Err(plain(StatusCode::BAD_REQUEST, &Fault::version(version, &LEGACY)));
+    }
+    let Some(id) = single(headers, &SESSION_ID)? else {
+        let fault = Fault::request("Mcp-Session-Id: is missing: send initialize first");
+        return Err(plain(StatusCode::BAD_REQUEST, &fault));
+    };
+    let unknown = || {
+        let fault = Fault::request("there is no such session: send initialize again");
+        plain(StatusCode::NOT_FOUND, &fault)
+    };
+    let id: ConnectionId = id.parse().map_err(|_| unknown())?;
+    let found = door.connection(guest, &id).await.map_err(|error| problem(&error))?;
+    found.ok_or_else(unknown)
+}
+
+/// The connection's own stream, or one that broke off.
+pub(super) async fn get(
+    door: &Arc<Door>,
+    guest: Guest,
+    headers: &HeaderMap,
+) -> Result<Response, Refusal> {
+    headers::accepts(headers, &["text/event-stream"])?;
+    let connection = named(door, &guest, headers).await?;
+    let slot = door.gate.open_stream(&guest.caller, &guest.tenant);
+    let slot = slot.map_err(|error| problem(&error))?;
+    let place = match single(headers, &LAST_EVENT_ID)? {
+        None => None,
+        Some(id) => Some(connection.place_of(id).ok_or_else(not_ours)?),
+    };
+    match place {
+        None => {
+            let feed = ConnectionFeed::open(door, guest, connection, slot, None).await?;
+            Ok(sse::response(feed))
+        }
+        Some(Place { call: 0, seq }) => {
+            let feed = ConnectionFeed::open(door, guest, connection, slot, Some(seq)).await?;
+            Ok(sse::response(feed))
+        }
+        Some(place) => {
+            let caller = Caller::connected(Arc::clone(&connection), instance(&connection));
+            match written(door, &caller, place).await? {
+                Written::Reply { text } if place.seq == 0 => {
+                    let id = connection.event_id(Place { seq: 1, ..place });
+                    Ok(sse::once(&text, &id.to_string()))
+                }
+                Written::Reply { .. } => Ok(sse::empty()),
+                Written::Call(call) => Ok(sse::response(CallFeed::new(*call, slot, true))),
+            }
+        }
+    }
+}
+
+/// What stands in the connection's stream for a call.
+enum Written {
+    Reply { text: String },
+    Call(Box<Call>),
+}
+
+#[derive(Deserialize)]
+struct ShortCall {
+    reply: Box<RawValue>,
+}
+
+async fn written(door: &Door, caller: &Caller, place: Place) -> Result<Written, Refusal> {
+    let connection = &caller.connection;
+    let read = |event: shikiri_model::event::EventRef<'_>| {
+        (event.kind == "call").then(|| event.data.to_owned())
+    };
+    let found = door.mcp.app.connection_event(connection, place.call, read).await;
+    let data = found.map_err(|error| problem(&error))?.ok_or_else(gone)?;
+    if let Ok(short) = serde_json::from_str::<ShortCall>(&data) {
+        return Ok(Written::Reply { text: short.reply.get().to_owned() });
+    }
+    let spec: CallSpec = serde_json::from_str(&data).map_err(|_| gone())?;
+    let number = Some(place.call);
+    let app = &door.mcp.app;
+    match Call::follow(app, caller, number, spec, String::new(), place.seq).await {
+        Ok(call) => Ok(Written::Call(Box::new(call))),
+        Err(AppError::NotFound { .. } | AppError::Invalid { .. }) => Err(gone()),
+        Err(error) => Err(problem(&error)),
+    }
+}
+
+/// The same words for an id of another connection and one that nobody ever had.
+fn not_ours() -> Refusal {
+    let fault = Fault::params("Last-Event-ID: was not given out on this session")
+        .with(json!({ "reason": "unknown_event_id" }));
+    plain(StatusCode::BAD_REQUEST, &fault)
+}
+
+pub(super) fn gone() -> Refusal {
+    let fault = Fault::params("Last-Event-ID: what followed is no longer kept")
+        .with(json!({ "reason": "expired_event_id" }));
+    plain(StatusCode::BAD_REQUEST, &fault)
+}
+
+pub(super) async fn delete(
+    door: &Arc<Door>,
+    guest: &Guest,
+    headers: &HeaderMap,
+) -> Result<Response, Refusal> {
+    let connection = named(door, guest, headers).await?;
+    let closed = door.mcp.app.close_connection(&connection).await;
+    closed.map_err(|error| problem(&error))?;
+    door.forget(&connection.id);
+    if let Some(listener) = lock(&door.listeners).remove(&connection.id) {
+        listener.cancel();
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The client's name and the end of the connection's id, which is random.
+pub(super) fn instance(connection: &Connection) -> String {
+    crate::client::instance(&connection.client, connection.id.as_str())
+}

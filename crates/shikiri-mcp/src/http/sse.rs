@@ -1,0 +1,148 @@
+//! Server-sent events: what one reader is sent, frame by frame.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use shikiri_app::gate::OpenStream;
+use shikiri_model::connection::{Connection, Place};
+
+use crate::call::{Call, Out};
+use crate::client::Era;
+use crate::listen::Listen;
+
+/// A comment so often, for proxies that cut what is silent.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: &[u8] = b":\n\n";
+/// When a client should come back.
+const RETRY_MS: u64 = 1_000;
+
+/// Something that gives frames until it ends.
+pub(super) trait Feed: Send + 'static {
+    fn next_frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+pub(super) fn response(feed: impl Feed) -> Response {
+    let frames = futures_util::stream::unfold(feed, |mut feed| async move {
+        feed.next_frame().await.map(|frame| (Ok::<_, Infallible>(frame), feed))
+    });
+    whole(Body::from_stream(frames))
+}
+
+/// A stream of one event that is there already.
+pub(super) fn once(text: &str, id: &str) -> Response {
+    let mut frame = String::with_capacity(text.len() + id.len() + 32);
+    push(&mut frame, Some(id), text);
+    whole(Body::from(frame))
+}
+
+/// A stream that has nothing more.
+pub(super) fn empty() -> Response {
+    whole(Body::empty())
+}
+
+fn whole(body: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+    ];
+    (headers, body).into_response()
+}
+
+/// JSON in one line needs no more than this.
+pub(super) fn push(frame: &mut String, id: Option<&str>, text: &str) {
+    if let Some(id) = id {
+        let _ = writeln!(frame, "id: {id}");
+    }
+    frame.push_str("event: message\ndata: ");
+    frame.push_str(text);
+    frame.push_str("\n\n");
+}
+
+/// An event without content, whose id a client can resume by.
+pub(super) fn priming(connection: &Connection, place: Place) -> String {
+    format!("id: {}\nretry: {RETRY_MS}\ndata: \n\n", connection.event_id(place))
+}
+
+/// A call's stream.
+pub(super) struct CallFeed {
+    call: Call,
+    slot: OpenStream,
+    opening: Option<Bytes>,
+    ended: bool,
+}
+
+impl CallFeed {
+    /// `is_resumed`: the client has an id to come back with already.
+    pub(super) fn new(call: Call, slot: OpenStream, is_resumed: bool) -> Self {
+        let primes = call.caller().primes_streams() && !is_resumed;
+        let place = call.start().filter(|_| primes);
+        let opening = place.map(|place| priming(&call.caller().connection, place).into());
+        Self { call, slot, opening, ended: false }
+    }
+
+    fn frame(&self, out: &[Out]) -> Bytes {
+        let connection = &self.call.caller().connection;
+        let mut frame = String::with_capacity(out.iter().map(|o| o.text.len() + 80).sum());
+        for Out { place, text } in out {
+            let id = place.map(|place| connection.event_id(place).to_string());
+            push(&mut frame, id.as_deref(), text);
+        }
+        frame.into()
+    }
+}
+
+impl Feed for CallFeed {
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        if let Some(opening) = self.opening.take() {
+            return Some(opening);
+        }
+        if self.ended {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            () = self.slot.over().cancelled() => {
+                self.ended = true;
+                // Whoever can come back does; whoever cannot is told where the run is.
+                if self.call.caller().era == Era::Legacy {
+                    return None;
+                }
+                let last = self.call.leave().await;
+                Some(self.frame(&[last]))
+            }
+            out = self.call.next() => out.map(|out| self.frame(&out)),
+            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => Some(Bytes::from_static(KEEP_ALIVE)),
+        }
+    }
+}
+
+/// A `subscriptions/listen` request's stream.
+pub(super) struct ListenFeed {
+    pub(super) listen: Listen,
+    pub(super) slot: OpenStream,
+    pub(super) ended: bool,
+}
+
+impl Feed for ListenFeed {
+    async fn next_frame(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut frame = String::new();
+        tokio::select! {
+            () = self.slot.over().cancelled() => {
+                self.ended = true;
+                push(&mut frame, None, &self.listen.end());
+            }
+            told = self.listen.next() => push(&mut frame, None, &told),
+            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => {
+                return Some(Bytes::from_static(KEEP_ALIVE));
+            }
+        }
+        Some(frame.into())
+    }
+}

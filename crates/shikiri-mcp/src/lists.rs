@@ -1,0 +1,165 @@
+//! What there is: tools, resources, prompts, and what their arguments may be.
+
+use serde_json::{Value, json};
+
+use crate::client::{Caller, Era};
+use crate::fault::Fault;
+use crate::message::Request;
+use crate::server::{Mcp, cached};
+
+/// Items of one page.
+const PAGE: usize = 100;
+/// The specification allows no more.
+const MAX_COMPLETIONS: usize = 100;
+
+pub(crate) fn tools(mcp: &Mcp, request: &Request) -> Result<Value, Fault> {
+    let all = mcp.catalogue.tools.values().map(|listing| listing.definition.clone());
+    Ok(cached(page("tools", all.collect(), request)?, "public"))
+}
+
+pub(crate) fn prompts(mcp: &Mcp, request: &Request) -> Result<Value, Fault> {
+    let all = mcp.catalogue.prompts.values();
+    let all = all.map(|prompt| serde_json::to_value(prompt.definition()).unwrap_or_default());
+    Ok(cached(page("prompts", all.collect(), request)?, "public"))
+}
+
+pub(crate) fn templates(mcp: &Mcp, request: &Request) -> Result<Value, Fault> {
+    let all = mcp.catalogue.resources.iter().flat_map(|source| source.templates());
+    let all = all.map(|template| serde_json::to_value(template).unwrap_or_default());
+    Ok(cached(page("resourceTemplates", all.collect(), request)?, "public"))
+}
+
+/// A part of a list that is in memory; its cursor is a position.
+fn page(name: &str, all: Vec<Value>, request: &Request) -> Result<Value, Fault> {
+    let start = match cursor(request)? {
+        None => 0,
+        Some(cursor) => cursor.parse().ok().filter(|n| *n < all.len()).ok_or_else(bad_cursor)?,
+    };
+    let end = all.len().min(start + PAGE);
+    let mut result = json!({ name: &all[start..end] });
+    if end < all.len() {
+        result["nextCursor"] = json!(end.to_string());
+    }
+    Ok(result)
+}
+
+fn cursor(request: &Request) -> Result<Option<&str>, Fault> {
+    match request.params.get("cursor") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(cursor)) => Ok(Some(cursor)),
+        Some(_) => Err(bad_cursor()),
+    }
+}
+
+pub(crate) fn bad_cursor() -> Fault {
+    Fault::params("cursor: was not given out for this list")
+}
+
+/// One source after the other; a cursor says which, and where in it.
+pub(crate) async fn resources(
+    mcp: &Mcp,
+    caller: &Caller,
+    request: &Request,
+) -> Result<Value, Fault> {
+    let (number, inner) = match cursor(request)? {
+        None => (0, None),
+        Some(cursor) => {
+            let (number, inner) = cursor.split_once(':').ok_or_else(bad_cursor)?;
+            let number: usize = number.parse().map_err(|_| bad_cursor())?;
+            (number, Some(inner).filter(|inner| !inner.is_empty()))
+        }
+    };
+    let sources = &mcp.catalogue.resources;
+    let Some(source) = sources.get(number) else {
+        return if number == 0 {
+            Ok(cached(json!({ "resources": [] }), "private"))
+        } else {
+            Err(bad_cursor())
+        };
+    };
+    let listed = source.list(caller, inner).await?;
+    let mut result = json!({ "resources": listed.items });
+    match listed.next {
+        Some(next) => result["nextCursor"] = json!(format!("{number}:{next}")),
+        None if number + 1 < sources.len() => {
+            result["nextCursor"] = json!(format!("{}:", number + 1));
+        }
+        None => {}
+    }
+    Ok(cached(result, "private"))
+}
+
+pub(crate) async fn read(
+    mcp: &Mcp,
+    caller: &Caller,
+    request: &Request,
+    era: Era,
+) -> Result<Value, Fault> {
+    let uri = request.text("uri")?;
+    let contents = contents(mcp, caller, uri, era).await?;
+    Ok(cached(json!({ "contents": contents }), "private"))
+}
+
+pub(crate) async fn contents(
+    mcp: &Mcp,
+    caller: &Caller,
+    uri: &str,
+    era: Era,
+) -> Result<Vec<Value>, Fault> {
+    for source in &mcp.catalogue.resources {
+        if let Some(read) = source.read(caller, uri).await {
+            return read.map_err(|fault| missing_in(era, fault));
+        }
+    }
+    Err(missing_in(era, missing(uri)))
+}
+
+pub(crate) fn missing(uri: &str) -> Fault {
+    Fault::params(format!("there is no resource {uri:?}")).with(json!({ "uri": uri }))
+}
+
+/// The older era has a code of its own for it.
+fn missing_in(era: Era, fault: Fault) -> Fault {
+    let is_missing = fault.data.as_ref().is_some_and(|data| data.get("uri").is_some());
+    match era {
+        Era::Legacy if is_missing => {
+            Fault { code: rmcp::model::ErrorCode::RESOURCE_NOT_FOUND.0, ..fault }
+        }
+        _ => fault,
+    }
+}
+
+pub(crate) async fn complete(
+    mcp: &Mcp,
+    caller: &Caller,
+    request: &Request,
+) -> Result<Value, Fault> {
+    let params = &request.params;
+    let reference = params.get("ref").cloned().unwrap_or_default();
+    let argument = params.get("argument").cloned().unwrap_or_default();
+    let (Some(name), Some(start)) = (argument["name"].as_str(), argument["value"].as_str()) else {
+        return Err(Fault::params("argument: must have a name and a value, both strings"));
+    };
+    let mut values = match reference["type"].as_str() {
+        Some("ref/prompt") => {
+            let prompt = reference["name"].as_str().unwrap_or_default();
+            let found = mcp.catalogue.prompts.get(prompt);
+            let found =
+                found.ok_or_else(|| Fault::params(format!("there is no prompt {prompt:?}")))?;
+            found.complete(caller, name, start).await
+        }
+        Some("ref/resource") => {
+            let uri = reference["uri"].as_str().unwrap_or_default();
+            let has = |t: &rmcp::model::ResourceTemplate| t.uri_template == uri;
+            let mut sources = mcp.catalogue.resources.iter();
+            let source = sources.find(|source| source.templates().iter().any(has));
+            let source = source.ok_or_else(|| missing(uri))?;
+            source.complete(caller, name, start).await
+        }
+        _ => return Err(Fault::params("ref: its type must be ref/prompt or ref/resource")),
+    };
+    let total = values.len();
+    values.truncate(MAX_COMPLETIONS);
+    let more = total > values.len();
+    Ok(json!({ "completion": { "values": values, "total": total, "hasMore": more } }))
+}

@@ -1,0 +1,141 @@
+//! JSON-RPC messages in and out. They are read loosely typed, because what a method wants is
+//! its own business, and written as text once, because the same bytes are logged and sent.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::fault::Fault;
+
+/// What a client sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Incoming {
+    Request(Request),
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
+    /// An answer to a request of ours: its result, or its error.
+    Response {
+        id: Value,
+        outcome: Result<Value, Value>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Request {
+    /// A string or a whole number.
+    pub(crate) id: Value,
+    pub(crate) method: String,
+    pub(crate) params: Map<String, Value>,
+}
+
+/// A message that cannot be taken, with the id to answer it under as far as it can be read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Unreadable {
+    pub(crate) id: Value,
+    pub(crate) fault: Fault,
+}
+
+impl Request {
+    pub(crate) fn meta(&self) -> Option<&Map<String, Value>> {
+        self.params.get("_meta").and_then(Value::as_object)
+    }
+
+    pub(crate) fn meta_value(&self, key: &str) -> Option<&Value> {
+        self.meta().and_then(|meta| meta.get(key))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<&str, Fault> {
+        match self.params.get(name) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(Fault::params(format!("{name}: must be a string"))),
+            None => Err(Fault::params(format!("{name}: is missing"))),
+        }
+    }
+}
+
+/// Reads one message. Batches belong to a revision that nobody speaks any more.
+pub(crate) fn parse(body: &[u8]) -> Result<Incoming, Unreadable> {
+    let refuse = |id: Value, fault| Err(Unreadable { id, fault });
+    let value: Value = match serde_json::from_slice(body) {
+        Ok(value) => value,
+        Err(error) => {
+            return refuse(Value::Null, Fault::parse(format!("the body is not JSON: {error}")));
+        }
+    };
+    let mut message = match value {
+        Value::Object(message) => message,
+        Value::Array(_) => {
+            return refuse(Value::Null, Fault::request("send one message at a time: no batches"));
+        }
+        _ => return refuse(Value::Null, Fault::request("a message is a JSON object")),
+    };
+    let id = message.remove("id");
+    let good_id = id.clone().filter(is_id).unwrap_or_default();
+    if message.get("jsonrpc") != Some(&json!("2.0")) {
+        return refuse(good_id, Fault::request("jsonrpc: must be \"2.0\""));
+    }
+    let Some(method) = message.remove("method") else {
+        return response(id, message);
+    };
+    let Value::String(method) = method else {
+        return refuse(good_id, Fault::request("method: must be a string"));
+    };
+    let params = match message.remove("params") {
+        None => Map::new(),
+        Some(Value::Object(params)) => params,
+        Some(_) => return refuse(good_id, Fault::params("params: must be an object")),
+    };
+    match id {
+        None => Ok(Incoming::Notification { method, params }),
+        Some(id) if is_id(&id) => Ok(Incoming::Request(Request { id, method, params })),
+        Some(_) => refuse(Value::Null, Fault::request("id: must be a string or a whole number")),
+    }
+}
+
+fn response(id: Option<Value>, mut message: Map<String, Value>) -> Result<Incoming, Unreadable> {
+    let outcome = match (message.remove("result"), message.remove("error")) {
+        (Some(result), None) => Ok(result),
+        (None, Some(error)) => Err(error),
+        _ => {
+            let fault = Fault::request("neither a request, a notification nor a response");
+            return Err(Unreadable { id: id.filter(is_id).unwrap_or_default(), fault });
+        }
+    };
+    Ok(Incoming::Response { id: id.unwrap_or_default(), outcome })
+}
+
+fn is_id(id: &Value) -> bool {
+    id.is_string() || id.is_i64() || id.is_u64()
+}
+
+/// A request's answer as text.
+pub(crate) fn reply(id: &Value, outcome: &Result<Value, Fault>) -> String {
+    let (name, value) = match outcome {
+        Ok(result) => ("result", result.clone()),
+        Err(fault) => ("error", fault.to_json()),
+    };
+    text(&json!({ "jsonrpc": "2.0", "id": id, name: value }))
+}
+
+pub(crate) fn notification(method: &str, params: &Value) -> String {
+    text(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
+}
+
+pub(crate) fn request(id: &str, method: &str, params: &Value) -> String {
+    text(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+}
+
+fn text(message: &Value) -> String {
+    // A value that was JSON before prints without fail.
+    serde_json::to_string(message).unwrap_or_default()
+}
+
+/// Text that is JSON already, to be put into a larger message as it is.
+pub(crate) fn raw(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,151 @@
+//! A run's questions in the protocol's words, and the answers to them.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use shikiri_model::ids::{QuestionId, RunId};
+use shikiri_model::run::{Answer, AnswerAction, Question, QuestionKind};
+
+/// A question as it stands in the run's stream.
+#[derive(Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) question_id: QuestionId,
+    pub(crate) kind: QuestionKind,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) schema: Value,
+}
+
+impl From<&Question> for Asked {
+    fn from(question: &Question) -> Self {
+        Self {
+            question_id: question.id.clone(),
+            kind: question.kind,
+            message: question.message.clone(),
+            schema: question.schema.clone(),
+        }
+    }
+}
+
+impl Asked {
+    pub(crate) fn method(&self) -> &'static str {
+        match self.kind {
+            QuestionKind::Human => "elicitation/create",
+            QuestionKind::Model => "sampling/createMessage",
+            QuestionKind::Roots => "roots/list",
+        }
+    }
+
+    pub(crate) fn params(&self) -> Value {
+        match self.kind {
+            QuestionKind::Human => {
+                json!({ "mode": "form", "message": self.message, "requestedSchema": self.schema })
+            }
+            QuestionKind::Model => {
+                let mut params = Map::new();
+                for (ours, theirs) in [
+                    ("messages", "messages"),
+                    ("max_tokens", "maxTokens"),
+                    ("system_prompt", "systemPrompt"),
+                    ("temperature", "temperature"),
+                ] {
+                    if let Some(value) = self.schema.get(ours).filter(|value| !value.is_null()) {
+                        params.insert(theirs.to_owned(), value.clone());
+                    }
+                }
+                Value::Object(params)
+            }
+            QuestionKind::Roots => json!({}),
+        }
+    }
+
+    /// As part of an answer that asks back.
+    pub(crate) fn input_request(&self) -> Value {
+        json!({ "method": self.method(), "params": self.params() })
+    }
+}
+
+/// The id of our request: it names run and question, so that any node can take the answer and a
+/// late one never answers something else.
+pub(crate) fn request_id(run: &RunId, question: &QuestionId) -> String {
+    format!("{question}.{run}")
+}
+
+pub(crate) fn parse_request_id(id: &str) -> Option<(RunId, QuestionId)> {
+    let (question, run) = id.split_once('.')?;
+    let is_ours = question.starts_with(QuestionId::PREFIX) && run.starts_with(RunId::PREFIX);
+    is_ours.then(|| Some((run.parse().ok()?, question.parse().ok()?))).flatten()
+}
+
+/// What a client's result (or error) says. Whatever is not a clear answer is a no.
+pub(crate) fn answer_of(kind: QuestionKind, outcome: &Result<Value, Value>) -> Answer {
+    let result = match outcome {
+        Ok(result) => result,
+        Err(error) => {
+            let message = error["message"].as_str().unwrap_or("no reason given");
+            return refusal(AnswerAction::Cancel, format!("the client failed: {message}"));
+        }
+    };
+    match kind {
+        QuestionKind::Human => match result["action"].as_str() {
+            Some("accept") => Answer::accept(result["content"].clone()),
+            Some("decline") => Answer {
+                content: result["content"].clone(),
+                ..refusal(AnswerAction::Decline, String::new())
+            },
+            Some("cancel") => refusal(AnswerAction::Cancel, String::new()),
+            _ => refusal(AnswerAction::Cancel, "the client's answer has no action".to_owned()),
+        },
+        QuestionKind::Model if result.get("content").is_none() => {
+            refusal(AnswerAction::Cancel, "the client's answer has no content".to_owned())
+        }
+        QuestionKind::Model | QuestionKind::Roots => Answer::accept(result.clone()),
+    }
+}
+
+/// For a client that cannot be asked at all.
+pub(crate) fn unsupported(kind: QuestionKind) -> Answer {
+    let what = match kind {
+        QuestionKind::Human => "elicitation",
+        QuestionKind::Model => "sampling",
+        QuestionKind::Roots => "roots",
+    };
+    refusal(AnswerAction::Cancel, format!("the calling client does not support {what}"))
+}
+
+pub(crate) fn refusal(action: AnswerAction, reason: String) -> Answer {
+    Answer { action, content: Value::Null, reason: Some(reason).filter(|r| !r.is_empty()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_a_yes() {
+        let human = |result: Value| answer_of(QuestionKind::Human, &Ok(result)).action;
+        assert_eq!(human(json!({ "action": "accept", "content": {} })), AnswerAction::Accept);
+        assert_eq!(human(json!({ "action": "decline" })), AnswerAction::Decline);
+        assert_eq!(human(json!({ "action": "cancel" })), AnswerAction::Cancel);
+        for odd in [json!({}), json!(null), json!({ "action": "ACCEPT" }), json!({ "action": 1 })] {
+            assert_eq!(human(odd.clone()), AnswerAction::Cancel, "{odd}");
+        }
+        let failed = answer_of(QuestionKind::Human, &Err(json!({ "message": "壊れた" })));
+        assert_eq!(failed.action, AnswerAction::Cancel);
+        assert!(failed.reason.unwrap().contains("壊れた"));
+        let empty = answer_of(QuestionKind::Model, &Ok(json!({ "model": "m" })));
+        assert_eq!(empty.action, AnswerAction::Cancel);
+    }
+
+    #[test]
+    fn a_request_id_names_run_and_question() {
+        let (run, question): (RunId, QuestionId) =
+            ("run_1".parse().unwrap(), "q_2".parse().unwrap());
+        let id = request_id(&run, &question);
+        assert!(id.starts_with("q_"));
+        assert_eq!(parse_request_id(&id), Some((run, question)));
+        for other in ["", "0", "q_2", "run_1.q_2", "q_2.", "q_2.run 1", "x.y"] {
+            assert_eq!(parse_request_id(other), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The Tasks extension: a task is a run, seen by the principal that called it.
+
+use serde_json::{Value, json};
+use shikiri_app::run::RunView;
+use shikiri_app::{App, AppError};
+use shikiri_model::run::RunStatus;
+
+use crate::call::{input_requests, parse_run};
+use crate::client::Caller;
+use crate::fault::Fault;
+use crate::message::Request;
+use crate::question::unsupported;
+use crate::run_view::Ending;
+use crate::server::Mcp;
+
+/// How often a client should look.
+const POLL_MS: u64 = 1_000;
+
+/// The answer to a call: the run is durable, and its id is the task's.
+pub(crate) fn created(view: &RunView, app: &App) -> Value {
+    let mut task = described(view, app);
+    task["resultType"] = json!("task");
+    task
+}
+
+pub(crate) async fn get(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    let view = find(mcp, caller, request).await?;
+    let view = answer_unanswerable(mcp, caller, view).await?;
+    Ok(detailed(&view, &mcp.app))
+}
+
+pub(crate) async fn update(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    let view = find(mcp, caller, request).await?;
+    let responses = match request.params.get("inputResponses") {
+        Some(Value::Object(responses)) => responses,
+        _ => return Err(Fault::params("inputResponses: must be an object")),
+    };
+    mcp.answer_questions(&view, responses).await?;
+    Ok(json!({}))
+}
+
+pub(crate) async fn cancel(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    let view = find(mcp, caller, request).await?;
+    match mcp.app.cancel_run(&view.run.tenant, &view.run.id).await {
+        // What has ended needs no stopping.
+        Ok(_) | Err(AppError::NotNow(_)) => Ok(json!({})),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn find(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<RunView, Fault> {
+    if !caller.has_tasks() {
+        let wanted = json!({ "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} } });
+        return Err(Fault::capability(&wanted));
+    }
+    let id = request.text("taskId")?;
+    let missing = || Fault::params(format!("there is no task {id:?}"));
+    let run = parse_run(id).map_err(|_| missing())?;
+    let view = match mcp.app.run(&caller.connection.tenant, &run).await {
+        Ok(view) => view,
+        Err(AppError::NotFound { .. }) => return Err(missing()),
+        Err(error) => return Err(error.into()),
+    };
+    if is_of(&view, caller) { Ok(view) } else { Err(missing()) }
+}
+
+/// Only whoever called has the task; others of the tenant can look at the run.
+pub(crate) fn is_of(view: &RunView, caller: &Caller) -> bool {
+    let origin = view.run.origin.as_ref();
+    origin.is_some_and(|origin| origin["principal"] == json!(caller.connection.principal))
+}
+
+/// A client that cannot be asked has not agreed.
+async fn answer_unanswerable(mcp: &Mcp, caller: &Caller, view: RunView) -> Result<RunView, Fault> {
+    let run = &view.run;
+    let mut changed = false;
+    for question in run.questions.iter().filter(|q| !caller.can_answer(q.kind)) {
+        let answer = unsupported(question.kind);
+        match mcp.app.answer_run(&run.tenant, &run.id, &question.id, answer).await {
+            Ok(_) => changed = true,
+            Err(AppError::NotFound { .. } | AppError::NotNow(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if changed { Ok(mcp.app.run(&run.tenant, &run.id).await?) } else { Ok(view) }
+}
+
+/// The task with what its state brings along.
+pub(crate) fn detailed(view: &RunView, app: &App) -> Value {
+    let run = &view.run;
+    let mut task = described(view, app);
+    if run.status == RunStatus::Cancelled {
+        return task;
+    }
+    match Ending::of(run).map(|ending| ending.tool_result(&run.id, &run.agent)) {
+        Some(Ok(result)) => task["result"] = result,
+        Some(Err(fault)) => {
+            task["status"] = json!("failed");
+            task["error"] = fault.to_json();
+        }
+        None if run.questions.is_empty() => {}
+        None => task["inputRequests"] = input_requests(run),
+    }
+    task
+}
+
+fn described(view: &RunView, app: &App) -> Value {
+    let run = &view.run;
+    let status =
+        match run.status {
+            RunStatus::Cancelled => "cancelled",
+            // A tool that failed has completed; what is a failure of ours is found by the ending.
+            RunStatus::Completed | RunStatus::Failed => "completed",
+            RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => {
+                if run.questions.is_empty() { "working" } else { "input_required" }
+            }
+        };
+    let ttl = u64::try_from(app.options().retention.as_millis()).unwrap_or(u64::MAX);
+    let mut task = json!({
+        "taskId": run.id,
+        "status": status,
+        "createdAt": view.created_at,
+        "lastUpdatedAt": view.updated_at,
+        "ttlMs": ttl,
+        "pollIntervalMs": POLL_MS,
+    });
+    if let Some(message) = view.progress.as_ref().and_then(|note| note["message"].as_str()) {
+        task["statusMessage"] = json!(message);
+    }
+    task
+}

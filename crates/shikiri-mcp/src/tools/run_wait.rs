@@ -1,0 +1,64 @@
+//! `run_wait`: answers when the run has ended or asks something, or when the time is over. Its
+//! progress is told meanwhile.
+
+use async_trait::async_trait;
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{arguments, run_tool};
+use crate::call::parse_run;
+use crate::catalogue::{Following, ShortTool};
+use crate::client::Caller;
+use crate::fault::Fault;
+
+pub(super) struct RunWait;
+
+/// Longer waits outlast what clients allow a call; asking again costs little.
+const MAX_SECONDS: u64 = 45;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    run_id: String,
+    max_seconds: Option<u64>,
+}
+
+#[async_trait]
+impl ShortTool for RunWait {
+    fn definition(&self) -> Tool {
+        let input = json!({
+            "type": "object",
+            "properties": {
+                "run_id": { "type": "string" },
+                "max_seconds": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "default": MAX_SECONDS,
+                    "description": "Answer after so long at the latest (at most 45)",
+                },
+            },
+            "required": ["run_id"],
+            "additionalProperties": false,
+        });
+        run_tool(
+            "run_wait",
+            "Wait for a run",
+            "Waits until a run has ended or asks something, and tells its status",
+            input,
+            ToolAnnotations::new().read_only(true),
+        )
+    }
+
+    async fn call(&self, _: &Caller, _: &JsonObject) -> Result<Value, Fault> {
+        Err(Fault::internal("run_wait follows its run"))
+    }
+
+    fn follows(&self, arguments: &JsonObject) -> Option<Result<Following, Fault>> {
+        let read = arguments::read::<Arguments>(arguments).map_err(Fault::from);
+        Some(read.and_then(|wanted| {
+            let max_seconds = wanted.max_seconds.unwrap_or(MAX_SECONDS).min(MAX_SECONDS);
+            Ok(Following { run: parse_run(&wanted.run_id)?, max_seconds })
+        }))
+    }
+}
