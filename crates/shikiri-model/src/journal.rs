@@ -22,7 +22,7 @@ pub struct Operation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// `progress`, `log`, `partial`: told once.
+    /// `progress`, `log`, `partial`, `callers_released`: told once.
     Note,
     Step,
     Question,
@@ -159,7 +159,7 @@ impl std::fmt::Display for Operation {
 
 fn operation_kind(event: &str) -> Option<OperationKind> {
     Some(match event {
-        "progress" | "log" | "partial" => OperationKind::Note,
+        "progress" | "log" | "partial" | "callers_released" => OperationKind::Note,
         "step_started" | "step_completed" | "step_failed" => OperationKind::Step,
         "question" | "answer" => OperationKind::Question,
         "timer_set" | "timer_fired" => OperationKind::Timer,

@@ -184,7 +184,7 @@ impl Reader {
 
 /// The wire form, as the HTML standard has it.
 #[derive(Debug, Default)]
-struct Parser {
+pub(crate) struct Parser {
     line: Vec<u8>,
     after_return: bool,
     id: Option<String>,
@@ -193,7 +193,7 @@ struct Parser {
 }
 
 impl Parser {
-    fn push(&mut self, bytes: &[u8]) -> Vec<Frame> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Frame> {
         let mut frames = Vec::new();
         for byte in bytes {
             let after_return = std::mem::replace(&mut self.after_return, *byte == b'\r');

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
 use shikiri_app::gate::{Gate, GateOptions};
 use shikiri_app::run::Node;
-use shikiri_mcp::{Mcp, McpOptions};
+use shikiri_mcp::Mcp;
 use shikiri_web::{BindError, Server, WebOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ impl Running {
         let drain = CancellationToken::new();
         // One for all doors, so that they count together.
         let gate = Gate::new(app.clone(), gate_options(config));
-        let mcp = Mcp::new(app.clone(), offer.extras, McpOptions::default());
+        let mcp = Mcp::new(app.clone(), offer.extras, offer.mcp);
         let door = shikiri_mcp::router(Arc::clone(&mcp), Arc::clone(&gate));
         let server = Server::new(gate, options).mount(door);
         let server = tokio::spawn(server.serve(listener, drain.clone()));

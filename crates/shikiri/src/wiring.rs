@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppError, AppOptions};
-use shikiri_mcp::Extras;
+use shikiri_mcp::{Extras, McpOptions};
 use shikiri_model::ids::TenantId;
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
@@ -24,11 +24,12 @@ pub struct Offer {
     pub agents: Vec<Arc<dyn Agent>>,
     /// To MCP clients, beyond the agents.
     pub extras: Extras,
+    pub mcp: McpOptions,
 }
 
 /// The offer of a plain server.
 pub fn offer() -> Offer {
-    Offer { agents: agents(), extras: Extras::default() }
+    Offer { agents: agents(), ..Offer::default() }
 }
 
 pub fn agents() -> Vec<Arc<dyn Agent>> {

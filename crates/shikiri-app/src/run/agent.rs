@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use shikiri_model::run::RunError;
+use shikiri_model::run::{QuestionKind, RunError};
 
 use super::context::{Context, StepError};
 
@@ -42,6 +42,17 @@ pub trait Agent: Send + Sync + 'static {
         None
     }
 
+    /// Whether a caller stays while the agent works.
+    fn attendance(&self) -> Attendance {
+        Attendance::MayLeave
+    }
+
+    /// Questions without whose answers the agent is of no use. A caller that cannot answer them is
+    /// turned away before a run is made.
+    fn insists_on(&self) -> &'static [QuestionKind] {
+        &[]
+    }
+
     /// Refuses an input before a run is made of it.
     fn check(&self, input: &Value) -> Result<(), String>;
 
@@ -52,6 +63,19 @@ pub trait Agent: Send + Sync + 'static {
     }
 
     async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError>;
+}
+
+/// What becomes of a caller while an agent works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attendance {
+    /// The work is short: every caller waits for its end.
+    Stays,
+    /// Whoever can come back for the result is let go at once; others wait.
+    MayLeave,
+    /// The agent asks before its work begins: whoever can come back is let go with the answers.
+    LeavesOnceAsked,
+    /// Only for callers that can come back.
+    Leaves,
 }
 
 /// Why an agent gave up.

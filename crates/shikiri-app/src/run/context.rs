@@ -18,11 +18,13 @@ use shikiri_model::journal::{Operation, OperationKind, Recorded};
 use shikiri_model::run::{Answer, Outcome, QuestionKind};
 use shikiri_model::time::Timestamp;
 
-use super::drive::Driver;
+use super::drive::{Driver, NewQuestion};
 
 #[derive(Clone)]
 pub struct Context {
     pub(super) driver: Arc<Driver>,
+    /// Of the questions that are asked through it.
+    question_name: Option<Arc<str>>,
 }
 
 /// What to do about a step that began before a crash and whose outcome nobody recorded.
@@ -62,7 +64,14 @@ impl ModelLimits {
 
 impl Context {
     pub(super) fn new(driver: Arc<Driver>) -> Self {
-        Self { driver }
+        Self { driver, question_name: None }
+    }
+
+    /// Asks under a name of the agent's own. A caller that knows the agent recognises the question
+    /// by it, and may even bring the answer along before it is asked.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        Self { question_name: Some(name.into()), ..self.clone() }
     }
 
     /// How far the run is, and with what. Also shown as the run's status.
@@ -88,6 +97,11 @@ impl Context {
     /// A result that may be looked at before the run ends.
     pub fn partial(&self, data: &Value) -> impl Future<Output = ()> + use<> {
         self.note("partial", json!({ "data": data }), None)
+    }
+
+    /// Nothing will be told for a while: a caller that can come back need not stay connected.
+    pub fn release_callers(&self) -> impl Future<Output = ()> + use<> {
+        self.note("callers_released", json!({}), None)
     }
 
     fn note(
@@ -192,13 +206,15 @@ impl Context {
     ) -> impl Future<Output = Answer> + use<> {
         let index = self.driver.next_index();
         let driver = Arc::clone(&self.driver);
+        let name = self.question_name.as_deref().map(str::to_owned);
         async move {
             let operation =
                 Operation { kind: OperationKind::Question, name: kind.as_str().to_owned() };
+            let new = NewQuestion { name, kind, message, schema, wait };
             match driver.recall(index, &operation).await {
                 Some(Recorded::Answered(answer)) => return answer,
                 Some(_) => {}
-                None => driver.ask(index, kind, message, schema, wait).await,
+                None => driver.ask(index, new).await,
             }
             driver.wait(None).await
         }
@@ -294,7 +310,9 @@ async fn doubt(
                     "properties": { "retry": { "type": "boolean" } },
                     "required": ["retry"],
                 });
-                driver.ask(index, QuestionKind::Human, message, schema, None).await;
+                let kind = QuestionKind::Human;
+                let new = NewQuestion { name: None, kind, message, schema, wait: None };
+                driver.ask(index, new).await;
             }
             driver.wait(None).await
         }

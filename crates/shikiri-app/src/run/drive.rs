@@ -52,6 +52,15 @@ pub(super) struct Driver {
     state: Mutex<State>,
 }
 
+/// A question before it has an id and a place.
+pub(super) struct NewQuestion {
+    pub(super) name: Option<String>,
+    pub(super) kind: QuestionKind,
+    pub(super) message: String,
+    pub(super) schema: Value,
+    pub(super) wait: Option<Duration>,
+}
+
 #[derive(Default)]
 struct State {
     /// Operations that are doing something; while there are any, the run is not waiting.
@@ -184,20 +193,14 @@ impl Driver {
         }
     }
 
-    pub(super) async fn ask(
-        &self,
-        index: u64,
-        kind: QuestionKind,
-        message: String,
-        schema: Value,
-        wait: Option<Duration>,
-    ) {
+    pub(super) async fn ask(&self, index: u64, new: NewQuestion) {
         let asked = async {
             self.outbox.settled().await?;
             let now = self.app.store.now().await?;
             let id = QuestionId::mint(now, entropy()?);
-            let expires_at = wait.map(|wait| now + wait);
-            let question = Question { id, index, kind, message, schema, expires_at };
+            let expires_at = new.wait.map(|wait| now + wait);
+            let NewQuestion { name, kind, message, schema, .. } = new;
+            let question = Question { id, index, name, kind, message, schema, expires_at };
             let command = |_: &Run| Command::Ask(question.clone());
             let guard = Some(&self.guard);
             self.app.change_run(&self.run.tenant, &self.run.id, guard, command).await.map(drop)

@@ -10,7 +10,7 @@ mod updates;
 mod use_cases;
 mod worker;
 
-pub use agent::{Agent, AgentError, Agents};
+pub use agent::{Agent, AgentError, Agents, Attendance};
 pub use context::{Context, ModelLimits, OnUnknown, StepError};
 pub use node::Node;
 pub use use_cases::{NewRun, RunView};

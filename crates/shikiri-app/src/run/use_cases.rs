@@ -7,7 +7,10 @@ use shikiri_model::event::{NewEvent, Seq};
 use shikiri_model::ids::{NodeId, QuestionId, RunId, TenantId};
 use shikiri_model::lease::Guard;
 use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
-use shikiri_model::run::{Answer, Command, Decision, Run, RunStatus, decide, stream_of};
+use shikiri_model::run::{
+    Answer, AnswerAction, Command, Decision, QuestionKind, Run, RunStatus, decide, fill_in,
+    stream_of,
+};
 use shikiri_model::tenant::TenantStatus;
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, Committed, StoreExt};
@@ -186,10 +189,29 @@ impl App {
         question: &QuestionId,
         answer: Answer,
     ) -> Result<RunView, AppError> {
+        let answer = self.checked(tenant, id, question, answer).await?;
         let command =
             |_: &Run| Command::Answer { question: question.clone(), answer: answer.clone() };
         self.change_run(tenant, id, None, command).await?;
         self.run(tenant, id).await
+    }
+
+    /// A person's yes must fit the form that it answers; what was left out is filled in.
+    async fn checked(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        question: &QuestionId,
+        mut answer: Answer,
+    ) -> Result<Answer, AppError> {
+        let run = self.load_run(tenant, id).await?.value;
+        let asked = run.questions.iter().find(|asked| asked.id == *question);
+        let form = asked.filter(|asked| asked.kind == QuestionKind::Human).map(|a| &a.schema);
+        if let (Some(form), AnswerAction::Accept) = (form, answer.action) {
+            let filled = fill_in(form, &answer.content);
+            answer.content = filled.map_err(|reason| AppError::invalid("content", reason))?;
+        }
+        Ok(answer)
     }
 
     async fn view(&self, stored: Stored<Run>) -> Result<RunView, AppError> {

@@ -1,6 +1,7 @@
 //! The sample agents, through runs as anybody would start them.
 
 use serde_json::{Value, json};
+use shikiri_app::AppError;
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::run::{Answer, AnswerAction, QuestionKind, RunStatus};
 
@@ -34,8 +35,6 @@ async fn a_trip_is_booked_only_after_a_clear_yes() {
     for (answer, booked) in [
         (Some(Answer::accept(json!({ "confirm": true, "notes": "窓側" }))), true),
         (Some(Answer::accept(json!({ "confirm": false }))), false),
-        (Some(Answer::accept(json!({ "confirm": "yes" }))), false),
-        (Some(Answer::accept(json!({}))), false),
         (Some(decline), false),
         (Some(cancel), false),
         (None, false),
@@ -50,6 +49,25 @@ async fn a_trip_is_booked_only_after_a_clear_yes() {
             assert_eq!(result["notes"], json!("窓側"));
         }
     }
+}
+
+#[tokio::test]
+async fn a_yes_that_does_not_fit_the_form_is_refused_and_the_question_stays_open() {
+    let world = World::new(shikiri_app::agents::samples()).await;
+    let _node = world.node();
+    let run = world.start("travel_agent", json!({ "step_ms": 1 })).await;
+    let question = world.until_status(&run, RunStatus::Waiting).await.run.questions[0].id.clone();
+    let tenant = TenantId::local();
+    for bad in [json!({ "confirm": "yes" }), json!({}), json!("yes"), json!({ "notes": "窓側" })]
+    {
+        let refused = world.app.answer_run(&tenant, &run, &question, Answer::accept(bad)).await;
+        assert!(matches!(refused, Err(AppError::Invalid { field: "content", .. })), "{refused:?}");
+    }
+    let open = world.app.run(&tenant, &run).await.unwrap().run;
+    assert_eq!((open.status, open.questions.len()), (RunStatus::Waiting, 1));
+    let yes = Answer::accept(json!({ "confirm": true }));
+    world.app.answer_run(&tenant, &run, &question, yes).await.unwrap();
+    assert_eq!(world.end_of(&run).await.run.result.unwrap()["booked"], json!(true));
 }
 
 #[tokio::test]
@@ -161,7 +179,11 @@ async fn why_nobody_was_asked_is_noted_unless_somebody_left_notes() {
     let reason = Some("unsupported by the client".to_owned());
     let unasked = Answer { reason, ..Answer::new(AnswerAction::Cancel, Value::Null) };
     let declined = Answer { content: json!({ "notes": "too dear" }), ..unasked.clone() };
-    let accepted = Answer { action: AnswerAction::Accept, ..unasked.clone() };
+    let accepted = Answer {
+        action: AnswerAction::Accept,
+        content: json!({ "confirm": false }),
+        ..unasked.clone()
+    };
     for (answer, notes) in
         [(unasked, "unsupported by the client"), (declined, "too dear"), (accepted, "")]
     {

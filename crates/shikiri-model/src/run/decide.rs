@@ -142,17 +142,18 @@ impl Next {
     }
 
     fn asked(mut self, question: Question) -> Decision {
-        self.tell(
-            "question",
-            &json!({
-                "index": question.index,
-                "question_id": question.id,
-                "kind": question.kind,
-                "message": question.message,
-                "schema": question.schema,
-                "expires_at": question.expires_at,
-            }),
-        );
+        let mut data = json!({
+            "index": question.index,
+            "question_id": question.id,
+            "kind": question.kind,
+            "message": question.message,
+            "schema": question.schema,
+            "expires_at": question.expires_at,
+        });
+        if let Some(name) = &question.name {
+            data["name"] = json!(name);
+        }
+        self.tell("question", &data);
         self.run.questions.push(question);
         self.done()
     }

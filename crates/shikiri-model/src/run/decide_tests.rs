@@ -24,6 +24,7 @@ fn question(deadline: Option<Timestamp>) -> Question {
     Question {
         id: QuestionId::mint(now(), [1; 10]),
         index: 4,
+        name: None,
         kind: QuestionKind::Human,
         message: "続けますか".into(),
         schema: json!({}),

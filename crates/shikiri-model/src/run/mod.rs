@@ -4,12 +4,14 @@
 //! changed run and the events to append. The caller commits both together and acts afterwards.
 
 mod decide;
+mod form;
 mod question;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use decide::{Command, Decision, Refusal, decide};
+pub use form::fill_in;
 pub use question::{Answer, AnswerAction, Question, QuestionKind};
 
 use crate::event::StreamId;

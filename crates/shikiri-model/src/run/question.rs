@@ -11,6 +11,9 @@ pub struct Question {
     pub id: QuestionId,
     /// The journal entry that asked.
     pub index: u64,
+    /// The agent's own word for it, by which a caller recognises it from run to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub kind: QuestionKind,
     pub message: String,
     /// What a good answer looks like: a JSON schema for a person, messages and limits for a

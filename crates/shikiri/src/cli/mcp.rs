@@ -1,7 +1,7 @@
 //! `shikiri mcp`: MCP over stdin and stdout, for clients that start their servers themselves.
 
 use shikiri_app::run::Node;
-use shikiri_mcp::{Mcp, McpOptions};
+use shikiri_mcp::Mcp;
 use tokio::io::BufReader;
 
 use super::Global;
@@ -20,7 +20,7 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
     let offer = wiring::offer();
     let app = wiring::open_app(&config, offer.agents, Access::Write).await?;
     let node = Node::start(app.clone());
-    let mcp = Mcp::new(app, offer.extras, McpOptions::default());
+    let mcp = Mcp::new(app, offer.extras, offer.mcp);
     let (input, output) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
     let served = tokio::select! {
         served = shikiri_mcp::serve_stdio(mcp, instance, input, output) => served,

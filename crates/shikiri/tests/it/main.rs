@@ -13,6 +13,7 @@ mod disk_full;
 mod drain;
 mod fuzz;
 mod http;
+mod mcp;
 mod program;
 mod readme;
 mod tidy;

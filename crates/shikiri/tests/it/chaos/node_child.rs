@@ -39,7 +39,8 @@ pub(crate) async fn carry(task: NodeTask) {
     let tenant = TenantId::local();
     for (agent, input) in &task.runs {
         let idempotency_key = Some(name_of(input));
-        let new = NewRun { agent: agent.clone(), input: input.clone(), idempotency_key, origin: None };
+        let new =
+            NewRun { agent: agent.clone(), input: input.clone(), idempotency_key, origin: None };
         app.start_run(&tenant, new).await.unwrap();
     }
     let node = Node::start(app.clone());
