@@ -11,7 +11,7 @@ use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
 use crate::connections::ConnectionCounts;
 use crate::error::AppError;
 use crate::metered::{Counters, Metered};
-use crate::run::{Agent, Agents};
+use crate::run::{Agent, Agents, Here};
 use crate::watch::Watch;
 
 /// How often a use case starts over when somebody else changed the record first.
@@ -52,6 +52,7 @@ pub struct App {
     pub(crate) agents: Arc<Agents>,
     pub(crate) options: Arc<AppOptions>,
     pub(crate) connection_counts: Arc<ConnectionCounts>,
+    pub(crate) here: Arc<Here>,
     counters: Arc<Counters>,
 }
 
@@ -63,6 +64,7 @@ impl App {
             agents: Arc::new(Agents::new(agents)),
             options: Arc::new(options),
             connection_counts: Arc::default(),
+            here: Arc::default(),
             counters,
         }
     }

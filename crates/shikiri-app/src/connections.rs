@@ -1,6 +1,6 @@
 //! What one can ask of connections: open, use, follow calls on them, close. Used by the MCP door.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use shikiri_model::connection::{
     ClientInfo, Connection, Continuation, Handover, LogLevel, MAX_SUBSCRIPTIONS,
 };
 use shikiri_model::event::{EventRef, NewEvent, Seq};
-use shikiri_model::ids::{ConnectionId, RunId, TenantId};
+use shikiri_model::ids::{ConnectionId, QuestionId, RunId, TenantId};
 use shikiri_model::key::Secret;
 use shikiri_model::record::{Claim, Document, Expect, RecordChange, RecordQuery, Stored};
 use shikiri_model::time::Timestamp;
@@ -281,6 +281,7 @@ impl App {
         run: &RunId,
         request_digest: &str,
         after: Seq,
+        asked: BTreeMap<String, QuestionId>,
     ) -> Result<Secret, AppError> {
         let ticket = Secret::mint_ticket(random()?);
         let continuation = Continuation {
@@ -290,6 +291,7 @@ impl App {
             run: run.clone(),
             request_digest: request_digest.to_owned(),
             after,
+            asked,
             expires_at: self.store.now().await? + TICKET_LIFE,
         };
         let put = RecordChange::put(&continuation, Expect::New)?;

@@ -6,21 +6,21 @@ use rmcp::model::JsonObject;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use shikiri_app::AppError;
-use shikiri_app::run::{NewRun, RunView};
+use shikiri_app::run::{Agent, Attendance, NewRun};
 use shikiri_model::event::{NewEvent, Seq};
-use shikiri_model::ids::RunId;
+use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::key::Secret;
-use shikiri_model::run::RunStatus;
+use shikiri_model::run::{Run, RunStatus, stream_of};
 use shikiri_model::time::Timestamp;
 
 use crate::call::{Call, CallSpec, Shape, Who, input_required};
 use crate::catalogue::{Following, Offer};
 use crate::client::{Caller, Era};
+use crate::digest::digest;
 use crate::fault::Fault;
 use crate::message::{self, Request};
-use crate::question::answer_of;
+use crate::question::{capability, clear_answer};
 use crate::run_view::tool_error;
 use crate::server::{Answered, Mcp, finish};
 use crate::tasks;
@@ -48,7 +48,7 @@ pub(crate) async fn call_tool(
                 Ok(split) => split,
                 Err(refused) => return asking.answer_short(Ok(refused)).await,
             };
-            asking.call_agent(agent.name(), input, wait, Shape::Tool).await
+            asking.call_agent(agent.as_ref(), input, wait, Shape::Tool).await
         }
     }
 }
@@ -64,8 +64,11 @@ pub(crate) async fn get_prompt(
     let prompt = found.ok_or_else(|| Fault::params(format!("there is no prompt {name:?}")))?;
     match prompt.agent() {
         Some(agent) => {
+            let agent = mcp.app.agent(agent);
+            let agent = agent.ok_or_else(|| Fault::internal("nobody here makes this prompt"))?;
             let asking = Asking { mcp, caller, request, name };
-            asking.call_agent(agent, Value::Object(arguments), true, Shape::Prompt).await
+            let input = Value::Object(arguments);
+            asking.call_agent(agent.as_ref(), input, true, Shape::Prompt).await
         }
         None => {
             let result = prompt.get(caller, &arguments).await?;
@@ -144,6 +147,9 @@ impl Asking<'_> {
             }
         };
         let (app, connection) = (&self.mcp.app, &self.caller.connection);
+        // Before the run is looked at: what happens in between must not be passed over.
+        let head = app.store().stream(&connection.tenant, &stream_of(&following.run)).await;
+        let head = head.map_err(AppError::from)?.map_or(0, |state| state.extent.head);
         let view = match app.run(&connection.tenant, &following.run).await {
             Ok(view) => view,
             Err(AppError::NotFound { .. }) => {
@@ -152,8 +158,6 @@ impl Asking<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let head = app.store().stream(&connection.tenant, &view.run.stream()).await;
-        let head = head.map_err(AppError::from)?.map_or(0, |state| state.extent.head);
         let settled = view.run.status.is_terminal() || !view.run.questions.is_empty();
         if settled || following.max_seconds == 0 {
             return self.answer_short(Ok(crate::run_view::status_result(&view))).await;
@@ -162,24 +166,30 @@ impl Asking<'_> {
         let until = now + std::time::Duration::from_secs(following.max_seconds);
         let spec = self.spec(&view.run.id, Shape::Wait, head, Some(until));
         let number = app.note_on_connection(connection, spec.event()).await?;
-        self.follow(number, spec, head).await
+        let call = self.follow(number, spec, head).await?;
+        Ok(Answered::Follow(Box::new(call)))
     }
 
     async fn call_agent(
         &self,
-        agent: &str,
+        agent: &dyn Agent,
         input: Value,
         wait: bool,
         shape: Shape,
     ) -> Result<Answered, Fault> {
+        self.check_capabilities(agent)?;
+        let attendance = agent.attendance();
+        let can_leave = self.caller.has_tasks() && shape == Shape::Tool && !wait;
         if self.caller.era == Era::Modern && self.request.params.contains_key("requestState") {
-            return self.go_on(shape).await;
+            let leaves = can_leave && attendance != Attendance::Stays;
+            return self.go_on(shape, wait, leaves).await;
         }
+        let brought = self.responses()?;
         let (app, connection) = (&self.mcp.app, &self.caller.connection);
         let now = app.store().now().await.map_err(AppError::from)?;
         let until = (!wait).then(|| now + self.mcp.options.patience);
         let new = NewRun {
-            agent: agent.to_owned(),
+            agent: agent.name().to_owned(),
             input,
             idempotency_key: None,
             origin: Some(self.origin()),
@@ -193,30 +203,53 @@ impl Asking<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        if self.caller.has_tasks() && !wait && shape == Shape::Tool {
+        if can_leave && matches!(attendance, Attendance::MayLeave | Attendance::Leaves) {
             return Ok(Answered::Now(Ok(finish(self.caller.era, tasks::created(&view, app)))));
         }
         let spec = self.spec(&view.run.id, shape, 0, until);
-        self.follow(number, spec, 0).await
+        let call = self.follow(number, spec, 0).await?;
+        Ok(Answered::Follow(Box::new(call.bringing(brought))))
     }
 
-    /// The caller brings what an earlier answer asked for.
-    async fn go_on(&self, shape: Shape) -> Result<Answered, Fault> {
-        let params = &self.request.params;
+    /// Whoever lacks what the agent cannot do without is turned away before there is a run.
+    fn check_capabilities(&self, agent: &dyn Agent) -> Result<(), Fault> {
+        let mut missing = JsonObject::new();
+        for kind in agent.insists_on() {
+            if !self.caller.can_answer(*kind) {
+                missing.insert(capability(*kind).to_owned(), json!({}));
+            }
+        }
+        // In the older era a call that lasts is answered with the run, to come back for.
+        let must_leave = agent.attendance() == Attendance::Leaves;
+        if must_leave && self.caller.era == Era::Modern && !self.caller.has_tasks() {
+            missing.extend(crate::catalogue::object(tasks::required()));
+        }
+        if missing.is_empty() { Ok(()) } else { Err(Fault::capability(&Value::Object(missing))) }
+    }
+
+    /// Answers that came with the request.
+    fn responses(&self) -> Result<JsonObject, Fault> {
+        match self.request.params.get("inputResponses") {
+            _ if self.caller.era == Era::Legacy => Ok(JsonObject::new()),
+            None => Ok(JsonObject::new()),
+            Some(Value::Object(responses)) => Ok(responses.clone()),
+            Some(_) => Err(Fault::params("inputResponses: must be an object")),
+        }
+    }
+
+    /// The caller brings what an earlier answer asked for. If it leaves, it is let go once there
+    /// is nothing more to be asked.
+    async fn go_on(&self, shape: Shape, wait: bool, leaves: bool) -> Result<Answered, Fault> {
         let refused = || {
             Fault::params(
                 "requestState: is unknown, used, too old, or of another request: call again \
                  without it",
             )
         };
-        let Some(Value::String(ticket)) = params.get("requestState") else {
+        let Some(Value::String(ticket)) = self.request.params.get("requestState") else {
             return Err(refused());
         };
-        let responses = match params.get("inputResponses") {
-            None => JsonObject::new(),
-            Some(Value::Object(responses)) => responses.clone(),
-            Some(_) => return Err(Fault::params("inputResponses: must be an object")),
-        };
+        let responses = self.responses()?;
         let (app, connection) = (&self.mcp.app, &self.caller.connection);
         let (tenant, principal) = (&connection.tenant, &connection.principal);
         let digest = digest(self.request);
@@ -224,7 +257,9 @@ impl Asking<'_> {
         let redeemed = app.redeem_ticket(tenant, principal, &ticket, &digest).await?;
         let continuation = redeemed.ok_or_else(refused)?;
         let view = app.run(tenant, &continuation.run).await?;
-        let answered = self.mcp.answer_questions(&view, &responses).await?;
+        let asked = continuation.asked.iter();
+        let answers = asked.filter_map(|(key, question)| Some((question, responses.get(key)?)));
+        let answered = self.mcp.answer_questions(&view.run, answers).await?;
         let view = app.run(tenant, &continuation.run).await?;
         let asks = view.run.status == RunStatus::Waiting && !view.run.questions.is_empty();
         if asks && answered == 0 {
@@ -232,17 +267,20 @@ impl Asking<'_> {
                 input_required(app, self.caller, &view.run, &digest, continuation.after).await?;
             return Ok(Answered::Now(Ok(finish(self.caller.era, again))));
         }
+        if leaves && view.run.questions.is_empty() {
+            return Ok(Answered::Now(Ok(finish(self.caller.era, tasks::created(&view, app)))));
+        }
         let now = app.store().now().await.map_err(AppError::from)?;
-        let until = now + self.mcp.options.patience;
-        let spec = self.spec(&view.run.id, shape, continuation.after, Some(until));
-        self.follow(0, spec, continuation.after).await
+        let until = (!wait).then(|| now + self.mcp.options.patience);
+        let spec = self.spec(&view.run.id, shape, continuation.after, until);
+        let call = self.follow(0, spec, continuation.after).await?;
+        Ok(Answered::Follow(Box::new(call)))
     }
 
-    async fn follow(&self, number: Seq, spec: CallSpec, after: Seq) -> Result<Answered, Fault> {
+    async fn follow(&self, number: Seq, spec: CallSpec, after: Seq) -> Result<Call, Fault> {
         let number = (self.caller.era == Era::Legacy).then_some(number);
         let digest = digest(self.request);
-        let call = Call::follow(&self.mcp.app, self.caller, number, spec, digest, after).await?;
-        Ok(Answered::Follow(Box::new(call)))
+        Ok(Call::follow(&self.mcp.app, self.caller, number, spec, digest, after).await?)
     }
 
     fn spec(&self, run: &RunId, shape: Shape, after: Seq, until: Option<Timestamp>) -> CallSpec {
@@ -279,17 +317,16 @@ impl Asking<'_> {
 }
 
 impl Mcp {
-    /// Answers those questions of the run that have a response; returns how many.
+    /// Answers those questions that are open and whose response is an answer; returns how many.
     pub(crate) async fn answer_questions(
         &self,
-        view: &RunView,
-        responses: &JsonObject,
+        run: &Run,
+        responses: impl Iterator<Item = (&QuestionId, &Value)>,
     ) -> Result<usize, Fault> {
-        let run = &view.run;
         let mut answered = 0;
-        for question in &run.questions {
-            let Some(response) = responses.get(question.id.as_str()) else { continue };
-            let answer = answer_of(question.kind, &Ok(response.clone()));
+        for (id, response) in responses {
+            let Some(question) = run.questions.iter().find(|open| open.id == *id) else { continue };
+            let Some(answer) = clear_answer(question.kind, response) else { continue };
             match self.app.answer_run(&run.tenant, &run.id, &question.id, answer).await {
                 Ok(_) => answered += 1,
                 // Answered elsewhere meanwhile, or an answer that does not fit: asked again.
@@ -299,74 +336,5 @@ impl Mcp {
             }
         }
         Ok(answered)
-    }
-}
-
-/// Tells one request from another: method, name and arguments, however they are ordered.
-fn digest(request: &Request) -> String {
-    let mut text = request.method.clone();
-    for name in ["name", "arguments"] {
-        text.push('\0');
-        if let Some(value) = request.params.get(name) {
-            canonical(value, &mut text);
-        }
-    }
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn canonical(value: &Value, text: &mut String) {
-    match value {
-        Value::Object(fields) => {
-            let mut names: Vec<_> = fields.keys().collect();
-            names.sort();
-            text.push('{');
-            for name in names {
-                text.push_str(&Value::String(name.clone()).to_string());
-                text.push(':');
-                canonical(&fields[name], text);
-                text.push(',');
-            }
-            text.push('}');
-        }
-        Value::Array(items) => {
-            text.push('[');
-            for item in items {
-                canonical(item, text);
-                text.push(',');
-            }
-            text.push(']');
-        }
-        plain => text.push_str(&plain.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(method: &str, params: Value) -> Request {
-        let params = crate::catalogue::object(params);
-        Request { id: json!(1), method: method.to_owned(), params }
-    }
-
-    #[test]
-    fn a_request_is_the_same_however_its_arguments_are_ordered_and_no_other() {
-        let first =
-            request("tools/call", json!({ "name": "a", "arguments": { "x": 1, "y": [2] } }));
-        let mut same = first.clone();
-        same.id = json!("other");
-        same.params.insert("requestState".to_owned(), json!("s"));
-        same.params
-            .insert("arguments".to_owned(), serde_json::from_str(r#"{"y":[2],"x":1}"#).unwrap());
-        assert_eq!(digest(&first), digest(&same));
-        for other in [
-            request("prompts/get", json!({ "name": "a", "arguments": { "x": 1, "y": [2] } })),
-            request("tools/call", json!({ "name": "b", "arguments": { "x": 1, "y": [2] } })),
-            request("tools/call", json!({ "name": "a", "arguments": { "x": 1, "y": [3] } })),
-            request("tools/call", json!({ "name": "a", "arguments": { "x": "1", "y": [2] } })),
-            request("tools/call", json!({ "name": "a" })),
-        ] {
-            assert_ne!(digest(&first), digest(&other), "{other:?}");
-        }
     }
 }

@@ -9,6 +9,7 @@ mod call;
 mod calls;
 mod catalogue;
 mod client;
+mod digest;
 mod fault;
 mod http;
 mod listen;

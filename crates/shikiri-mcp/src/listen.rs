@@ -136,8 +136,7 @@ impl Listen {
         let uris = strings(filter.get("resourceSubscriptions"), "resourceSubscriptions")?;
         let task_ids = strings(filter.get("taskIds"), "taskIds")?;
         if !task_ids.is_empty() && !caller.has_tasks() {
-            let wanted = json!({ "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} } });
-            return Err(Fault::capability(&wanted));
+            return Err(Fault::capability(&tasks::required()));
         }
         if uris.len() + task_ids.len() > MAX_WATCHED {
             return Err(Fault::params(format!("at most {MAX_WATCHED} can be listened to at once")));

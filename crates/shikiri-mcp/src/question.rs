@@ -1,5 +1,7 @@
 //! A run's questions in the protocol's words, and the answers to them.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use shikiri_model::ids::{QuestionId, RunId};
@@ -9,6 +11,7 @@ use shikiri_model::run::{Answer, AnswerAction, Question, QuestionKind};
 #[derive(Deserialize)]
 pub(crate) struct Asked {
     pub(crate) question_id: QuestionId,
+    pub(crate) name: Option<String>,
     pub(crate) kind: QuestionKind,
     #[serde(default)]
     pub(crate) message: String,
@@ -20,6 +23,7 @@ impl From<&Question> for Asked {
     fn from(question: &Question) -> Self {
         Self {
             question_id: question.id.clone(),
+            name: question.name.clone(),
             kind: question.kind,
             message: question.message.clone(),
             schema: question.schema.clone(),
@@ -77,6 +81,15 @@ pub(crate) fn parse_request_id(id: &str) -> Option<(RunId, QuestionId)> {
     is_ours.then(|| Some((run.parse().ok()?, question.parse().ok()?))).flatten()
 }
 
+/// Open questions by the keys under which a caller answers them: the agent's own names, where
+/// those tell them apart.
+pub(crate) fn keyed(open: &[Question]) -> BTreeMap<&str, &Question> {
+    let is_alone =
+        |name: &&str| open.iter().filter(|q| q.name.as_deref() == Some(name)).count() == 1;
+    let keys = open.iter().map(|q| q.name.as_deref().filter(is_alone).unwrap_or(q.id.as_str()));
+    keys.zip(open).collect()
+}
+
 /// What a client's result (or error) says. Whatever is not a clear answer is a no.
 pub(crate) fn answer_of(kind: QuestionKind, outcome: &Result<Value, Value>) -> Answer {
     let result = match outcome {
@@ -86,31 +99,49 @@ pub(crate) fn answer_of(kind: QuestionKind, outcome: &Result<Value, Value>) -> A
             return refusal(AnswerAction::Cancel, format!("the client failed: {message}"));
         }
     };
-    match kind {
-        QuestionKind::Human => match result["action"].as_str() {
-            Some("accept") => Answer::accept(result["content"].clone()),
-            Some("decline") => Answer {
-                content: result["content"].clone(),
-                ..refusal(AnswerAction::Decline, String::new())
-            },
-            Some("cancel") => refusal(AnswerAction::Cancel, String::new()),
-            _ => refusal(AnswerAction::Cancel, "the client's answer has no action".to_owned()),
-        },
-        QuestionKind::Model if result.get("content").is_none() => {
-            refusal(AnswerAction::Cancel, "the client's answer has no content".to_owned())
+    clear_answer(kind, result).unwrap_or_else(|| {
+        let missing = match kind {
+            QuestionKind::Human => "action",
+            QuestionKind::Model => "content",
+            QuestionKind::Roots => "roots",
+        };
+        refusal(AnswerAction::Cancel, format!("the client's answer has no {missing}"))
+    })
+}
+
+/// None if a result is not of the form that answers such a question.
+pub(crate) fn clear_answer(kind: QuestionKind, result: &Value) -> Option<Answer> {
+    match (kind, result["action"].as_str()) {
+        (QuestionKind::Human, Some("accept")) => Some(Answer::accept(result["content"].clone())),
+        (QuestionKind::Human, Some("decline")) => {
+            Some(Answer::new(AnswerAction::Decline, result["content"].clone()))
         }
-        QuestionKind::Model | QuestionKind::Roots => Answer::accept(result.clone()),
+        (QuestionKind::Human, Some("cancel")) => {
+            Some(Answer::new(AnswerAction::Cancel, Value::Null))
+        }
+        (QuestionKind::Human, _) => None,
+        (QuestionKind::Model, _) => {
+            result.get("content").is_some().then(|| Answer::accept(result.clone()))
+        }
+        (QuestionKind::Roots, _) => {
+            result["roots"].is_array().then(|| Answer::accept(result.clone()))
+        }
     }
 }
 
 /// For a client that cannot be asked at all.
 pub(crate) fn unsupported(kind: QuestionKind) -> Answer {
-    let what = match kind {
+    let what = capability(kind);
+    refusal(AnswerAction::Cancel, format!("the calling client does not support {what}"))
+}
+
+/// What a client declares that can be asked.
+pub(crate) fn capability(kind: QuestionKind) -> &'static str {
+    match kind {
         QuestionKind::Human => "elicitation",
         QuestionKind::Model => "sampling",
         QuestionKind::Roots => "roots",
-    };
-    refusal(AnswerAction::Cancel, format!("the calling client does not support {what}"))
+    }
 }
 
 pub(crate) fn refusal(action: AnswerAction, reason: String) -> Answer {
@@ -135,6 +166,27 @@ mod tests {
         assert!(failed.reason.unwrap().contains("壊れた"));
         let empty = answer_of(QuestionKind::Model, &Ok(json!({ "model": "m" })));
         assert_eq!(empty.action, AnswerAction::Cancel);
+        let folders = |result| answer_of(QuestionKind::Roots, &Ok(result)).action;
+        assert_eq!(folders(json!({ "roots": [] })), AnswerAction::Accept);
+        assert_eq!(folders(json!({ "roots": "/" })), AnswerAction::Cancel);
+    }
+
+    #[test]
+    fn questions_are_keyed_by_names_that_tell_them_apart_and_else_by_their_ids() {
+        let open: Vec<Question> =
+            [("q_1", Some("who")), ("q_2", Some("ok")), ("q_3", Some("ok")), ("q_4", None)]
+                .map(|(id, name)| Question {
+                    id: id.parse().unwrap(),
+                    index: 0,
+                    name: name.map(str::to_owned),
+                    kind: QuestionKind::Human,
+                    message: String::new(),
+                    schema: Value::Null,
+                    expires_at: None,
+                })
+                .into();
+        let keys: Vec<_> = keyed(&open).into_iter().map(|(k, q)| (k, q.id.as_str())).collect();
+        assert_eq!(keys, [("q_2", "q_2"), ("q_3", "q_3"), ("q_4", "q_4"), ("who", "q_1")]);
     }
 
     #[test]

@@ -3,18 +3,24 @@
 use serde_json::{Value, json};
 use shikiri_app::run::RunView;
 use shikiri_app::{App, AppError};
-use shikiri_model::run::RunStatus;
+use shikiri_model::ids::QuestionId;
+use shikiri_model::run::{Run, RunStatus};
 
-use crate::call::{input_requests, parse_run};
+use crate::call::parse_run;
 use crate::client::Caller;
 use crate::fault::Fault;
 use crate::message::Request;
-use crate::question::unsupported;
+use crate::question::{Asked, unsupported};
 use crate::run_view::Ending;
 use crate::server::Mcp;
 
 /// How often a client should look.
 const POLL_MS: u64 = 1_000;
+
+/// What a client has to declare.
+pub(crate) fn required() -> Value {
+    json!({ "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} } })
+}
 
 /// The answer to a call: the run is durable, and its id is the task's.
 pub(crate) fn created(view: &RunView, app: &App) -> Value {
@@ -35,7 +41,9 @@ pub(crate) async fn update(mcp: &Mcp, caller: &Caller, request: &Request) -> Res
         Some(Value::Object(responses)) => responses,
         _ => return Err(Fault::params("inputResponses: must be an object")),
     };
-    mcp.answer_questions(&view, responses).await?;
+    let by_id = |id: &QuestionId| responses.get(id.as_str());
+    let answers = view.run.questions.iter().filter_map(|q| Some((&q.id, by_id(&q.id)?)));
+    mcp.answer_questions(&view.run, answers).await?;
     Ok(json!({}))
 }
 
@@ -50,8 +58,7 @@ pub(crate) async fn cancel(mcp: &Mcp, caller: &Caller, request: &Request) -> Res
 
 async fn find(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<RunView, Fault> {
     if !caller.has_tasks() {
-        let wanted = json!({ "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} } });
-        return Err(Fault::capability(&wanted));
+        return Err(Fault::capability(&required()));
     }
     let id = request.text("taskId")?;
     let missing = || Fault::params(format!("there is no task {id:?}"));
@@ -102,6 +109,12 @@ pub(crate) fn detailed(view: &RunView, app: &App) -> Value {
         None => task["inputRequests"] = input_requests(run),
     }
     task
+}
+
+/// By the questions' ids: a key must never come again while a task lives, as an agent's names may.
+fn input_requests(run: &Run) -> Value {
+    let asked = run.questions.iter().map(|question| (&question.id, Asked::from(question)));
+    asked.map(|(id, asked)| (id.to_string(), asked.input_request())).collect()
 }
 
 fn described(view: &RunView, app: &App) -> Value {

@@ -5,6 +5,7 @@
 //! the record of its calls. Nothing about a connection lives in memory alone: any node can serve
 //! any request of it, and a restart is not noticed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::event::{Seq, StreamId};
-use crate::ids::{ConnectionId, RunId, TenantId};
+use crate::ids::{ConnectionId, QuestionId, RunId, TenantId};
 use crate::record::{Columns, Document};
 use crate::time::Timestamp;
 
@@ -215,6 +216,9 @@ pub struct Continuation {
     pub request_digest: String,
     /// The run's last event that the caller was told of.
     pub after: Seq,
+    /// The questions that its caller was asked, by the keys of their answers.
+    #[serde(default)]
+    pub asked: BTreeMap<String, QuestionId>,
     pub expires_at: Timestamp,
 }
 

@@ -80,6 +80,7 @@ fn a_continuation_admits_its_principal_with_its_request_in_time_and_nobody_else(
         run: "run_1".parse().unwrap(),
         request_digest: "digest".to_owned(),
         after: 3,
+        asked: BTreeMap::new(),
         expires_at: Timestamp::from_millis(100),
     };
     let (before, after) = (Timestamp::from_millis(99), Timestamp::from_millis(100));

@@ -32,6 +32,7 @@ pub use cli::{Cli, Ended};
 pub use client::{Answer, Client};
 pub use database::{TestDatabase, have_postgres};
 pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, ToolResult, Usage};
+pub use mcp::{Policy, Resuming, Sent, StreamLog};
 pub use mcp::{Exchange, Hello, McpClient, Message, ModernClient, Prepared, StdioClient};
 pub use peers::peer;
 pub use process::{Follower, ROLE, role, signal, spawn_role, unprivileged};

@@ -5,6 +5,7 @@ mod context;
 mod drive;
 mod node;
 mod outbox;
+mod start;
 mod sweep;
 mod updates;
 mod use_cases;
@@ -12,5 +13,7 @@ mod worker;
 
 pub use agent::{Agent, AgentError, Agents, Attendance};
 pub use context::{Context, ModelLimits, OnUnknown, StepError};
+pub(crate) use node::Here;
 pub use node::Node;
-pub use use_cases::{NewRun, RunView};
+pub use start::NewRun;
+pub use use_cases::RunView;

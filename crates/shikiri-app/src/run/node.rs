@@ -4,7 +4,7 @@
 //! its runs back in the queue; a node that was only paused finds its writes refused, drops what
 //! it carried and joins again under a new id.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use shikiri_model::event::StreamId;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::sweep::{forget_node, requeue_runs_of, sweep};
-use super::worker::Worker;
+use super::worker::{Invitation, Worker};
 use crate::app::{App, entropy};
 use crate::error::AppError;
 
@@ -88,6 +88,7 @@ impl Tenure {
             self.guard.clone(),
             lost.clone(),
         ));
+        self.app.here.set(Some(&worker));
         let tasks = TaskTracker::new();
         tasks.spawn(Arc::clone(&worker).claim_runs());
         tasks.spawn(Arc::clone(&worker).hear_notes());
@@ -98,6 +99,7 @@ impl Tenure {
             () = stop.cancelled() => {}
         }
         lost.cancel();
+        self.app.here.set(None);
         tasks.wait().await;
         worker.drop_runs().await;
         if stop.is_cancelled() {
@@ -127,5 +129,22 @@ impl Tenure {
         }
         // Whatever of this fails is done by the next sweep.
         let _ = forget_node(&self.app, &self.guard, &self.node).await;
+    }
+}
+
+/// The worker of this process, if it carries runs.
+#[derive(Default)]
+pub(crate) struct Here(RwLock<Option<Weak<Worker>>>);
+
+impl Here {
+    fn set(&self, worker: Option<&Arc<Worker>>) {
+        let mut here = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *here = worker.map(Arc::downgrade);
+    }
+
+    /// A place for a run that is being started.
+    pub(crate) fn invite(&self) -> Option<Invitation> {
+        let here = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        here.as_ref().and_then(Weak::upgrade).and_then(|worker| worker.invite())
     }
 }

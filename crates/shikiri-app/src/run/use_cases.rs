@@ -1,9 +1,9 @@
-//! What one can ask of runs: start, look, list, answer, cancel.
+//! What one can ask of runs besides starting them: look, list, answer, cancel.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use shikiri_model::event::{NewEvent, Seq};
+use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{NodeId, QuestionId, RunId, TenantId};
 use shikiri_model::lease::Guard;
 use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
@@ -17,19 +17,9 @@ use shikiri_store::{Append, Commit, CommitError, Committed, StoreExt};
 
 use super::agent::Agent;
 use super::node::control_stream;
-use crate::app::{App, busy, entropy, max_tries};
+use crate::app::{App, busy, max_tries};
 use crate::error::AppError;
 use crate::failpoint;
-
-/// A run to be started.
-#[derive(Clone, Debug)]
-pub struct NewRun {
-    pub agent: String,
-    pub input: Value,
-    pub idempotency_key: Option<String>,
-    /// Who asked for it, in the words of the door that was asked.
-    pub origin: Option<Value>,
-}
 
 /// A run as the outside sees it.
 #[derive(Clone, Debug)]
@@ -40,8 +30,6 @@ pub struct RunView {
     /// The latest progress: `{"progress", "total", "message"}`.
     pub progress: Option<Value>,
 }
-
-const MAX_KEY: usize = 200;
 
 impl App {
     pub fn agent(&self, name: &str) -> Option<&Arc<dyn Agent>> {
@@ -55,72 +43,6 @@ impl App {
 
     pub fn agent_names(&self) -> Vec<&'static str> {
         self.agents.names().collect()
-    }
-
-    /// Puts a run in the queue; with a known idempotency key, gives the run that has it.
-    pub async fn start_run(&self, tenant: &TenantId, new: NewRun) -> Result<RunView, AppError> {
-        let run = self.new_run(tenant, new).await?;
-        match self.enqueue(&run, None).await? {
-            Enqueued::New(_) => self.run(tenant, &run.id).await,
-            Enqueued::Known(first) => self.run(tenant, &first).await,
-        }
-    }
-
-    /// As `start_run`, with one event more in the same commit, which may name the run; returns
-    /// the event's number too.
-    pub(crate) async fn start_run_beside(
-        &self,
-        tenant: &TenantId,
-        new: NewRun,
-        beside: impl Fn(&RunId) -> Append + Send,
-    ) -> Result<(RunView, Seq), AppError> {
-        let run = self.new_run(tenant, new).await?;
-        let (id, committed) = match self.enqueue(&run, Some(beside(&run.id))).await? {
-            Enqueued::New(committed) => (run.id, committed),
-            Enqueued::Known(first) => {
-                let commit = Commit::new().append(beside(&first));
-                (first, self.store.commit(commit).await?)
-            }
-        };
-        let seq = committed.appended.last().map_or(0, |appended| appended.last_seq);
-        Ok((self.run(tenant, &id).await?, seq))
-    }
-
-    async fn new_run(&self, tenant: &TenantId, new: NewRun) -> Result<Run, AppError> {
-        let Some(agent) = self.agent(&new.agent) else {
-            let known = self.agent_names().join(", ");
-            let reason = format!("there is no agent {:?}; there are: {known}", new.agent);
-            return Err(AppError::invalid("agent", reason));
-        };
-        agent.check(&new.input).map_err(|reason| AppError::invalid("input", reason))?;
-        let key = new.idempotency_key;
-        if !key.as_deref().is_none_or(is_good_key) {
-            let reason = "must have 1 to 200 characters, none of them a control character";
-            return Err(AppError::invalid("idempotency_key", reason));
-        }
-        let now = self.store.now().await?;
-        let id = RunId::mint(now, entropy()?);
-        let mut run = Run::new(id, tenant.clone(), new.agent, new.input, now);
-        run.idempotency_key = key.map(|key| format!("key:{key}"));
-        run.origin = new.origin;
-        Ok(run)
-    }
-
-    async fn enqueue(&self, run: &Run, beside: Option<Append>) -> Result<Enqueued, AppError> {
-        let now = self.store.now().await?;
-        let mut commit = enqueue(run, now)?;
-        commit.appends.extend(beside);
-        failpoint::hit("run.before_enqueue");
-        let enqueued = self.commit_in_tenant(&run.tenant, commit).await;
-        failpoint::hit("run.after_enqueue");
-        match enqueued {
-            Ok(committed) => Ok(Enqueued::New(committed)),
-            Err(CommitOrRefusal::Commit(CommitError::NotUnique(first))) => {
-                let known = first.id.parse().map_err(|_| AppError::not_found("run", &first.id))?;
-                Ok(Enqueued::Known(known))
-            }
-            Err(other) => Err(other.into()),
-        }
     }
 
     pub async fn run(&self, tenant: &TenantId, id: &RunId) -> Result<RunView, AppError> {
@@ -353,13 +275,6 @@ impl App {
     }
 }
 
-/// What became of a start.
-enum Enqueued {
-    New(Committed),
-    /// The run that has the idempotency key already.
-    Known(RunId),
-}
-
 /// A failed `commit_run`: the caller may try again only for the first kind.
 #[derive(Debug)]
 pub(crate) enum CommitOrRefusal {
@@ -388,17 +303,13 @@ impl From<AppError> for CommitOrRefusal {
     }
 }
 
-fn is_good_key(key: &str) -> bool {
-    (1..=MAX_KEY).contains(&key.chars().count()) && !key.chars().any(char::is_control)
-}
-
 /// The commit that makes a new run.
 pub(super) fn enqueue(run: &Run, now: Timestamp) -> Result<Commit, AppError> {
     let decision = decide(run, Command::Enqueue, now)?;
     Ok(apply(Commit::new(), &decision, Expect::New)?)
 }
 
-fn apply(
+pub(super) fn apply(
     mut commit: Commit,
     decision: &Decision,
     expect: Expect,

@@ -11,14 +11,15 @@ use shikiri_model::journal::Journal;
 use shikiri_model::lease::Guard;
 use shikiri_model::record::{Claim, Document, Record, Stored};
 use shikiri_model::run::{Command, Outcome, Run, RunError, RunStatus};
-use shikiri_store::{Commit, StoreError, Topic, store};
-use tokio::sync::Semaphore;
+use shikiri_store::{Commit, CommitError, StoreError, Topic, store};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drive::{Driver, Ending};
 use super::node::control_stream;
 use super::sweep::lose;
+use super::use_cases::CommitOrRefusal;
 use crate::app::App;
 use crate::error::AppError;
 use crate::failpoint;
@@ -36,7 +37,7 @@ const AFTER_FAULT: Duration = Duration::from_millis(500);
 const OFFERS_OF_UNKNOWN_AGENT: u32 = 40;
 const PAGE_BYTES: usize = 1024 * 1024;
 
-pub(super) struct Worker {
+pub(crate) struct Worker {
     app: App,
     node: NodeId,
     guard: Guard,
@@ -54,6 +55,33 @@ struct Carried {
     cancel: CancellationToken,
     /// This attempt does nothing more.
     ended: CancellationToken,
+}
+
+/// A free place, taken until the run that it is used for has ended here.
+pub(crate) struct Invitation {
+    worker: Arc<Worker>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Invitation {
+    pub(super) fn node(&self) -> NodeId {
+        self.worker.node.clone()
+    }
+
+    /// What the commit that starts the run must carry.
+    pub(super) fn guard(&self) -> Guard {
+        self.worker.guard.clone()
+    }
+
+    /// The run was committed as started here.
+    pub(super) fn accept(self, started: Stored<Run>) {
+        let Self { worker, permit } = self;
+        let tasks = worker.tasks.clone();
+        tasks.spawn(async move {
+            worker.carry_new(&started).await;
+            drop(permit);
+        });
+    }
 }
 
 /// The right to carry a run in this process, given up when dropped.
@@ -159,12 +187,35 @@ impl Worker {
         match store::decode::<Run>(record) {
             Ok(stored) => {
                 let (tenant, id) = (stored.value.tenant.clone(), stored.value.id.clone());
-                if let Err(error) = self.attempt(stored, place.carried.cancel.clone()).await {
-                    tracing::info!(run.id = %id, %error, "run {id} is put back");
-                    self.put_back(&tenant, &id).await;
-                }
+                let attempted = self.attempt(stored, place.carried.cancel.clone()).await;
+                self.settle(attempted, &tenant, &id).await;
             }
             Err(error) => tracing::error!(run.id = %record.key.id, %error, "a run cannot be read"),
+        }
+    }
+
+    /// A free place for a run that is made and started in one commit, without the queue.
+    pub(super) fn invite(self: &Arc<Self>) -> Option<Invitation> {
+        if self.lost.is_cancelled() {
+            return None;
+        }
+        let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        Some(Invitation { worker: Arc::clone(self), permit })
+    }
+
+    async fn carry_new(&self, started: &Stored<Run>) {
+        let run = &started.value;
+        let place = self.take_up(run.id.as_str()).await;
+        // Nothing of it can have happened before.
+        let ending = self.drive(run, Journal::default(), place.carried.cancel.clone()).await;
+        let ended = self.end(started, ending).await;
+        self.settle(ended, &run.tenant, &run.id).await;
+    }
+
+    async fn settle(&self, attempted: Result<(), AppError>, tenant: &TenantId, id: &RunId) {
+        if let Err(error) = attempted {
+            tracing::info!(run.id = %id, %error, "run {id} is put back");
+            self.put_back(tenant, id).await;
         }
     }
 
@@ -191,16 +242,26 @@ impl Worker {
     ) -> Result<(), AppError> {
         let node = self.node.clone();
         let started = self.app.commit_run(&claimed, Command::Start { node }, Some(&self.guard));
-        let run = match started.await {
-            Ok(started) => started.value,
+        let started = match started.await {
+            Ok(started) => started,
             // Somebody answered or cancelled it since the claim; it is due again at once.
             Err(error) => return Err(error.into()),
         };
+        let run = &started.value;
         if run.status != RunStatus::Running {
-            return self.after_end(&run).await;
+            return self.after_end(run).await;
         }
-        let ending = self.drive(&run, cancel).await;
-        self.end(&run, ending).await
+        let ending = match self.read_journal(run).await {
+            Ok(journal) => self.drive(run, journal, cancel).await,
+            // What cannot be read now will not be read later either.
+            Err(error @ StoreError::Broken(_)) => {
+                tracing::error!(run.id = %run.id, %error, "a journal cannot be read");
+                let error = RunError::new("INTERNAL_ERROR", "the run's journal cannot be read");
+                Ending::Finished(Outcome::Failed(error))
+            }
+            Err(error) => Ending::Lost(error.to_string()),
+        };
+        self.end(&started, ending).await
     }
 
     /// A cancelled run may have called others after it was asked to stop.
@@ -211,23 +272,13 @@ impl Worker {
         }
     }
 
-    async fn drive(&self, run: &Run, cancel: CancellationToken) -> Ending {
+    async fn drive(&self, run: &Run, journal: Journal, cancel: CancellationToken) -> Ending {
         let Some(agent) = self.app.agents.get(&run.agent) else {
             let message = format!("this node has no agent {:?}", run.agent);
             if run.losses < OFFERS_OF_UNKNOWN_AGENT {
                 return Ending::Lost(message);
             }
             return Ending::Finished(Outcome::Failed(RunError::new("UNKNOWN_AGENT", message)));
-        };
-        let journal = match self.read_journal(run).await {
-            Ok(journal) => journal,
-            // What cannot be read now will not be read later either.
-            Err(error @ StoreError::Broken(_)) => {
-                tracing::error!(run.id = %run.id, %error, "a journal cannot be read");
-                let error = RunError::new("INTERNAL_ERROR", "the run's journal cannot be read");
-                return Ending::Finished(Outcome::Failed(error));
-            }
-            Err(error) => return Ending::Lost(error.to_string()),
         };
         let driver =
             Driver::new(self.app.clone(), run.clone(), self.guard.clone(), journal, cancel);
@@ -256,14 +307,21 @@ impl Worker {
         }
     }
 
-    async fn end(&self, run: &Run, ending: Ending) -> Result<(), AppError> {
+    async fn end(&self, started: &Stored<Run>, ending: Ending) -> Result<(), AppError> {
+        let run = &started.value;
         let command = match ending {
             Ending::Finished(outcome) => Command::Finish(outcome),
             Ending::Waiting { until, seen_wakes } => Command::Suspend { seen_wakes, until },
             Ending::Lost(reason) => return Err(AppError::Unavailable(reason)),
         };
         let guard = Some(&self.guard);
-        let ended = self.app.change_run(&run.tenant, &run.id, guard, |_| command.clone()).await;
+        // Most runs were touched by nobody else, and need not be read again to be ended.
+        let ended = match self.app.commit_run(started, command.clone(), guard).await {
+            Err(CommitOrRefusal::Commit(CommitError::Conflict(_))) => {
+                self.app.change_run(&run.tenant, &run.id, guard, |_| command.clone()).await
+            }
+            ended => ended.map_err(AppError::from),
+        };
         match ended {
             Ok(stored) => self.after_end(&stored.value).await,
             // It was ended by somebody else meanwhile, or is gone with its tenant.

@@ -8,6 +8,7 @@ mod redirects;
 mod runs;
 mod sample_schemas;
 mod samples;
+mod starts;
 mod tenants;
 mod updates;
 mod watch;

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use shikiri_app::gate::{Gate, GateOptions};
 use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions};
+use shikiri_mcp::model::{JsonObject, Tool};
+use shikiri_mcp::{Caller, Extras, Fault, Mcp, McpOptions, ShortTool};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_web::{Server, WebOptions, bind};
 use tokio_util::sync::CancellationToken;
@@ -27,9 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     runtime.block_on(ours(arguments))
 }
 
-/// Serves until the parent is done. The server has no `/mcp` yet, so that the trial before the
-/// measurement says 404 and the figures that need ours are not measured: what is to be added here
-/// is the MCP door with the short tool `echo`.
+/// Serves until the parent is done.
 async fn ours(arguments: &Arguments) -> Result<()> {
     let store = SqliteStore::open(&arguments.database, SqliteOptions::default())?;
     let app = App::new(Arc::new(store), vec![Arc::new(Burst)], AppOptions::default());
@@ -41,9 +41,32 @@ async fn ours(arguments: &Arguments) -> Result<()> {
     let listener = bind(&options).await?;
     child::tell(&format!("listening {}", listener.local_addr()?))?;
     child::tell(&format!("key {}", secret.reveal()))?;
-    let gate = Gate::new(app, GateOptions::default());
-    tokio::spawn(Server::new(gate, options).serve(listener, CancellationToken::new()));
+    let gate = Gate::new(app.clone(), GateOptions::default());
+    let extras = Extras { tools: vec![Arc::new(Echo)], ..Extras::default() };
+    let mcp = Mcp::new(app, extras, McpOptions::default());
+    let door = shikiri_mcp::router(mcp, Arc::clone(&gate));
+    tokio::spawn(Server::new(gate, options).mount(door).serve(listener, CancellationToken::new()));
     child::command().await.map(drop)
+}
+
+struct Echo;
+
+#[async_trait]
+impl ShortTool for Echo {
+    fn definition(&self) -> Tool {
+        let input = json!({
+            "type": "object",
+            "properties": { "text": { "type": "string" } },
+            "required": ["text"],
+        });
+        let input = input.as_object().cloned().unwrap_or_default();
+        Tool::new("echo", "Says the same again", Arc::new(input))
+    }
+
+    async fn call(&self, _: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+        let text = arguments.get("text").cloned().unwrap_or_default();
+        Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": false }))
+    }
 }
 
 struct Burst;

@@ -4,27 +4,31 @@
 //! The run knows nothing of it. Dropping a call drops a cursor; in the older era another one can
 //! be made at the same place, on any node, and reads the same.
 
+mod progress;
 mod render;
 mod spec;
 
 use std::time::Duration;
 
+use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use shikiri_app::run::RunView;
 use shikiri_app::{App, AppError, Delivery, Watch, WatchError};
-use shikiri_model::connection::{Handover, Place};
+use shikiri_model::connection::{Connection, Handover, Place};
 use shikiri_model::event::Seq;
-use shikiri_model::ids::RunId;
-use shikiri_model::run::{Run, stream_of};
+use shikiri_model::ids::{QuestionId, RunId};
+use shikiri_model::run::{Answer, Run, stream_of};
 use tokio::time::Instant;
 
+use self::progress::{LastProgress, last_progress};
 use self::render::Wishes;
 pub(crate) use self::spec::{CallSpec, Shape, Who};
 use crate::client::{Caller, Era};
 use crate::fault::Fault;
 use crate::message;
-use crate::question::{Asked, request_id, unsupported};
+use crate::question::{Asked, clear_answer, keyed, request_id, unsupported};
 use crate::run_view::{Ending, handle, status_result};
+use crate::tasks;
 
 /// A silent call shows that it lives so often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -50,6 +54,10 @@ pub(crate) struct Call {
     digest: String,
     wishes: Wishes,
     watch: Watch,
+    /// Answers that the caller brought along, by the names of the questions.
+    brought: JsonObject,
+    /// Whether its client comes back to a stream that ends before the answer.
+    is_releasable: bool,
     /// The answer that was given instead of the run's end.
     handover: Option<Handover>,
     deadline: Option<Instant>,
@@ -58,14 +66,6 @@ pub(crate) struct Call {
     /// The run's last event that was looked at.
     seen: Seq,
     ended: bool,
-}
-
-/// For heartbeats, which say the same again, a little further.
-struct LastProgress {
-    value: f64,
-    total: Option<Value>,
-    message: Option<Value>,
-    since: Instant,
 }
 
 impl Call {
@@ -104,6 +104,8 @@ impl Call {
             spec,
             digest,
             watch,
+            brought: JsonObject::new(),
+            is_releasable: false,
             handover,
             seen: from,
             ended: false,
@@ -114,6 +116,18 @@ impl Call {
         &self.caller
     }
 
+    /// Uses these answers, each once, when the run asks what they are for.
+    #[must_use]
+    pub(crate) fn bringing(self, brought: JsonObject) -> Self {
+        Self { brought, ..self }
+    }
+
+    /// The stream may end early if the run releases its callers.
+    #[must_use]
+    pub(crate) fn releasable(self) -> Self {
+        Self { is_releasable: true, ..self }
+    }
+
     /// Where the stream begins, before its first event.
     pub(crate) fn start(&self) -> Option<Place> {
         self.number.map(|call| Place { call, seq: self.seen })
@@ -121,7 +135,7 @@ impl Call {
 
     /// The last message of a call that must end here although its run goes on.
     pub(crate) async fn leave(&mut self) -> Out {
-        self.hand_over(handle).await
+        self.hand_over().await
     }
 
     /// The messages that are there; None after the last.
@@ -130,7 +144,7 @@ impl Call {
             let out = tokio::select! {
                 biased;
                 next = self.watch.next() => self.take(next).await,
-                () = until(self.deadline) => vec![self.hand_over(handle).await],
+                () = until(self.deadline) => vec![self.hand_over().await],
                 () = tokio::time::sleep_until(self.beat), if self.wishes.token.is_some() => {
                     self.heartbeat().into_iter().collect()
                 }
@@ -161,7 +175,7 @@ impl Call {
 
     async fn render(&mut self, delivery: &Delivery) -> Vec<Out> {
         let mut out = Vec::new();
-        let mut unanswerable = Vec::new();
+        let mut known = Vec::new();
         let mut waits = false;
         for event in delivery.events() {
             if let Some(handover) = self.handover.take_if(|h| event.seq > h.after) {
@@ -181,14 +195,19 @@ impl Call {
             }
             if event.kind == "question" && self.spec.shape != Shape::Wait {
                 match serde_json::from_str::<Asked>(event.data) {
-                    Ok(asked) if !self.caller.can_answer(asked.kind) => unanswerable.push(asked),
-                    Ok(asked) if self.caller.era == Era::Legacy => {
-                        out.push(self.ask(event.seq, &asked))
-                    }
-                    // In the newer era the answer itself asks, once the run waits for it.
-                    Ok(_) => {}
+                    Ok(asked) => match self.known_answer(&asked) {
+                        Some(answer) => known.push((asked.question_id, answer)),
+                        None if self.caller.era == Era::Legacy => {
+                            out.push(self.ask(event.seq, &asked));
+                        }
+                        // In the newer era the answer itself asks, once the run waits for it.
+                        None => {}
+                    },
                     Err(error) => tracing::error!(%error, "a question cannot be read"),
                 }
+            } else if event.kind == "callers_released" && self.is_releasable {
+                self.ended = true;
+                return out;
             } else if let Some(text) = self.wishes.notification(&self.spec.run_id, event) {
                 out.push(self.out(place, text));
             }
@@ -196,8 +215,8 @@ impl Call {
         if !out.is_empty() {
             self.beat = Instant::now() + HEARTBEAT;
         }
-        for asked in unanswerable {
-            self.answer_for_the_client(&asked).await;
+        for (question, answer) in known {
+            self.answer_for_the_client(&question, answer).await;
         }
         if waits && (self.caller.era == Era::Modern || self.spec.shape == Shape::Wait) {
             out.extend(self.ask_back().await);
@@ -228,14 +247,23 @@ impl Call {
         self.out(Some(seq), message::request(&id, asked.method(), &asked.params()))
     }
 
-    /// The fail-safe rule: who cannot be asked has not agreed.
-    async fn answer_for_the_client(&self, asked: &Asked) {
-        let tenant = &self.caller.connection.tenant;
-        let answer = unsupported(asked.kind);
-        let (run, question) = (&self.spec.run_id, &asked.question_id);
+    /// The fail-safe rule: who cannot be asked has not agreed. Who brought an answer along need
+    /// not be asked.
+    fn known_answer(&mut self, asked: &Asked) -> Option<Answer> {
+        if !self.caller.can_answer(asked.kind) {
+            return Some(unsupported(asked.kind));
+        }
+        let response = self.brought.remove(asked.name.as_deref()?)?;
+        clear_answer(asked.kind, &response)
+    }
+
+    async fn answer_for_the_client(&self, question: &QuestionId, answer: Answer) {
+        let (tenant, run) = (&self.caller.connection.tenant, &self.spec.run_id);
         match self.app.answer_run(tenant, run, question, answer).await {
             // Somebody else answered it, or the run is over.
             Ok(_) | Err(AppError::NotFound { .. } | AppError::NotNow(_)) => {}
+            // What was brought along does not fit: the caller is asked.
+            Err(AppError::Invalid { .. }) => {}
             // It stays open until it expires.
             Err(error) => tracing::warn!(%error, "a question was not answered"),
         }
@@ -263,12 +291,13 @@ impl Call {
         Some(self.answer(None, answer))
     }
 
-    /// Answers before the run has ended.
-    async fn hand_over(&mut self, reply: impl FnOnce(&RunView) -> Value) -> Out {
-        let reply = match self.view().await {
-            Ok(view) if self.spec.shape == Shape::Wait => status_result(&view),
-            Ok(view) => reply(&view),
-            Err(error) => return self.answer(None, Err(error.into())),
+    /// Answers before the run has ended: whoever can come back for its end is let go with it.
+    async fn hand_over(&mut self) -> Out {
+        let reply = match (self.view().await, self.spec.shape) {
+            (Ok(view), Shape::Wait) => status_result(&view),
+            (Ok(view), Shape::Tool) if self.caller.has_tasks() => tasks::created(&view, &self.app),
+            (Ok(view), _) => handle(&view),
+            (Err(error), _) => return self.answer(None, Err(error.into())),
         };
         self.record(reply).await
     }
@@ -300,8 +329,8 @@ impl Call {
     }
 }
 
-/// The place of an answer that no event of the run stands for.
-const LAST: Seq = u32::MAX as Seq;
+/// The place of an answer that no event of the run stands for. Nothing follows it.
+pub(crate) const LAST: Seq = u32::MAX as Seq;
 
 /// An answer that asks back, with the ticket that its continuation must show.
 pub(crate) async fn input_required(
@@ -311,62 +340,24 @@ pub(crate) async fn input_required(
     digest: &str,
     after: Seq,
 ) -> Result<Value, Fault> {
-    let connection = &caller.connection;
-    let ticket =
-        app.issue_ticket(&connection.tenant, &connection.principal, &run.id, digest, after).await?;
+    let Connection { tenant, principal, .. } = &*caller.connection;
+    let open = keyed(&run.questions);
+    let asked =
+        open.iter().map(|(key, question)| ((*key).to_owned(), question.id.clone())).collect();
+    let ticket = app.issue_ticket(tenant, principal, &run.id, digest, after, asked).await?;
+    let requests =
+        open.into_iter().map(|(key, q)| (key.to_owned(), Asked::from(q).input_request()));
     Ok(json!({
         "resultType": "input_required",
-        "inputRequests": input_requests(run),
+        "inputRequests": requests.collect::<Value>(),
         "requestState": ticket.reveal(),
     }))
-}
-
-pub(crate) fn input_requests(run: &Run) -> Value {
-    let asked = run.questions.iter().map(Asked::from);
-    asked.map(|asked| (asked.question_id.to_string(), asked.input_request())).collect()
 }
 
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Where a caller stands that comes in at `from`: known only if nothing follows, because what
-/// follows is told before anything is said again.
-async fn last_progress(
-    app: &App,
-    run: &RunId,
-    caller: &Caller,
-    from: Seq,
-) -> Result<Option<LastProgress>, AppError> {
-    if from == 0 {
-        return Ok(LastProgress::read(r#"{"progress":0,"message":"queued"}"#));
-    }
-    let state = app.store().stream(&caller.connection.tenant, &stream_of(run)).await?;
-    let note = state.filter(|state| state.extent.head <= from).and_then(|state| state.note);
-    Ok(note.and_then(|note| LastProgress::read(&note)))
-}
-
-impl LastProgress {
-    fn read(note: &str) -> Option<Self> {
-        let note: Value = serde_json::from_str(note).ok()?;
-        Some(Self {
-            value: note["progress"].as_f64()?,
-            total: note.get("total").cloned(),
-            message: note.get("message").cloned(),
-            since: Instant::now(),
-        })
-    }
-
-    /// The specification wants every value above the one before: a millionth per second is.
-    fn again(&self, wishes: &Wishes) -> Option<String> {
-        let silent = self.since.elapsed().as_secs();
-        let value = self.value + f64::from(u32::try_from(silent).unwrap_or(u32::MAX)) / 1e6;
-        let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
-        let (total, message) = (text(&self.total), text(&self.message));
-        wishes.progress(&value.to_string(), total.as_deref(), message.as_deref())
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     Door, Guest, LAST_EVENT_ID, PROTOCOL_VERSION, Refusal, SESSION_ID, headers, json_response,
     lock, plain, problem, refusal, single,
 };
-use crate::call::{Call, CallSpec};
+use crate::call::{Call, CallSpec, LAST};
 use crate::client::{Caller, LEGACY};
 use crate::fault::Fault;
 use crate::message::{self, Incoming, Request};
@@ -177,6 +177,7 @@ pub(super) async fn get(
             let feed = ConnectionFeed::open(door, guest, connection, slot, Some(seq)).await?;
             Ok(sse::response(feed))
         }
+        Some(Place { seq: LAST, .. }) => Ok(sse::empty()),
         Some(place) => {
             let caller = Caller::connected(Arc::clone(&connection), instance(&connection));
             match written(door, &caller, place).await? {

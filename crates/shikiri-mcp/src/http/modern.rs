@@ -46,8 +46,11 @@ pub(super) async fn post(
     incoming: Incoming,
 ) -> Result<Response, Refusal> {
     let request = match incoming {
-        // A handshake is of the older era whatever the header says.
-        Incoming::Request(request) if request.method == "initialize" => {
+        // A handshake is of the older era even under a newer header, unless its body says otherwise
+        // too: then it is a method that is gone.
+        Incoming::Request(request)
+            if request.method == "initialize" && meta(&request, "protocolVersion").is_none() =>
+        {
             let incoming = Incoming::Request(request);
             return super::legacy::post(door, guest, headers, incoming).await;
         }

@@ -81,6 +81,7 @@ impl CallFeed {
         let primes = call.caller().primes_streams() && !is_resumed;
         let place = call.start().filter(|_| primes);
         let opening = place.map(|place| priming(&call.caller().connection, place).into());
+        let call = if primes { call.releasable() } else { call };
         Self { call, slot, opening, ended: false }
     }
 

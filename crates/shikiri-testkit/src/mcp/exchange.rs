@@ -41,6 +41,8 @@ pub struct Exchange {
     pub headers: Vec<(String, String)>,
     /// Everything that was read so far.
     pub seen: Vec<Message>,
+    /// Why the answer broke off, if it did not come to its end.
+    pub broken: Option<String>,
     is_stream: bool,
     bytes: BoxStream<'static, reqwest::Result<Vec<u8>>>,
     parser: Parser,
@@ -72,7 +74,7 @@ impl Exchange {
             .any(|(name, value)| name == "content-type" && value.starts_with("text/event-stream"));
         let bytes = response.bytes_stream().map(|part| part.map(|bytes| bytes.to_vec())).boxed();
         let (parser, ready, seen) = (Parser::default(), VecDeque::new(), Vec::new());
-        Ok(Self { status, headers, seen, is_stream, bytes, parser, ready })
+        Ok(Self { status, headers, seen, broken: None, is_stream, bytes, parser, ready })
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -119,7 +121,8 @@ impl Exchange {
                 return message;
             }
         }
-        panic!("{} ended without {what}: {:?}", self.status, self.seen);
+        let Self { status, broken, seen, .. } = self;
+        panic!("{status} ended without {what} ({broken:?}): {seen:?}");
     }
 
     /// Reads on to the answer and gives it whole.
@@ -159,7 +162,7 @@ impl Exchange {
             if !self.is_stream {
                 return self.whole().await;
             }
-            let part = self.bytes.next().await?.ok()?;
+            let part = self.part().await?;
             for frame in self.parser.push(&part) {
                 let json = if frame.data.is_empty() { Value::Null } else { frame.json() };
                 self.ready.push_back(Message { event_id: frame.id, json });
@@ -167,10 +170,15 @@ impl Exchange {
         }
     }
 
+    async fn part(&mut self) -> Option<Vec<u8>> {
+        let part = self.bytes.next().await?;
+        part.map_err(|error| self.broken = Some(format!("{error:?}"))).ok()
+    }
+
     async fn whole(&mut self) -> Option<Message> {
         let mut body = Vec::new();
-        while let Some(part) = self.bytes.next().await {
-            body.extend(part.ok()?);
+        while let Some(part) = self.part().await {
+            body.extend(part);
         }
         if body.is_empty() {
             return None;

@@ -10,7 +10,7 @@ mod stdio;
 pub use exchange::{Exchange, Message};
 pub use legacy::{Hello, McpClient};
 pub use modern::{ModernClient, Prepared};
-pub use resuming::{CallLog, Policy, ResumingCall, Sent};
+pub use resuming::{Policy, Resuming, Sent, StreamLog};
 pub use stdio::StdioClient;
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A client of the older era that does not give up a call: whatever cuts its stream, it comes back
-//! with the last id that it has, and keeps a log of everything that it lived through.
+//! A client of the older era that does not give up: whatever cuts its stream, it comes back with the
+//! last id that it has, and keeps a log of everything that it lived through.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,12 +24,13 @@ pub enum Policy {
     Leave,
 }
 
-/// One call, over however many connections and servers.
-pub struct ResumingCall {
+/// One stream, over however many connections and servers: a call's, or the session's own.
+pub struct Resuming {
     door: McpClient,
-    request: Value,
+    /// What is posted; nothing for the session's own stream.
+    call: Option<Value>,
     policy: Policy,
-    log: CallLog,
+    log: StreamLog,
     last_id: Option<String>,
     open: Option<Open>,
     /// Bytes after which the connection is dropped, in the middle of an event if it so falls.
@@ -38,7 +39,7 @@ pub struct ResumingCall {
 
 /// What the client lived through.
 #[derive(Clone, Debug, Default)]
-pub struct CallLog {
+pub struct StreamLog {
     /// Every event with content, in the order of arrival.
     pub events: Vec<Frame>,
     /// The id that stood before the first event.
@@ -75,7 +76,7 @@ impl Policy {
     }
 }
 
-impl CallLog {
+impl StreamLog {
     /// The events that can be read again; the others are signs of life.
     pub fn numbered(&self) -> Vec<Frame> {
         self.events.iter().filter(|event| event.id.is_some()).cloned().collect()
@@ -92,25 +93,27 @@ impl CallLog {
     }
 }
 
-impl ResumingCall {
-    /// Nothing is sent before the first `next`.
-    pub fn new(door: &McpClient, tool: &str, arguments: Value, policy: Policy) -> Self {
+impl Resuming {
+    /// A call of a tool. Nothing is sent before the first `next`.
+    pub fn call(door: &McpClient, tool: &str, arguments: Value, policy: Policy) -> Self {
         let params = json!({
             "name": tool, "arguments": arguments, "_meta": { "progressToken": "進み" },
         });
-        let request = json!({ "jsonrpc": "2.0", "method": "tools/call", "params": params });
-        Self {
-            door: door.clone(),
-            request,
-            policy,
-            log: CallLog::default(),
-            last_id: None,
-            open: None,
-            cut_after: None,
-        }
+        let call = json!({ "jsonrpc": "2.0", "method": "tools/call", "params": params });
+        Self::new(door, Some(call), policy)
     }
 
-    pub fn log(&self) -> &CallLog {
+    /// The session's own stream, which has no end.
+    pub fn listen(door: &McpClient) -> Self {
+        Self::new(door, None, Policy::Leave)
+    }
+
+    fn new(door: &McpClient, call: Option<Value>, policy: Policy) -> Self {
+        let (log, last_id, open, cut_after) = (StreamLog::default(), None, None, None);
+        Self { door: door.clone(), call, policy, log, last_id, open, cut_after }
+    }
+
+    pub fn log(&self) -> &StreamLog {
         &self.log
     }
 
@@ -122,13 +125,9 @@ impl ResumingCall {
     #[must_use]
     pub fn twin(&self, door: &McpClient) -> Self {
         Self {
-            door: door.clone(),
-            request: self.request.clone(),
-            policy: self.policy.clone(),
             log: self.log.clone(),
             last_id: self.last_id.clone(),
-            open: None,
-            cut_after: None,
+            ..Self::new(door, self.call.clone(), self.policy.clone())
         }
     }
 
@@ -176,15 +175,18 @@ impl ResumingCall {
         self.log.reply.clone().expect("a response")
     }
 
-    /// Reads the whole stream once more, from before its first event.
+    /// Reads once more, from before the first event, as many numbered events as the log has; a
+    /// stream that ends before gives fewer.
     pub async fn replay(&self) -> Vec<Frame> {
         let first = self.log.first_id.as_deref().expect("a stream with an id");
-        let response = self.resuming(first).send().await.expect("an answer");
-        assert_eq!(response.status(), 200);
+        let response = in_time(after(&self.door, first)).await.expect("an answer");
+        assert_eq!(response.status(), 200, "a stream to be read again");
         let mut open = Open::new(response);
+        let wanted = self.log.numbered().len();
         let mut frames = Vec::new();
-        while let Some(frame) = open.read(&mut None).await {
-            frames.push(frame);
+        while frames.len() < wanted {
+            let Some(frame) = open.read(&mut None).await else { break };
+            frames.extend(Some(frame).filter(|frame| frame.id.is_some()));
         }
         frames
     }
@@ -223,13 +225,14 @@ impl ResumingCall {
 
     /// Posts the call, or comes back to its stream; false if that was not possible this time.
     async fn connect(&mut self) -> bool {
-        let posting = self.last_id.is_none();
-        let request = match &self.last_id {
-            Some(id) => self.resuming(id),
-            None => {
-                self.request["id"] = json!(self.door.next_id());
-                self.door.http(Method::POST).json(&self.request)
+        let posting = self.last_id.is_none() && self.call.is_some();
+        let request = match (&self.last_id, &mut self.call) {
+            (Some(id), _) => after(&self.door, id),
+            (None, Some(call)) => {
+                call["id"] = json!(self.door.next_id());
+                self.door.http(Method::POST).json(call)
             }
+            (None, None) => self.door.http(Method::GET),
         };
         match in_time(request).await {
             Ok(response) if response.status() == 200 => {
@@ -246,10 +249,6 @@ impl ResumingCall {
             Err(error) => self.log.unheard += u32::from(posting && !error.is_connect()),
         }
         false
-    }
-
-    fn resuming(&self, id: &str) -> RequestBuilder {
-        self.door.http(Method::GET).header("last-event-id", id)
     }
 
     /// The next event of this connection; None when it is over.
@@ -289,6 +288,11 @@ impl Open {
             self.ready.extend(self.parser.push(&bytes));
         }
     }
+}
+
+/// The stream that this event was of, after it.
+fn after(door: &McpClient, id: &str) -> RequestBuilder {
+    door.http(Method::GET).header("last-event-id", id)
 }
 
 /// A server that is paused takes a connection and says nothing.

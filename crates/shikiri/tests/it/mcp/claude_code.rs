@@ -1,88 +1,106 @@
 //! The real Claude Code as a client: the newest version, which speaks the newer era of the
-//! protocol, and the oldest that is supported, which speaks the older one. The model is scripted.
+//! protocol, and the oldest that is supported, which speaks the older one. Its model is scripted.
 
+mod calls;
+mod killed;
 mod recorder;
+mod scratch;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use shikiri_model::connection::Connection;
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::{Document as _, RecordQuery};
+use shikiri_model::run::Run;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
-use shikiri_store::{Store as _, store};
-use shikiri_testkit::{ClaudeCli, FakeModel, Gate, Reply, TestApp, peer, wait_until};
+use shikiri_store::{Store as _, StoreExt as _, store};
+use shikiri_testkit::{Builder, ClaudeCli, FakeModel, Reply, TestApp, peer};
 
 use self::recorder::Recorder;
 use crate::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const LONG_RUNNING: &str = "mcp__shikiri__long_running_agent";
-const TRAVEL: &str = "mcp__shikiri__travel_agent";
+const NEWER: &str = "2026-07-28";
+const OLDER: &str = "2025-11-25";
 
 /// Each version, with the revision of the protocol that it speaks to us.
 fn versions() -> impl Iterator<Item = (PathBuf, &'static str)> {
-    let known = [("SHIKIRI_PEER_CLAUDE", "2026-07-28"), ("SHIKIRI_PEER_CLAUDE_OLD", "2025-11-25")];
+    let known = [("SHIKIRI_PEER_CLAUDE", NEWER), ("SHIKIRI_PEER_CLAUDE_OLD", OLDER)];
     known.into_iter().filter_map(|(variable, protocol)| Some((peer(variable)?, protocol)))
 }
 
-/// Says what the tools gave back.
+/// A server, a model, and between the server and its client somebody who listens.
+struct World {
+    app: TestApp,
+    recorder: Recorder,
+    model: FakeModel,
+}
+
+impl World {
+    async fn start() -> Self {
+        Self::of(TestApp::new(PROGRAM)).await
+    }
+
+    async fn of(app: Builder) -> Self {
+        let app = app.start().await;
+        let recorder = Recorder::start(app.port()).await;
+        Self { app, recorder, model: FakeModel::start().await }
+    }
+
+    fn claude(&self, program: &Path) -> ClaudeCli {
+        let key = format!("Bearer {}", self.app.admin_key());
+        let claude = ClaudeCli::new(program, &self.model);
+        claude.mcp_http("shikiri", &self.recorder.url(), &[("Authorization", &key)])
+    }
+}
+
+/// Calls one of our tools.
+fn call(tool: &str, input: Value) -> Reply {
+    Reply::call(&format!("mcp__shikiri__{tool}"), input)
+}
+
+/// Says what the tool gave back.
 fn repeat() -> Reply {
     Reply::with(|request| Reply::text(&request.tool_results()[0].text))
 }
 
-fn connected(program: &Path, model: &FakeModel, app: &TestApp, recorder: &Recorder) -> ClaudeCli {
-    let key = format!("Bearer {}", app.admin_key());
-    ClaudeCli::new(program, model).mcp_http("shikiri", &recorder.url(), &[("Authorization", &key)])
+/// The JSON among what Claude Code makes of a tool's result: a line for the link, one for the data.
+#[track_caller]
+fn data(text: &str) -> Value {
+    let found = text.lines().find(|line| line.starts_with('{'));
+    let data = found.unwrap_or_else(|| panic!("no data in {text:?}"));
+    serde_json::from_str(data).unwrap_or_else(|e| panic!("not JSON ({e}): {data}"))
 }
 
-/// What stands in the streams of all connections about calls.
-async fn calls(data_folder: &Path) -> Vec<Value> {
+/// A call that stands in the stream of a connection, and the origin of the run that it started.
+#[derive(Debug)]
+struct Noted {
+    connection: String,
+    call: Value,
+    origin: Value,
+}
+
+/// The agents' calls that were noted in this folder, oldest first.
+async fn noted(data_folder: &Path) -> Vec<Noted> {
     let file = data_folder.join("state.db");
     let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
     let tenant = TenantId::local();
     let kind = Connection::KIND;
     let query = RecordQuery { kind, tenant: Some(tenant.clone()), limit: 10, ..Default::default() };
-    let mut calls = Vec::new();
+    let mut noted = Vec::new();
     for record in store.list(query).await.unwrap() {
         let connection = store::decode::<Connection>(&record).unwrap().value;
         let page = store.read(&tenant, &connection.stream(), 0, usize::MAX).await.unwrap();
         let events = page.chunks.iter().flat_map(|chunk| chunk.events());
         for event in events.filter(|event| event.kind == "call") {
-            calls.push(serde_json::from_str(event.data).unwrap());
+            let call: Value = serde_json::from_str(event.data).unwrap();
+            let Some(run) = call["run_id"].as_str() else { continue };
+            let run = store.load::<Run>(&tenant, run).await.unwrap().expect("the call's run");
+            let connection = connection.id.to_string();
+            noted.push(Noted { connection, call, origin: run.value.origin.unwrap_or_default() });
         }
     }
-    calls
-}
-
-
-#[tokio::test(flavor = "multi_thread")]
-async fn explore_kill() {
-    for (program, protocol) in versions() {
-        let mut app = TestApp::new(PROGRAM).env("SHIKIRI_NODE_LEASE_SECONDS", 1).start().await;
-        let recorder = Recorder::start(app.port()).await;
-        let model = FakeModel::start().await;
-        let input = json!({ "steps": 10, "step_ms": 100 });
-        let again = json!({ "steps": 2, "step_ms": 1 });
-        model.script("work", [Reply::call(LONG_RUNNING, input), Reply::call(LONG_RUNNING, again), repeat()]);
-        let claude = connected(&program, &model, &app, &recorder);
-        let running = claude.print("work");
-        let start = std::time::Instant::now();
-        let killing = async {
-            wait_until("progress", PATIENCE, async || recorder.told().iter().any(|m| m["method"] == "notifications/progress")).await;
-            eprintln!("killing at {:?}", start.elapsed());
-            app.restart().await;
-            eprintln!("restarted at {:?}", start.elapsed());
-        };
-        let (ended, ()) = tokio::join!(running, killing);
-        eprintln!("=== {protocol}: {}", ended.text());
-        eprintln!("took {:?}", start.elapsed());
-        for m in model.messages() { eprintln!("tool results {:?}", m.tool_results()); }
-        eprintln!("{}", recorder.transcript());
-        eprintln!("calls {:#?}", calls(&app.data_folder()).await);
-        let runs = app.client().get("/v1/tenants/local/runs").await.expect(200);
-        eprintln!("runs {:#}", runs);
-        let _ = (Gate::new(), TRAVEL, PATIENCE);
-    }
+    noted
 }

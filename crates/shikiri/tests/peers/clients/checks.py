@@ -10,71 +10,75 @@ import traceback
 
 # Nothing here takes long; whoever waits longer waits for what will not come.
 PATIENCE = 20
+YES = {"confirm": True}
+YES_WITH_NOTES = {"confirm": True, "notes": "窓側"}
 
 
-def main(connect):
-    """`connect(handlers, url)` is a client, connected; `ERA http URL KEY PROXY` or
-    `ERA stdio PROGRAM FOLDER` says where to."""
-    era, way, *place = sys.argv[1:]
-    checks = {"http": over_http, "stdio": over_stdio}[way](connect(era, way, place))
-    asyncio.run(run(checks))
+def main(world_of):
+    """The only argument says, in JSON, which era to speak and where the servers are. The world has
+    `connect(**options)`, which is a client, connected."""
+    place = json.loads(sys.argv[1])
+    world = world_of(place)
+    asyncio.run(over_stdio(world) if "program" in place else over_http(world))
 
 
-async def run(checks):
-    for name, check in checks:
-        told = {"check": name}
-        try:
-            async with asyncio.timeout(PATIENCE):
-                told["saw"] = await check()
-        except BaseException:  # a client may fail with anything, also with groups of it
-            told["failed"] = traceback.format_exc()
-        print(json.dumps(told), flush=True)
+async def tell(name, check):
+    told = {"check": name}
+    try:
+        async with asyncio.timeout(PATIENCE):
+            told["saw"] = await check()
+    except Exception:
+        told["failed"] = traceback.format_exc()
+    print(json.dumps(told), flush=True)
 
 
-def over_http(world):
-    plain, bare = world.plain, world.bare
-    checks = [
-        ("open", on(plain, opened)),
-        ("tools", on(plain, tools)),
-        ("progress", on(plain, progress)),
-        ("quiet", on(world.quiet, quiet)),
-        ("accept", on(world.answering("accept", {"confirm": True, "notes": "窓側"}), travel)),
-        ("decline", on(world.answering("decline", None), travel)),
-        ("no_elicitation", on(bare, travel)),
-        ("sampling", on(plain, research)),
-        ("no_sampling", on(bare, research)),
-        ("resource", on(plain, resource)),
-        ("subscription", on(plain, subscription)),
-        ("structured", on(plain, structured)),
-        ("wait", on(plain, wait)),
-        ("prompts", on(plain, prompts)),
-        ("completion", on(plain, completion)),
-        ("resume", on(world.through_proxy, world.resumed)),
-        ("subscription_resume", on(world.through_proxy, world.resubscribed)),
+async def over_http(world):
+    def on(check, **options):
+        async def connected():
+            async with world.connect(**{"answer": ("accept", YES), **options}) as client:
+                return await check(client)
+
+        return connected
+
+    for name, check in [
+        ("open", on(opened)),
+        ("tools", on(tools)),
+        ("progress", on(progress)),
+        ("quiet", on(quiet, quiet=True)),
+        ("accept", on(travel, answer=("accept", YES_WITH_NOTES))),
+        ("decline", on(travel, answer=("decline", None))),
+        ("no_elicitation", on(travel, bare=True)),
+        ("sampling", on(research)),
+        ("no_sampling", on(research, bare=True)),
+        ("resource", on(resource)),
+        ("subscription", on(subscription)),
+        ("structured", on(structured)),
+        ("handed_over", on(handed_over, to="hasty_url")),
+        ("prompts", on(prompts)),
+        ("completion", on(completion)),
+    ]:
+        await tell(name, check)
+    # These wait most of the time, so they wait together.
+    slow = [
+        tell("resume", on(world.resumed, to="cut_once_url")),
+        tell("subscription_resume", on(world.resubscribed, to="cut_changes_url")),
     ]
     if world.era == "legacy":
-        checks.append(("resume_by_token", world.resumed_by_token))
-    return checks
+        slow.append(tell("resume_twice", on(world.resumed_again, to="cut_twice_url")))
+        slow.append(tell("resume_by_token", world.resumed_by_token))
+    await asyncio.gather(*slow)
 
 
-def over_stdio(world):
-    async def all_at_once(client):
-        saw = {"open": await opened(client), "tools": await tools(client)}
-        for name, check in [("progress", progress), ("travel", travel), ("research", research)]:
-            saw[name] = await check(client)
-        return saw
+async def over_stdio(world):
+    async def everything():
+        async with world.connect(answer=("accept", YES_WITH_NOTES)) as client:
+            saw = {"open": await opened(client), "tools": await tools(client)}
+            for name, check in [("progress", progress), ("accept", travel), ("sampling", research)]:
+                client.asked, client.errors = [], []
+                saw[name] = await check(client)
+            return saw
 
-    return [("stdio", on(world.answering("accept", {"confirm": True, "notes": "窓側"}), all_at_once))]
-
-
-def on(connect, check):
-    """The check on a client of its own."""
-
-    async def connected():
-        async with connect() as client:
-            return await check(client)
-
-    return connected
+    await tell("stdio", everything)
 
 
 async def opened(client):
@@ -91,9 +95,8 @@ async def tools(client):
 
 async def progress(client):
     told = []
-    arguments = {"steps": 8, "step_ms": 20}
-    result = await client.call("long_running_agent", arguments, told.append)
-    return {"progress": told, "logs": client.logs, "run": run_of(result), "result": result}
+    result = await client.call("long_running_agent", {"steps": 8, "step_ms": 20}, told.append)
+    return {**ended(client, told, result), "logs": client.logs}
 
 
 async def quiet(client):
@@ -105,7 +108,7 @@ async def travel(client):
     told = []
     arguments = {"destination": "京都", "step_ms": 5}
     result = await client.call("travel_agent", arguments, told.append)
-    return {"asked": client.asked, "progress": told, "result": result["structuredContent"]}
+    return {**ended(client, told, result), "asked": client.asked}
 
 
 async def research(client):
@@ -129,45 +132,62 @@ async def resource(client):
         "waited": ended["structuredContent"],
         "read": await client.read(uri),
         "events": [event["event"] for event in (await client.read(f"{uri}/events"))["events"]],
-        "listed": uri in await client.resources(),
+        "listed": uri in [listed["uri"] for listed in await client.resources()],
         "templates": sorted(await client.templates()),
         "missing": await failure(client.read("shikiri://runs/run_none")),
     }
 
 
-async def subscription(client):
-    """Reads again whenever it is told to, until the run has ended."""
-    _, uri = await started(client, 4, 60)
-    changes, read = 0, []
+async def waiting(client):
+    """A run that will not change before it gets an answer: its address, and what answers it."""
+    arguments = {"agent": "travel_agent", "input": {"step_ms": 5}}
+    result = await client.call("run_agent", arguments)
+    run = result["structuredContent"]["run_id"]
+    asking = await client.call("run_wait", {"run_id": run})
+    question = asking["structuredContent"]["questions"][0]["question_id"]
+    return run_link(result), {"run_id": run, "question_id": question, "answer": YES}
+
+
+async def subscription(client, least_changes=1):
+    """Reads again whenever it is told to, until the run has ended and it was told so often."""
+    uri, answer = await waiting(client)
+    read = [await client.read(uri)]
     async with client.watch(uri) as changed:
-        while not read or read[-1]["status"] != "completed":
+        await client.call("run_answer", answer)
+        while read[-1]["status"] != "completed" or len(read) <= least_changes:
             assert await changed() == uri
-            changes += 1
             read.append(await client.read(uri))
-    return {"changes": changes, "last": read[-1]}
+    return {"first": read[0]["status"], "changes": len(read) - 1, "last": read[-1]}
 
 
 async def structured(client):
     """The client's own validator, on the forms that an agent's answer has, and on one it has not."""
     await client.tools()
     run, _ = await started(client, 1, 60_000)
-    handed_over = (await client.call("run_status", {"run_id": run}))["structuredContent"]
+    status = await client.call("run_status", {"run_id": run})
     await client.call("run_cancel", {"run_id": run})
-    forms = {"result": {"steps": 3}, "handed_over": handed_over, "neither": {"steps": "three"}}
+    forms = {
+        "result": {"steps": 3},
+        "handed_over": status["structuredContent"],
+        "neither": {"steps": "three"},
+    }
     return {
         name: await failure(client.validate("long_running_agent", form))
         for name, form in forms.items()
     }
 
 
-async def wait(client):
-    """A call that is answered before its run has ended."""
-    run, _ = await started(client, 1, 60_000)
-    told = []
-    result = await client.call("run_wait", {"run_id": run, "max_seconds": 1}, told.append)
-    stopped = await client.call("run_cancel", {"run_id": run})
-    status = [answer["structuredContent"]["status"] for answer in (result, stopped)]
-    return {"status": status, "progress": told}
+async def handed_over(client):
+    """A server that answers with the run almost at once."""
+    await client.tools()
+    result = await client.call("long_running_agent", {"steps": 1, "step_ms": 60_000})
+    run = result["structuredContent"]["run_id"]
+    await client.call("run_cancel", {"run_id": run})
+    return {
+        "status": result["structuredContent"]["status"],
+        "is_linked": run_of(result) == run,
+        "is_error": result["isError"],
+    }
 
 
 async def prompts(client):
@@ -188,6 +208,22 @@ async def completion(client):
     }
 
 
+async def resumed(client, arguments):
+    """The client comes back by itself."""
+    told = []
+    result = await client.call("long_running_agent", arguments, told.append)
+    return ended(client, told, result)
+
+
+def ended(client, told, result):
+    return {
+        "progress": told,
+        "errors": client.errors,
+        "run": run_of(result),
+        "result": result["structuredContent"],
+    }
+
+
 async def failure(work):
     """What went wrong, or nothing."""
     try:
@@ -202,11 +238,10 @@ async def left_to_itself(work):
     """Does the work beside, and drops it at the end."""
     task = asyncio.create_task(work)
     try:
-        yield task
+        yield
     finally:
         task.cancel()
-        with contextlib.suppress(BaseException):
-            await task
+        await asyncio.wait([task])
 
 
 def run_link(result):
@@ -217,6 +252,16 @@ def run_link(result):
 
 def run_of(result):
     return run_link(result).rsplit("/", 1)[1]
+
+
+def reporting(on_progress):
+    if on_progress is None:
+        return None
+
+    async def report(progress, total, message):
+        on_progress([progress, total, message])
+
+    return report
 
 
 def plain(model):

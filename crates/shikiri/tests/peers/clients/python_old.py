@@ -12,15 +12,15 @@ from mcp.shared.message import ClientMessageMetadata
 from pydantic import AnyUrl
 
 import checks
-from checks import plain, run_of, subscription
+from checks import ended, plain, reporting
 
 
 class Client:
     def __init__(self, answer=None):
-        self.logs, self.asked, self.told = [], [], asyncio.Queue()
+        self.logs, self.asked, self.errors, self.told = [], [], [], asyncio.Queue()
         self.answer = answer
 
-    def session(self, read, write, *, bare=False):
+    def session(self, read, write, bare=False):
         handlers = {} if bare else {
             "elicitation_callback": self.on_elicitation,
             "sampling_callback": self.on_sampling,
@@ -35,7 +35,9 @@ class Client:
 
     async def on_message(self, message):
         if isinstance(message, types.ServerNotification):
-            await self.told.put(plain(message))
+            self.told.put_nowait(plain(message))
+        elif isinstance(message, Exception):
+            self.errors.append(str(message))
 
     async def on_elicitation(self, _context, params):
         self.asked.append(plain(params))
@@ -65,7 +67,7 @@ class Client:
         return json.loads(contents[0].text)
 
     async def resources(self):
-        return [str(found.uri) for found in (await self.raw.list_resources()).resources]
+        return [plain(found) for found in (await self.raw.list_resources()).resources]
 
     async def templates(self):
         return [t.uriTemplate for t in (await self.raw.list_resource_templates()).resourceTemplates]
@@ -107,81 +109,52 @@ class Client:
         return completed.completion.values
 
 
-def reporting(on_progress):
-    if on_progress is None:
-        return None
-
-    async def report(progress, total, message):
-        on_progress([progress, total, message])
-
-    return report
-
-
 class World:
-    def __init__(self, era, way, place):
-        assert era == "legacy"
-        self.era, self.way, self.place = era, way, place
-
-    def plain(self):
-        return self.connected(Client(("accept", {"confirm": True})))
-
-    def bare(self):
-        return self.connected(Client(), bare=True)
-
-    def answering(self, action, content):
-        return lambda: self.connected(Client((action, content)))
-
-    def through_proxy(self):
-        return self.connected(Client(("accept", {"confirm": True})), url=self.place[2])
+    def __init__(self, place):
+        self.place, self.era = place, place["era"]
+        assert self.era == "legacy", "this client knows no other era"
 
     @contextlib.asynccontextmanager
-    async def quiet(self):
-        async with self.plain() as client:
-            await client.raw.set_logging_level("warning")
+    async def connect(self, answer=None, bare=False, quiet=False, to="url"):
+        client = Client(answer)
+        streams = self.stdio() if "program" in self.place else self.http(to)
+        async with streams as (read, write, *_), client.session(read, write, bare):
+            await client.initialize()
+            if quiet:
+                await client.raw.set_logging_level("warning")
             yield client
 
-    @contextlib.asynccontextmanager
-    async def connected(self, client, *, bare=False, url=None):
-        async with self.streams(url) as (read, write, *_):
-            async with client.session(read, write, bare=bare):
-                await client.initialize()
-                yield client
-
-    def streams(self, url=None):
-        if self.way == "stdio":
-            program, folder = self.place
-            environment = {"CLAUDE_PROJECT_DIR": folder}
-            return stdio_client(StdioServerParameters(command=program, args=["mcp"], env=environment))
-        return self.http(url or self.place[0])
+    def stdio(self):
+        program, folder = self.place["program"], self.place["folder"]
+        env = {"CLAUDE_PROJECT_DIR": folder, "HOME": folder}
+        return stdio_client(StdioServerParameters(command=program, args=["mcp"], env=env))
 
     @contextlib.asynccontextmanager
-    async def http(self, url, headers={}, terminate=True):
-        headers = {"Authorization": f"Bearer {self.place[1]}", **headers}
+    async def http(self, to="url", headers={}, terminate=True):
+        key = self.place["hasty_key" if to == "hasty_url" else "key"]
+        headers = {"Authorization": f"Bearer {key}", **headers}
         timeout = httpx.Timeout(30, read=60)
         async with httpx.AsyncClient(headers=headers, timeout=timeout) as http:
+            url = self.place[to]
             streams = streamable_http_client(url, http_client=http, terminate_on_close=terminate)
             async with streams as opened:
                 yield opened
 
     async def resumed(self, client):
-        """The proxy cuts the call's stream; the client comes back by itself."""
-        told = []
-        result = await client.call("long_running_agent", {"steps": 16, "step_ms": 100}, told.append)
-        return {"progress": told, "run": run_of(result), "result": result["structuredContent"]}
+        return await checks.resumed(client, {"steps": 16, "step_ms": 100})
+
+    async def resumed_again(self, client):
+        return await checks.resumed(client, {"steps": 24, "step_ms": 100})
 
     async def resubscribed(self, client):
-        """The proxy cuts the stream that tells of changes."""
-        return await subscription(client)
+        return await checks.subscription(client, least_changes=2)
 
     async def resumed_by_token(self):
         """One client leaves in the middle of a call; another takes it up where the first was."""
-        told, token, arguments = [], None, {"steps": 4, "step_ms": 600}
-        request = types.ClientRequest(
-            types.CallToolRequest(
-                params=types.CallToolRequestParams(name="long_running_agent", arguments=arguments)
-            )
-        )
-        twice = asyncio.Event()
+        told, token, twice = [], None, asyncio.Event()
+        arguments = {"steps": 4, "step_ms": 600}
+        params = types.CallToolRequestParams(name="long_running_agent", arguments=arguments)
+        request = types.ClientRequest(types.CallToolRequest(params=params))
 
         def on_progress(progress):
             told.append(progress)
@@ -192,8 +165,8 @@ class World:
             nonlocal token
             token = new
 
-        async with self.http(self.place[0], terminate=False) as (read, write, session_id):
-            first = Client()
+        first = Client()
+        async with self.http(terminate=False) as (read, write, session_id):
             async with first.session(read, write):
                 await first.initialize()
                 call = first.raw.send_request(
@@ -208,20 +181,15 @@ class World:
         return await self.take_up(request, headers, token, told)
 
     async def take_up(self, request, headers, token, told):
-        async with self.http(self.place[0], headers) as (read, write, _):
-            second = Client()
-            async with second.session(read, write):
-                result = await second.raw.send_request(
-                    request, types.CallToolResult, metadata=ClientMessageMetadata(resumption_token=token)
-                )
+        second, metadata = Client(), ClientMessageMetadata(resumption_token=token)
+        async with self.http(headers=headers) as (read, write, _), second.session(read, write):
+            result = await second.raw.send_request(request, types.CallToolResult, metadata=metadata)
         # Its progress has the first call's token, for which 1.30.0 has no callback here.
         while not second.told.empty():
             message = second.told.get_nowait()
             if message["method"] == "notifications/progress":
-                params = message["params"]
-                told.append([params["progress"], params.get("total"), params.get("message")])
-        result = plain(result)
-        return {"progress": told, "run": run_of(result), "result": result["structuredContent"]}
+                told.append([message["params"][part] for part in ("progress", "total", "message")])
+        return ended(second, told, plain(result))
 
 
 checks.main(World)

@@ -88,10 +88,6 @@ impl Asked {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn is_get(&self) -> bool {
-        self.head.starts_with("GET ")
-    }
-
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         let found = fields.into_iter().find(|(field, _)| field.eq_ignore_ascii_case(name));

@@ -1,0 +1,57 @@
+//! Where a run begins: at once in the process that was asked, or through the queue.
+
+use serde_json::json;
+use shikiri_app::run::NewRun;
+use shikiri_model::ids::TenantId;
+use shikiri_model::run::RunStatus;
+
+use crate::world::{LEASE, World, agent};
+
+fn quick() -> Vec<std::sync::Arc<dyn shikiri_app::run::Agent>> {
+    vec![agent("quick", |context, input| async move {
+        context.progress(1.0, 1.0, "done").await;
+        Ok(input)
+    })]
+}
+
+fn new() -> NewRun {
+    NewRun { agent: "quick".into(), input: json!({}), idempotency_key: None, origin: None }
+}
+
+/// The node has joined once it has carried something.
+async fn joined(world: &World) {
+    let first = world.start("quick", json!({})).await;
+    world.end_of(&first).await;
+}
+
+#[tokio::test]
+async fn where_a_node_has_room_a_run_starts_without_the_queue() {
+    let world = World::new(quick()).await;
+    let _node = world.node();
+    joined(&world).await;
+    let started = world.app.start_run(&TenantId::local(), new()).await.unwrap();
+    assert_ne!(started.run.status, RunStatus::Queued);
+    world.end_of(&started.run.id).await;
+    let story = world.story_of(&started.run.id).await;
+    assert_eq!(story, ["queued", "started", "progress", "result"]);
+}
+
+#[tokio::test]
+async fn without_a_node_a_run_waits_in_the_queue() {
+    let world = World::new(quick()).await;
+    let started = world.app.start_run(&TenantId::local(), new()).await.unwrap();
+    assert_eq!(started.run.status, RunStatus::Queued);
+    let _node = world.node();
+    assert_eq!(world.end_of(&started.run.id).await.run.status, RunStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_lease_starts_nothing_and_the_run_is_queued() {
+    let world = World::new(quick()).await;
+    let _node = world.node();
+    joined(&world).await;
+    world.clock.advance(LEASE + std::time::Duration::from_secs(1));
+    let started = world.app.start_run(&TenantId::local(), new()).await.unwrap();
+    assert_eq!(started.run.status, RunStatus::Queued);
+    assert_eq!(started.run.node, None);
+}

@@ -1,0 +1,399 @@
+//! Requests that are wrong: refused in the protocol's words, and nothing happens.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use shikiri_testkit::{Client, Exchange, Hello, McpClient, ModernClient, TestApp};
+
+use super::count_runs;
+use crate::PROGRAM;
+use crate::wire::Wire;
+
+async fn post(host: &McpClient, body: &str) -> Exchange {
+    let request = host.http(Method::POST).header("content-type", "application/json");
+    Exchange::open(request.body(body.to_owned())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_message_is_refused() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    for (body, code, id) in [
+        ("", -32700, Value::Null),
+        ("{", -32700, Value::Null),
+        ("\u{feff}{}", -32700, Value::Null),
+        ("7", -32600, Value::Null),
+        ("null", -32600, Value::Null),
+        ("{}", -32600, Value::Null),
+        ("[]", -32600, Value::Null),
+        (&format!("[{call},{call}]"), -32600, Value::Null),
+        (r#"{"id":1,"method":"tools/list"}"#, -32600, json!(1)),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"tools/list"}"#, -32600, json!(1)),
+        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600, json!(1)),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, json!(1)),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"tools/list"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":[],"method":"tools/list"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":2,"method":"tools/list","params":[1]}"#, -32602, json!(2)),
+        (r#"{"jsonrpc":"2.0","id":2,"result":1,"error":{}}"#, -32600, json!(2)),
+    ] {
+        let mut answer = post(&host, body).await;
+        assert_eq!(answer.status, 400, "{body}");
+        let reply = answer.reply().await;
+        assert_eq!((&reply["error"]["code"], &reply["id"]), (&json!(code), &id), "{body}");
+    }
+    assert!(host.result("tools/list", json!({})).await["tools"].is_array(), "it goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_methods_tools_prompts_and_cursors_are_named() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    for (method, params, code, named) in [
+        ("tools/destroy", json!({}), -32601, "tools/destroy"),
+        ("", json!({}), -32601, "\"\""),
+        ("tools/call", json!({ "name": "no_such_tool" }), -32602, "no_such_tool"),
+        ("tools/call", json!({}), -32602, "name"),
+        ("tools/call", json!({ "name": 7 }), -32602, "name"),
+        ("tools/call", json!({ "name": "run_status", "arguments": [] }), -32602, "arguments"),
+        ("prompts/get", json!({ "name": "no_such_prompt" }), -32602, "no_such_prompt"),
+        ("prompts/get", json!({ "name": "travel_agent", "arguments": { "x": "1" } }), -32602, "x"),
+        ("tools/list", json!({ "cursor": "1000" }), -32602, "cursor"),
+        ("tools/list", json!({ "cursor": 7 }), -32602, "cursor"),
+        ("resources/list", json!({ "cursor": "nonsense" }), -32602, "cursor"),
+        ("resources/list", json!({ "cursor": "0:nonsense" }), -32602, "cursor"),
+        ("resources/list", json!({ "cursor": "99:" }), -32602, "cursor"),
+        ("completion/complete", json!({}), -32602, "argument"),
+        ("logging/setLevel", json!({}), -32602, "level"),
+    ] {
+        let mut answer = host.request(method, params.clone()).await;
+        assert_eq!(answer.status, 200, "{method} {params}");
+        let error = answer.error(code).await;
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(named), "{method} {params}: {message}");
+    }
+}
+
+/// (agent or tool, arguments that its schema does not allow)
+fn bad_arguments() -> Vec<(&'static str, Value)> {
+    vec![
+        ("travel_agent", json!({ "destination": 7 })),
+        ("travel_agent", json!({ "destination": "  " })),
+        ("travel_agent", json!({ "destination": "x".repeat(1_001) })),
+        ("travel_agent", json!({ "step_ms": -1 })),
+        ("travel_agent", json!({ "step_ms": 3_600_001 })),
+        ("travel_agent", json!({ "wait": "yes" })),
+        ("travel_agent", json!({ "hotel": true })),
+        ("research_agent", json!({ "topic": null })),
+        ("long_running_agent", json!({ "steps": 0 })),
+        ("long_running_agent", json!({ "steps": 10_001 })),
+        ("long_running_agent", json!({ "steps": 1.5 })),
+        ("long_running_agent", json!({ "steps": "3" })),
+        ("run_agent", json!({})),
+        ("run_agent", json!({ "agent": "no_such_agent" })),
+        ("run_agent", json!({ "agent": "travel_agent", "input": { "hotel": true } })),
+        ("run_agent", json!({ "agent": "travel_agent", "input": [] })),
+        ("run_agent", json!({ "agent": "travel_agent", "idempotency_key": "" })),
+        ("run_agent", json!({ "agent": "travel_agent", "idempotency_key": "x".repeat(201) })),
+        ("run_agent", json!({ "agent": "travel_agent", "extra": 1 })),
+        ("run_status", json!({})),
+        ("run_status", json!({ "run_id": 7 })),
+        ("run_status", json!({ "run_id": "run_0", "extra": 1 })),
+        ("run_wait", json!({ "run_id": "run_0", "max_seconds": -1 })),
+        ("run_wait", json!({ "run_id": "run_0", "max_seconds": "soon" })),
+        ("run_answer", json!({ "run_id": "run_0" })),
+        ("run_update", json!({ "run_id": "run_0" })),
+        ("run_cancel", json!({})),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_that_do_not_fit_are_told_to_the_model_and_start_nothing() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let older = McpClient::connect(&app.client()).await;
+    let newer = ModernClient::new(&app.client()).with_tasks();
+    for (tool, arguments) in bad_arguments() {
+        for result in [
+            older.called(tool, arguments.clone()).await,
+            newer.called(tool, arguments.clone()).await,
+        ] {
+            assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
+            let error = &result["structuredContent"]["error"];
+            assert_eq!(error["code"], "invalid_argument", "{tool} {arguments}: {result}");
+            assert_eq!(result["content"][0]["text"], error["message"]);
+        }
+    }
+    // What is well-formed and not there is another matter.
+    for (tool, arguments, code) in [
+        ("run_status", json!({ "run_id": "run_0" }), "run_not_found"),
+        ("run_status", json!({ "run_id": "../etc" }), "run_not_found"),
+        ("run_wait", json!({ "run_id": "run_0" }), "run_not_found"),
+        ("run_cancel", json!({ "run_id": "run_0" }), "run_not_found"),
+        ("run_update", json!({ "run_id": "run_0", "input": {} }), "run_not_found"),
+        ("run_answer", json!({ "run_id": "run_0", "question_id": "q_0", "answer": {} }), "run_not_found"),
+    ] {
+        let result = older.called(tool, arguments.clone()).await;
+        assert_eq!(result["structuredContent"]["error"]["code"], code, "{tool} {arguments}");
+    }
+    assert_eq!(count_runs(&app.client(), "local").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_http_around_a_message_must_be_right() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let with = async |accept: &str, kind: &str| {
+        let request = app.client().request(Method::POST, "/mcp").header("accept", accept);
+        let request = request.header("mcp-session-id", host.session()).header("content-type", kind);
+        Exchange::open(request.body(body)).await.status
+    };
+    let (both, json) = ("application/json, text/event-stream", "application/json");
+    assert_eq!(with(both, json).await, 200);
+    assert_eq!(with("*/*", json).await, 200);
+    assert_eq!(with("text/event-stream;q=0.5,application/json", "Application/JSON; charset=utf-8").await, 200);
+    for accept in ["application/json", "text/event-stream", "text/html", ""] {
+        assert_eq!(with(accept, json).await, 406, "{accept}");
+    }
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
+        assert_eq!(with(both, kind).await, 415, "{kind}");
+    }
+    let get = host.http(Method::GET).header("accept", "application/json");
+    let get = get.build().unwrap();
+    assert_eq!(get.headers().get_all("accept").iter().count(), 2, "either may be meant");
+    let get = app.client().request(Method::GET, "/mcp").header("accept", "application/json");
+    let get = Exchange::open(get.header("mcp-session-id", host.session())).await;
+    assert_eq!(get.status, 406);
+    for method in [Method::PUT, Method::PATCH, Method::OPTIONS] {
+        let answer = Exchange::open(host.http(method.clone())).await;
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("POST, GET, DELETE")), "{method}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_must_be_named_and_known() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let client = app.client();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let send = async |session: Option<&str>, method: Method| {
+        let request = client.request(method.clone(), "/mcp").header("accept", "*/*");
+        let request = match session {
+            Some(session) => request.header("mcp-session-id", session),
+            None => request,
+        };
+        let request = if method == Method::POST { request.json(&body) } else { request };
+        Exchange::open(request).await
+    };
+    for method in [Method::POST, Method::GET, Method::DELETE] {
+        assert_eq!(send(None, method.clone()).await.status, 400, "{method}");
+        for unknown in ["con_0", "x", "con_../..", "", &"x".repeat(500)] {
+            let mut answer = send(Some(unknown), method.clone()).await;
+            assert_eq!(answer.status, 404, "{method} {unknown:?}");
+            answer.error(-32600).await;
+        }
+    }
+    let host = McpClient::connect(&client).await;
+    let twice = host.http(Method::POST).header("mcp-session-id", "con_0").json(&body);
+    assert_eq!(Exchange::open(twice).await.status, 400, "which one is meant?");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_are_negotiated_and_unknown_ones_refused() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let client = app.client();
+    for (wanted, spoken) in [
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        // Without a handshake there, with the newest that has one here.
+        ("2026-07-28", "2025-11-25"),
+        ("2024-11-05", "2025-11-25"),
+        ("1", "2025-11-25"),
+    ] {
+        let hello = Hello { protocol: wanted.to_owned(), ..Hello::default() };
+        let mut opened = McpClient::initialize(&client, &hello).await;
+        assert_eq!(opened.result().await["protocolVersion"], spoken, "{wanted}");
+    }
+    let host = McpClient::connect(&client).await;
+    for version in ["2024-11-05", "2030-01-01", "latest"] {
+        let host = McpClient::resumed(&client, host.session(), version);
+        let mut answer = host.request("tools/list", json!({})).await;
+        assert_eq!(answer.status, 400, "{version}");
+        let supported = &answer.error(-32022).await["data"]["supported"];
+        assert_eq!(*supported, json!(["2025-11-25", "2025-06-18", "2025-03-26"]));
+    }
+    let initialize = |params: Value| {
+        json!({ "jsonrpc": "2.0", "id": 9, "method": "initialize", "params": params })
+    };
+    let who = json!({ "name": "t", "version": "1" });
+    for params in [
+        json!({}),
+        json!({ "protocolVersion": 7, "capabilities": {}, "clientInfo": who }),
+        json!({ "protocolVersion": "2025-11-25", "clientInfo": who }),
+        json!({ "protocolVersion": "2025-11-25", "capabilities": [], "clientInfo": who }),
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {} }),
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {} }),
+    ] {
+        let request = client.request(Method::POST, "/mcp").header("accept", "*/*");
+        let mut answer = Exchange::open(request.json(&initialize(params.clone()))).await;
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (400, None), "{params}");
+        answer.error(-32602).await;
+    }
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
+    let request = client.request(Method::POST, "/mcp").header("accept", "*/*");
+    let request = request.header("mcp-protocol-version", "2025-06-18").json(&initialize(params));
+    let mut answer = Exchange::open(request).await;
+    assert_eq!(answer.status, 400);
+    answer.error(-32020).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_over_four_mebibytes_is_413() {
+    const LIMIT: usize = 4 * 1024 * 1024;
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    let body = |length: usize| {
+        let (start, end) = (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""#, r#""}}"#);
+        format!("{start}{}{end}", "x".repeat(length - start.len() - end.len()))
+    };
+    let mut fits = post(&host, &body(LIMIT)).await;
+    assert_eq!(fits.result().await, json!({}));
+    let mut over = post(&host, &body(LIMIT + 1)).await;
+    assert_eq!(over.status, 413);
+    over.error(-32600).await;
+    // Its size cannot be hidden by not telling it.
+    let parts = futures_util::stream::iter((0..5).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1024 * 1024])));
+    let request = host.http(Method::POST).header("content-type", "application/json");
+    let chunked = Exchange::open(request.body(reqwest::Body::wrap_stream(parts))).await;
+    assert_eq!(chunked.status, 413);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_key_nothing_is_looked_at() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    let nobody = app.client().without_key();
+    for client in [nobody.clone(), nobody.with_key("shk_wrong"), nobody.with_key(&"x".repeat(600))] {
+        for method in [Method::POST, Method::GET, Method::DELETE, Method::PUT] {
+            let request = host.through(&client).http(method.clone());
+            // Not even nonsense is told from sense.
+            let answer = Exchange::open(request.body("{")).await;
+            assert_eq!(answer.status, 401, "{method}");
+            assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer"));
+        }
+        let newer = ModernClient::new(&client);
+        assert_eq!(newer.request("server/discover", json!({})).await.status, 401);
+    }
+    let key = app.admin_key();
+    for value in [format!("Basic {key}"), key.clone(), format!("Bearer {key} {key}")] {
+        let request = host.through(&nobody).http(Method::POST).header("authorization", value);
+        assert_eq!(Exchange::open(request.body("{}")).await.status, 401);
+    }
+    let twice = host.http(Method::POST).header("authorization", format!("Bearer {key}"));
+    assert_eq!(Exchange::open(twice.body("{}")).await.status, 400);
+    assert_eq!(host.result("ping", json!({})).await, json!({}));
+}
+
+/// A page of another site must not reach the door through its visitor's browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_hosts_and_origins_are_refused_by_default() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let (port, key) = (app.port(), app.admin_key());
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t"}}}"#;
+    let status = async |host: &str, origin: Option<&str>| {
+        let origin = origin.map_or(String::new(), |origin| format!("Origin: {origin}\r\n"));
+        let mut wire = Wire::open(port).await;
+        wire.send(&format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\n{origin}Authorization: Bearer {key}\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+        .await;
+        let head = wire.read_until(b"\r\n\r\n").await;
+        let head = String::from_utf8_lossy(&head).into_owned();
+        head[9..12].parse::<u16>().unwrap()
+    };
+    let here = format!("127.0.0.1:{port}");
+    assert_eq!(status(&here, None).await, 200);
+    assert_eq!(status(&format!("localhost:{port}"), None).await, 200);
+    assert_eq!(status(&here, Some(&format!("http://localhost:{port}"))).await, 200);
+    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1"] {
+        assert_eq!(status(host, None).await, 403, "{host}");
+    }
+    for origin in ["http://evil.example", "https://127.0.0.1.evil.example", "null", "http://localhost:1"] {
+        assert_eq!(status(&here, Some(origin)).await, 403, "{origin}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_asked_for_change_nothing() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    let mut call = host.call("travel_agent", json!({ "step_ms": 1 })).await;
+    let question = call.question().await;
+    let id = question["id"].as_str().unwrap();
+    let (asked, run) = id.split_once('.').unwrap();
+    for made_up in [
+        json!(1),
+        json!("1"),
+        json!(""),
+        json!(null),
+        json!(asked),
+        json!(run),
+        json!(format!("{run}.{asked}")),
+        json!(format!("q_0.{run}")),
+        json!(format!("{asked}.run_0")),
+        json!(format!("{id} ")),
+        json!(format!("{id}.{id}")),
+    ] {
+        let answer = json!({ "jsonrpc": "2.0", "id": made_up, "result": super::yes("") });
+        assert_eq!(host.post(&answer).await.status, 400, "{made_up}");
+        let failure = json!({ "jsonrpc": "2.0", "id": made_up, "error": { "code": 1 } });
+        assert_eq!(host.post(&failure).await.status, 400, "{made_up}");
+    }
+    let status = host.called("run_status", json!({ "run_id": run })).await;
+    assert_eq!(status["structuredContent"]["status"], "waiting");
+    assert_eq!(status["structuredContent"]["questions"][0]["question_id"], asked);
+    // Notifications that mean nothing are taken and ignored.
+    for (method, params) in [
+        ("notifications/cancelled", json!({ "requestId": 999 })),
+        ("notifications/cancelled", json!({})),
+        ("notifications/cancelled", json!({ "requestId": { "odd": 1 } })),
+        ("notifications/roots/list_changed", json!({})),
+        ("notifications/nonsense", json!({ "x": 1 })),
+    ] {
+        assert_eq!(host.notify(method, params).await.status, 202, "{method}");
+    }
+    assert_eq!(host.answer(&question, super::yes("")).await.status, 202);
+    assert_eq!(call.result().await["structuredContent"]["booked"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inactive_or_busy_tenant_is_told_so() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let admin = app.client();
+    let tenant = app.tenant("small").await;
+    let host = McpClient::connect(&tenant.client).await;
+    let patch = async |change: Value| admin.patch("/v1/tenants/small", &change).await.expect(200);
+    patch(json!({ "limits": { "max_streams": 1 } })).await;
+    let slow = json!({ "steps": 1, "step_ms": 60_000 });
+    let first = host.call("long_running_agent", slow.clone()).await;
+    assert_eq!(first.status, 200);
+    let second = host.call("long_running_agent", slow).await;
+    assert_eq!(second.status, 429);
+    assert!(second.header("retry-after").is_some());
+    let told = problem(second).await;
+    assert_eq!(told["code"], "LIMIT_EXCEEDED", "{told}");
+    patch(json!({ "status": "inactive" })).await;
+    let refused = host.request("ping", json!({})).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(problem(refused).await["code"], "TENANT_INACTIVE");
+    let unnamed = Client::new(tenant.client.base());
+    assert_eq!(McpClient::initialize(&unnamed, &Hello::default()).await.status, 401);
+}
+
+async fn problem(mut answer: Exchange) -> Value {
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    answer.next().await.unwrap().json
+}

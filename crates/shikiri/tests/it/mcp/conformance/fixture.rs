@@ -1,0 +1,102 @@
+//! How the suite's tools are written down: a plain one is a function of its arguments, a lively
+//! one is an agent, whose calls are runs like all others.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use shikiri_app::run::{Agent, AgentError, Attendance, Context};
+use shikiri_mcp::model::{JsonObject, Tool};
+use shikiri_mcp::{Caller, Fault, ShortTool};
+use shikiri_model::run::{QuestionKind, fill_in};
+
+/// A tool that answers at once.
+pub(super) struct Plain {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    pub(super) input: Value,
+    pub(super) answer: Box<dyn Fn(&JsonObject) -> Value + Send + Sync>,
+}
+
+#[async_trait]
+impl ShortTool for Plain {
+    fn definition(&self) -> Tool {
+        let Value::Object(input) = self.input.clone() else { panic!("{} is no schema", self.input) };
+        Tool::new(self.name, self.description, Arc::new(input))
+    }
+
+    async fn call(&self, _: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+        Ok((self.answer)(arguments))
+    }
+}
+
+type Work = fn(Context, Value) -> BoxFuture<'static, Result<Value, AgentError>>;
+
+/// A tool that is an agent.
+pub(super) struct Lively {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    pub(super) input: Value,
+    pub(super) attendance: Attendance,
+    pub(super) insists_on: &'static [QuestionKind],
+    pub(super) work: Work,
+}
+
+impl Lively {
+    pub(super) fn new(name: &'static str, description: &'static str, work: Work) -> Self {
+        Self {
+            name,
+            description,
+            input: no_arguments(),
+            attendance: Attendance::MayLeave,
+            insists_on: &[],
+            work,
+        }
+    }
+}
+
+#[async_trait]
+impl Agent for Lively {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn description(&self) -> &'static str {
+        self.description
+    }
+
+    fn input_schema(&self) -> Value {
+        self.input.clone()
+    }
+
+    fn attendance(&self) -> Attendance {
+        self.attendance
+    }
+
+    fn insists_on(&self) -> &'static [QuestionKind] {
+        self.insists_on
+    }
+
+    fn check(&self, input: &Value) -> Result<(), String> {
+        fill_in(&self.input, input).map(drop)
+    }
+
+    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+        (self.work)(context, input).await
+    }
+}
+
+pub(super) fn no_arguments() -> Value {
+    json!({ "type": "object", "properties": {} })
+}
+
+/// The schema of an object of which everything is required.
+pub(super) fn object(properties: Value) -> Value {
+    let names: Vec<_> = properties.as_object().unwrap().keys().cloned().collect();
+    json!({ "type": "object", "properties": properties, "required": names })
+}
+
+pub(super) fn text(text: impl Into<String>) -> Value {
+    json!({ "type": "text", "text": text.into() })
+}
