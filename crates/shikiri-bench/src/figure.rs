@@ -79,14 +79,44 @@ impl Figure {
     }
 }
 
+/// The middle, or between the two in the middle: the rounds of a short look are few and even.
 pub(crate) fn median(values: &[f64]) -> f64 {
-    percentile(values, 50)
+    let sorted = sorted(values);
+    let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
+    at(sorted.len().saturating_sub(1) / 2).midpoint(at(sorted.len() / 2))
 }
 
 /// The value below which about `percent` of the others are; NaN if there are none.
 pub(crate) fn percentile(values: &[f64], percent: usize) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = sorted(values);
     let index = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(index).copied().unwrap_or(f64::NAN)
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_favours_neither_side() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_ratio_is_taken_round_by_round() {
+        let figure = Figure::new("rate", "calls/s", vec![80.0, 10.0, 90.0])
+            .against("peer", &[100.0, 10.0, 100.0])
+            .goal(Goal::RatioAtLeast(0.9));
+        assert_eq!(figure.ratio(), Some(0.9));
+        assert!(figure.holds());
+        assert!(!figure.missing("not there").holds());
+    }
 }

@@ -109,13 +109,18 @@ fn is_id(id: &Value) -> bool {
     id.is_string() || id.is_i64() || id.is_u64()
 }
 
-/// A request's answer as text.
+/// A request's answer as text. What could not be read has no id (null), and MCP, unlike plain
+/// JSON-RPC, then has the answer come without one.
 pub(crate) fn reply(id: &Value, outcome: &Result<Value, Fault>) -> String {
     let (name, value) = match outcome {
         Ok(result) => ("result", result.clone()),
         Err(fault) => ("error", fault.to_json()),
     };
-    text(&json!({ "jsonrpc": "2.0", "id": id, name: value }))
+    let mut reply = json!({ "jsonrpc": "2.0", name: value });
+    if !id.is_null() {
+        reply["id"] = id.clone();
+    }
+    text(&reply)
 }
 
 pub(crate) fn notification(method: &str, params: &Value) -> String {

@@ -53,4 +53,7 @@ fn answers_are_written_under_the_id_of_their_request() {
     let bad = reply(&json!("a"), &Err(Fault::method("nope")));
     let bad: Value = serde_json::from_str(&bad).unwrap();
     assert_eq!((&bad["id"], &bad["error"]["code"]), (&json!("a"), &json!(-32601)));
+    let nobody: Value =
+        serde_json::from_str(&reply(&Value::Null, &Err(Fault::parse("?")))).unwrap();
+    assert_eq!(nobody.get("id"), None, "the schema allows no null");
 }

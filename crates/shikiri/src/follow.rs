@@ -109,6 +109,10 @@ fn summary(kind: &str, data: &Value) -> String {
         "question" => format!("{} {}", text("question_id"), text("message")),
         "answer" => format!("{} {}", text("question_id"), text("action")),
         "waiting" | "timer_set" if data["until"].is_string() => format!("until {}", text("until")),
+        "inputs_taken" => match data["inputs"].as_array() {
+            Some(inputs) if inputs.is_empty() => "none".to_owned(),
+            _ => text("inputs"),
+        },
         "result" => text("result"),
         "error" => format!("{}: {}", text("code"), text("message")),
         "text_delta" | "thinking" => text("text"),

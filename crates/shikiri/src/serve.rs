@@ -86,11 +86,7 @@ impl Running {
 
 /// Serves until a signal comes (or, if so wanted, stdin ends), then drains. A second signal ends
 /// it at once.
-pub async fn run(
-    config: &Config,
-    offer: Offer,
-    stop_with_stdin: bool,
-) -> Result<(), Failure> {
+pub async fn run(config: &Config, offer: Offer, stop_with_stdin: bool) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     raise_file_limit();
     let mut running = tokio::select! {

@@ -146,6 +146,27 @@ async fn the_callers_client_is_asked_for_its_roots_and_a_model_with_its_bounds()
 }
 
 #[tokio::test]
+async fn a_question_keeps_its_name_and_callers_are_released_once() {
+    let discreet = agent("discreet", |context, _| async move {
+        context.release_callers().await;
+        let answer = context.named("user_name").ask_human(json!({}), "お名前は", None).await;
+        Ok(answer.content)
+    });
+    let world = World::new(vec![discreet]).await;
+    let _node = world.node();
+    let run = world.start("discreet", json!({})).await;
+    let question = world.until_status(&run, RunStatus::Waiting).await.run.questions.remove(0);
+    assert_eq!(question.name.as_deref(), Some("user_name"));
+    let answer = Answer::accept(json!("明子"));
+    world.app.answer_run(&TenantId::local(), &run, &question.id, answer).await.unwrap();
+    assert_eq!(world.end_of(&run).await.run.result, Some(json!("明子")));
+    let events = world.events_of(&run).await;
+    assert_eq!(events.iter().filter(|(kind, _)| kind == "callers_released").count(), 1);
+    let asked = events.iter().find(|(kind, _)| kind == "question");
+    assert_eq!(asked.unwrap().1["name"], "user_name");
+}
+
+#[tokio::test]
 async fn a_called_agent_is_one_run_of_its_own_and_its_end_wakes_the_caller() {
     let child = agent("child", |context, input| async move {
         context.sleep(Duration::from_secs(5)).await;

@@ -191,7 +191,7 @@ impl Call {
                 return out;
             }
             if event.kind == "progress" {
-                self.progress = LastProgress::read(event.data).or(self.progress.take());
+                self.progress = LastProgress::read(event.data, event.seq).or(self.progress.take());
             }
             if event.kind == "question" && self.spec.shape != Shape::Wait {
                 match serde_json::from_str::<Asked>(event.data) {
@@ -313,7 +313,7 @@ impl Call {
 
     fn heartbeat(&mut self) -> Option<Out> {
         self.beat = Instant::now() + HEARTBEAT;
-        let text = self.progress.as_ref()?.again(&self.wishes)?;
+        let text = self.progress.as_ref()?.again(&self.wishes, self.seen)?;
         Some(Out { place: None, text })
     }
 

@@ -16,10 +16,11 @@ pub(super) struct LastProgress {
     total: Option<Value>,
     message: Option<Value>,
     since: Instant,
+    /// Until the caller has been told this event, nothing is said again.
+    at: Seq,
 }
 
-/// Where a caller stands that comes in at `from`: known only if nothing follows, because what
-/// follows is told before anything is said again.
+/// Where a caller stands that comes in at `from`, once it has been told what follows.
 pub(super) async fn last_progress(
     app: &App,
     run: &RunId,
@@ -27,27 +28,35 @@ pub(super) async fn last_progress(
     from: Seq,
 ) -> Result<Option<LastProgress>, AppError> {
     if from == 0 {
-        return Ok(LastProgress::read(r#"{"progress":0,"message":"queued"}"#));
+        // Told for the first time it is 0, with which many agents begin.
+        return Ok(LastProgress::read(r#"{"progress":-0.000001,"message":"queued"}"#, 0));
     }
-    let state = app.store().stream(&caller.connection.tenant, &stream_of(run)).await?;
-    let note = state.filter(|state| state.extent.head <= from).and_then(|state| state.note);
-    Ok(note.and_then(|note| LastProgress::read(&note)))
+    let Some(state) = app.store().stream(&caller.connection.tenant, &stream_of(run)).await? else {
+        return Ok(None);
+    };
+    let head = state.extent.head;
+    Ok(state.note.and_then(|note| LastProgress::read(&note, head)))
 }
 
 impl LastProgress {
-    pub(super) fn read(note: &str) -> Option<Self> {
+    pub(super) fn read(note: &str, at: Seq) -> Option<Self> {
         let note: Value = serde_json::from_str(note).ok()?;
         Some(Self {
             value: note["progress"].as_f64()?,
             total: note.get("total").cloned(),
             message: note.get("message").cloned(),
             since: Instant::now(),
+            at,
         })
     }
 
-    /// The specification wants every value above the one before: a millionth per second is.
-    pub(super) fn again(&self, wishes: &Wishes) -> Option<String> {
-        let silent = self.since.elapsed().as_secs();
+    /// For a caller that was told everything up to `seen`, this value too. The specification wants
+    /// every value above the one before: a millionth per second is.
+    pub(super) fn again(&self, wishes: &Wishes, seen: Seq) -> Option<String> {
+        if seen < self.at {
+            return None;
+        }
+        let silent = self.since.elapsed().as_secs() + 1;
         let value = self.value + f64::from(u32::try_from(silent).unwrap_or(u32::MAX)) / 1e6;
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
         let (total, message) = (text(&self.total), text(&self.message));

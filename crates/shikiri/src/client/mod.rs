@@ -76,6 +76,22 @@ impl Client {
         }
     }
 
+    /// One request with headers of its own, whose answer may be a stream.
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> io::Result<Response<Incoming>> {
+        let text = body.map(Value::to_string).unwrap_or_default();
+        let mut request = self.build(method, path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(Full::new(Bytes::from(text)))).await
+    }
+
     fn build(&self, method: Method, path: &str) -> hyper::http::request::Builder {
         let request = Request::builder()
             .method(method)

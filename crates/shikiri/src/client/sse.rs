@@ -13,7 +13,10 @@ const MAX_FRAME: usize = 16 * 1024 * 1024;
 /// One event, as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
+    /// The number of the event, where ids are numbers of events.
     pub id: u64,
+    /// The id as it came.
+    pub id_text: String,
     pub event: String,
     pub data: String,
 }
@@ -24,7 +27,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new(body: Incoming) -> Self {
+    pub fn new(body: Incoming) -> Self {
         Self { body, buffer: Buffer::default() }
     }
 
@@ -76,7 +79,10 @@ fn parse(block: &str) -> Option<Frame> {
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
-            "id" => frame.id = value.parse().unwrap_or(0),
+            "id" => {
+                frame.id = value.parse().unwrap_or(0);
+                value.clone_into(&mut frame.id_text);
+            }
             "event" => value.clone_into(&mut frame.event),
             "data" => match &mut data {
                 Some(data) => {
@@ -96,14 +102,15 @@ fn parse(block: &str) -> Option<Frame> {
 mod tests {
     use super::*;
 
+    fn frame(id: u64, event: &str, data: &str) -> Frame {
+        Frame { id, id_text: id.to_string(), event: event.to_owned(), data: data.to_owned() }
+    }
+
     #[test]
     fn frames_are_found_however_the_bytes_are_cut() {
         let stream = "retry: 1000\n\nid: 1\nevent: log\ndata: {\"a\":\"é\"}\n\n: still here\n\n\
                       id: 2\nevent: result\ndata: 1\ndata: 2\n\n";
-        let expected = [
-            Frame { id: 1, event: "log".to_owned(), data: "{\"a\":\"é\"}".to_owned() },
-            Frame { id: 2, event: "result".to_owned(), data: "1\n2".to_owned() },
-        ];
+        let expected = [frame(1, "log", "{\"a\":\"é\"}"), frame(2, "result", "1\n2")];
         for size in 1..stream.len() {
             let (mut buffer, mut frames) = (Buffer::default(), Vec::new());
             for part in stream.as_bytes().chunks(size) {

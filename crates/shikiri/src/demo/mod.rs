@@ -1,11 +1,13 @@
-//! The demo: a run whose server is killed in the middle and that goes on as if nothing had been.
+//! The demo: runs whose server is killed in the middle and that go on as if nothing had been, one
+//! over REST and one called as an MCP tool.
 //!
-//! Everything is real: a server process of this very program on a store of its own, REST and
+//! Everything is real: a server process of this very program on a store of its own, REST, MCP and
 //! event streams over a socket, SIGKILL.
 
 mod child;
 mod ledger;
 mod story;
+mod trip;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +57,13 @@ fn invite(server: &ServerProcess) -> Result<(), Failure> {
     shown(
         "list",
         &format!("curl -s {url}/v1/tenants/local/runs -H \"Authorization: Bearer $(cat '{key}')\""),
+    )?;
+    shown(
+        "claude",
+        &format!(
+            "claude mcp add --transport http shikiri {url}/mcp --header \"Authorization: Bearer \
+         $(cat '{key}')\""
+        ),
     )?;
     shown("docs", &format!("{url}/docs"))?;
     output.line("Ctrl-C ends it.")

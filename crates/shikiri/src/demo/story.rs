@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::child::ServerProcess;
 use super::ledger::Ledger;
+use super::trip;
 use crate::client::Client;
 use crate::exit::{Exit, Failure};
 use crate::follow::event_line;
@@ -19,7 +20,7 @@ const STEP_MS: u64 = 250;
 /// The server dies after this many finished steps.
 const STEPS_BEFORE_KILL: usize = 4;
 /// Pauses between tries to reach a server again.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 const MAX_TRIES: u32 = 100;
 
 /// Plays it and gives back the server that is up at the end.
@@ -27,7 +28,7 @@ pub(super) async fn play(root: &Path) -> Result<ServerProcess, Failure> {
     let output = Output::stdout();
     let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
 
-    output.line("Shikiri demo: one run, one killed server, nothing lost.")?;
+    output.line("Shikiri demo: two runs, two killed servers, nothing lost.")?;
     act("1. A server on a fresh embedded store")?;
     let server = ServerProcess::start(root).await?;
     let address = server.address();
@@ -61,7 +62,7 @@ pub(super) async fn play(root: &Path) -> Result<ServerProcess, Failure> {
 
     act("5. What became of it")?;
     conclude(&client, &events, &seen, took).await?;
-    Ok(server)
+    trip::play(root, server).await
 }
 
 async fn start_run(client: &Client) -> Result<String, Failure> {
@@ -172,6 +173,6 @@ async fn conclude(
     }
 }
 
-fn went_wrong(why: &str) -> Failure {
+pub(super) fn went_wrong(why: &str) -> Failure {
     Failure::new(Exit::Failed, format!("the story went wrong ({why})"), "please report it")
 }

@@ -20,6 +20,9 @@ fn the_demo_kills_its_server_and_the_run_goes_on() {
     assert!(live < kill && kill < again && again < went_on && went_on < end, "{story}");
     at("listening on http://127.0.0.1:");
     at("12 of 12 steps committed, each once");
+    let (asks, second_kill) = (at("it asks: "), at("while the question is open"));
+    let booked = at(r#""booked":true"#);
+    assert!(end < asks && asks < second_kill && second_kill < booked, "{story}");
     assert!(!story.contains("NO "), "{story}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "the demo left something");
 }

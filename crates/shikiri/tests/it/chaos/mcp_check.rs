@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{StreamLog, Cut, Frame, McpClient, Policy, Resuming, Sent, Tenant};
+use shikiri_testkit::{Cut, Frame, McpClient, Policy, Resuming, Sent, StreamLog, Tenant};
 
 /// The step of `travel_agent` that must not be done twice.
 pub(crate) const BOOKING: &str = "Booking flight...";

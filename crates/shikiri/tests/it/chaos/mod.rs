@@ -10,6 +10,7 @@ mod mcp_cut;
 mod mcp_kill;
 mod mcp_listen;
 mod mcp_modern;
+mod mcp_outage;
 mod mcp_pause;
 mod mcp_question;
 mod node_check;

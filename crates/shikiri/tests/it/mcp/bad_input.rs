@@ -130,7 +130,11 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_and_start_nothing() {
         ("run_wait", json!({ "run_id": "run_0" }), "run_not_found"),
         ("run_cancel", json!({ "run_id": "run_0" }), "run_not_found"),
         ("run_update", json!({ "run_id": "run_0", "input": {} }), "run_not_found"),
-        ("run_answer", json!({ "run_id": "run_0", "question_id": "q_0", "answer": {} }), "run_not_found"),
+        (
+            "run_answer",
+            json!({ "run_id": "run_0", "question_id": "q_0", "answer": {} }),
+            "run_not_found",
+        ),
     ] {
         let result = older.called(tool, arguments.clone()).await;
         assert_eq!(result["structuredContent"]["error"]["code"], code, "{tool} {arguments}");
@@ -151,7 +155,10 @@ async fn the_http_around_a_message_must_be_right() {
     let (both, json) = ("application/json, text/event-stream", "application/json");
     assert_eq!(with(both, json).await, 200);
     assert_eq!(with("*/*", json).await, 200);
-    assert_eq!(with("text/event-stream;q=0.5,application/json", "Application/JSON; charset=utf-8").await, 200);
+    assert_eq!(
+        with("text/event-stream;q=0.5,application/json", "Application/JSON; charset=utf-8").await,
+        200
+    );
     for accept in ["application/json", "text/event-stream", "text/html", ""] {
         assert_eq!(with(accept, json).await, 406, "{accept}");
     }
@@ -166,7 +173,11 @@ async fn the_http_around_a_message_must_be_right() {
     assert_eq!(get.status, 406);
     for method in [Method::PUT, Method::PATCH, Method::OPTIONS] {
         let answer = Exchange::open(host.http(method.clone())).await;
-        assert_eq!((answer.status, answer.header("allow")), (405, Some("POST, GET, DELETE")), "{method}");
+        assert_eq!(
+            (answer.status, answer.header("allow")),
+            (405, Some("POST, GET, DELETE")),
+            "{method}"
+        );
     }
 }
 
@@ -222,9 +233,7 @@ async fn versions_are_negotiated_and_unknown_ones_refused() {
         let supported = &answer.error(-32022).await["data"]["supported"];
         assert_eq!(*supported, json!(["2025-11-25", "2025-06-18", "2025-03-26"]));
     }
-    let initialize = |params: Value| {
-        json!({ "jsonrpc": "2.0", "id": 9, "method": "initialize", "params": params })
-    };
+    let initialize = |params: Value| json!({ "jsonrpc": "2.0", "id": 9, "method": "initialize", "params": params });
     let who = json!({ "name": "t", "version": "1" });
     for params in [
         json!({}),
@@ -262,7 +271,9 @@ async fn a_message_over_four_mebibytes_is_413() {
     assert_eq!(over.status, 413);
     over.error(-32600).await;
     // Its size cannot be hidden by not telling it.
-    let parts = futures_util::stream::iter((0..5).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1024 * 1024])));
+    let parts = futures_util::stream::iter(
+        (0..5).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1024 * 1024])),
+    );
     let request = host.http(Method::POST).header("content-type", "application/json");
     let chunked = Exchange::open(request.body(reqwest::Body::wrap_stream(parts))).await;
     assert_eq!(chunked.status, 413);
@@ -273,7 +284,8 @@ async fn without_the_right_key_nothing_is_looked_at() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
     let nobody = app.client().without_key();
-    for client in [nobody.clone(), nobody.with_key("shk_wrong"), nobody.with_key(&"x".repeat(600))] {
+    for client in [nobody.clone(), nobody.with_key("shk_wrong"), nobody.with_key(&"x".repeat(600))]
+    {
         for method in [Method::POST, Method::GET, Method::DELETE, Method::PUT] {
             let request = host.through(&client).http(method.clone());
             // Not even nonsense is told from sense.
@@ -321,7 +333,9 @@ async fn foreign_hosts_and_origins_are_refused_by_default() {
     for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1"] {
         assert_eq!(status(host, None).await, 403, "{host}");
     }
-    for origin in ["http://evil.example", "https://127.0.0.1.evil.example", "null", "http://localhost:1"] {
+    for origin in
+        ["http://evil.example", "https://127.0.0.1.evil.example", "null", "http://localhost:1"]
+    {
         assert_eq!(status(&here, Some(origin)).await, 403, "{origin}");
     }
 }

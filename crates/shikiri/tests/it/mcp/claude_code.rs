@@ -2,9 +2,8 @@
 //! protocol, and the oldest that is supported, which speaks the older one. Its model is scripted.
 
 mod calls;
-mod killed;
+mod cut_off;
 mod recorder;
-mod scratch;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

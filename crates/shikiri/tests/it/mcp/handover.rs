@@ -122,7 +122,11 @@ async fn whoever_asked_to_wait_also_waits_after_having_been_asked() {
         if waits {
             let early = call.next_within(PATIENCE * 2).await;
             let told = early.ok().flatten();
-            assert!(!told.as_ref().is_some_and(Message::is_reply), "{told:?} {:?}", start.elapsed());
+            assert!(
+                !told.as_ref().is_some_and(Message::is_reply),
+                "{told:?} {:?}",
+                start.elapsed()
+            );
             barrier.lift(1);
             assert_eq!(call.result().await["structuredContent"], json!({ "done": true }));
         } else {
@@ -166,9 +170,8 @@ async fn a_silent_call_says_at_once_and_every_15_seconds_that_it_lives() {
     let older = McpClient::connect(served.client()).await;
     let newer = ModernClient::new(served.client());
     let calls = [older.call("silent", json!({})).await, newer.call("silent", json!({})).await];
-    let mut untold = older
-        .request("tools/call", json!({ "name": "silent", "arguments": {} }))
-        .await;
+    let mut untold =
+        older.request("tools/call", json!({ "name": "silent", "arguments": {} })).await;
     let listen = calls.map(|mut call| {
         tokio::spawn(async move {
             let is_beat = |m: &Message| m.method() == Some("notifications/progress");

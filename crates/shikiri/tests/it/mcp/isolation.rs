@@ -7,7 +7,8 @@ use super::{count_runs, linked_run, yes};
 use crate::PROGRAM;
 
 async fn another_key(app: &TestApp) -> Client {
-    let made = app.client().post("/v1/tenants/local/keys", &json!({ "name": "b" })).await.expect(201);
+    let made =
+        app.client().post("/v1/tenants/local/keys", &json!({ "name": "b" })).await.expect(201);
     app.client().with_key(made["key"].as_str().unwrap())
 }
 
@@ -45,10 +46,13 @@ async fn an_event_id_that_was_not_given_out_on_the_session_is_400_and_no_event()
     call.rest().await;
     let own = call.last_event_id().unwrap().to_owned();
     let number: u128 = own.parse().unwrap();
-    let mut made_up: Vec<_> = ["", "0", "1", "-1", "abc", "00", "1e3", "０", " 1"].map(str::to_owned).into();
+    let mut made_up: Vec<_> =
+        ["", "0", "1", "-1", "abc", "00", "1e3", "0x1"].map(str::to_owned).into();
     made_up.extend([u64::MAX.to_string(), u128::MAX.to_string(), format!("{}0", u128::MAX)]);
     // Near one that is right, and the right one written otherwise.
-    made_up.extend([number - 1, number + 1, number ^ (1 << 56), number ^ (1 << 88)].map(|n| n.to_string()));
+    made_up.extend(
+        [number - 1, number + 1, number ^ (1 << 56), number ^ (1 << 88)].map(|n| n.to_string()),
+    );
     made_up.extend([format!("0{own}"), format!("+{own}"), format!("{own}.0")]);
     let mut rng = Rng::seeded("made-up event ids");
     made_up.extend((0..50).map(|_| {
@@ -74,7 +78,10 @@ async fn a_session_of_another_key_is_not_there() {
     for stranger in [another_key(&app).await, app.tenant("other").await.client] {
         let thief = host.through(&stranger);
         assert_eq!(thief.request("tools/list", json!({})).await.status, 404);
-        assert_eq!(thief.notify("notifications/cancelled", json!({ "requestId": 1 })).await.status, 404);
+        assert_eq!(
+            thief.notify("notifications/cancelled", json!({ "requestId": 1 })).await.status,
+            404
+        );
         assert_eq!(thief.answer(&question, yes("stolen")).await.status, 404);
         assert_eq!(thief.listen().await.status, 404);
         assert_eq!(thief.resume(&last).await.status, 404);
@@ -119,7 +126,9 @@ async fn a_tenants_runs_are_not_there_for_another() {
         ("run_update", json!({ "run_id": run, "input": { "destination": "Rome" } })),
         ("run_answer", json!({ "run_id": run, "question_id": question_id, "answer": yes("") })),
     ] {
-        for result in [older.called(tool, arguments.clone()).await, newer.called(tool, arguments).await] {
+        for result in
+            [older.called(tool, arguments.clone()).await, newer.called(tool, arguments).await]
+        {
             let error = &result["structuredContent"]["error"];
             assert_eq!(error["code"], "run_not_found", "{tool}: {result}");
         }
@@ -135,7 +144,10 @@ async fn a_tenants_runs_are_not_there_for_another() {
     });
     let completed = older.result("completion/complete", complete.clone()).await;
     assert_eq!(completed["completion"]["values"], json!([]));
-    assert_eq!(ours.result("completion/complete", complete).await["completion"]["values"], json!([run]));
+    assert_eq!(
+        ours.result("completion/complete", complete).await["completion"]["values"],
+        json!([run])
+    );
 
     // The same idempotency key is another tenant's own.
     let start = json!({

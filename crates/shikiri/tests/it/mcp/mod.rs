@@ -4,6 +4,7 @@ mod bad_input;
 mod catalogue;
 mod claude_code;
 mod clients;
+mod conformance;
 mod crossing;
 mod handover;
 mod isolation;

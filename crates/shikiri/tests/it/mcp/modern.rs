@@ -38,7 +38,10 @@ async fn every_result_has_a_type_and_no_stream_an_id() {
         ("prompts/list", json!({})),
         ("prompts/get", json!({ "name": "travel_agent" })),
         ("tools/call", json!({ "name": "run_status", "arguments": { "run_id": "run_0" } })),
-        ("tools/call", json!({ "name": "long_running_agent", "arguments": { "steps": 2, "step_ms": 1 } })),
+        (
+            "tools/call",
+            json!({ "name": "long_running_agent", "arguments": { "steps": 2, "step_ms": 1 } }),
+        ),
     ] {
         let mut answer = host.request(method, params).await;
         let result = answer.result().await;
@@ -103,10 +106,13 @@ async fn what_was_told_before_the_question_is_not_told_again_after_it() {
     let mut first = host.call("travel_agent", input.clone()).await;
     let asked = first.result().await;
     let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
-    let mut request = host.prepare("tools/call", json!({
-        "name": "travel_agent", "arguments": input, "requestState": asked["requestState"],
-        "inputResponses": { key: yes("") }, "_meta": { "progressToken": "second" },
-    }));
+    let mut request = host.prepare(
+        "tools/call",
+        json!({
+            "name": "travel_agent", "arguments": input, "requestState": asked["requestState"],
+            "inputResponses": { key: yes("") }, "_meta": { "progressToken": "second" },
+        }),
+    );
     request.body["id"] = json!("second");
     let mut second = host.send(&request).await;
     assert_eq!(second.reply().await["id"], "second");

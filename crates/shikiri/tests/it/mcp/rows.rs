@@ -39,7 +39,8 @@ async fn agents_are_tools_that_a_host_lists_calls_and_monitors() {
     );
     let uri = format!("shikiri://runs/{run}");
     let read = monitor.result("resources/read", json!({ "uri": uri })).await;
-    let published: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
+    let published: Value =
+        serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(published, status["structuredContent"]);
 }
 
@@ -67,7 +68,10 @@ async fn progress_and_partial_results_come_before_the_answer_and_can_be_inspecte
     let mut call = host.call("teller", json!({})).await;
     let partial = call.until("a partial result", is_partial).await;
     let told = &progress(&call.seen)[0];
-    assert_eq!((&told["progress"], &told["message"]), (&json!(10.0), &json!("10% of the pages read")));
+    assert_eq!(
+        (&told["progress"], &told["message"]),
+        (&json!(10.0), &json!("10% of the pages read"))
+    );
     let data = &partial.json["params"]["data"];
     assert_eq!(data["partial"], json!({ "pages": [1] }));
 
@@ -99,9 +103,12 @@ async fn a_call_has_exactly_one_response_however_much_it_tells() {
     let mut older = legacy.call_as(&json!("one"), &json!(1), "talker", json!({})).await;
     older.rest().await;
     let modern = ModernClient::new(served.client()).with_log_level("debug");
-    let mut request = modern.prepare("tools/call", json!({
-        "name": "talker", "arguments": {}, "_meta": { "progressToken": 1 },
-    }));
+    let mut request = modern.prepare(
+        "tools/call",
+        json!({
+            "name": "talker", "arguments": {}, "_meta": { "progressToken": 1 },
+        }),
+    );
     request.body["id"] = json!("one");
     let mut newer = modern.send(&request).await;
     newer.rest().await;
@@ -170,7 +177,8 @@ async fn a_request_that_its_client_cancels_stops_its_run_and_no_other() {
     let app = TestApp::new(PROGRAM).start().await;
     let (client, input) = (app.client(), json!({ "steps": 10_000, "step_ms": 5 }));
     let host = McpClient::connect(&client).await;
-    let mut first = host.call_as(&json!("a"), &json!("a"), "long_running_agent", input.clone()).await;
+    let mut first =
+        host.call_as(&json!("a"), &json!("a"), "long_running_agent", input.clone()).await;
     let mut other = host.call_as(&json!("b"), &json!("b"), "long_running_agent", input).await;
     for call in [&mut first, &mut other] {
         call.until("progress", |m| m.method() == Some("notifications/progress")).await;

@@ -112,9 +112,10 @@ async fn only_a_clear_yes_books_the_trip() {
         json!("accept"),
     ] {
         let shown = odd.to_string();
-        let result =
-            answered(&client, async |host, question| host.answer(question, odd.clone()).await.status)
-                .await;
+        let result = answered(&client, async |host, question| {
+            host.answer(question, odd.clone()).await.status
+        })
+        .await;
         assert_eq!((&result["status"], &result["booked"]), (&json!("cancelled"), &json!(false)));
         assert!(!result["notes"].as_str().unwrap().is_empty(), "{shown}: {result}");
     }
@@ -207,7 +208,10 @@ async fn a_client_that_cannot_be_asked_still_gets_its_answer() {
             assert_eq!(call.result().await["structuredContent"], *expected);
             assert!(!call.seen.iter().any(Message::is_question), "{:?}", call.seen);
             let result = newer.called(agent, input).await;
-            assert_eq!((&result["structuredContent"], &result["resultType"]), (expected, &json!("complete")));
+            assert_eq!(
+                (&result["structuredContent"], &result["resultType"]),
+                (expected, &json!("complete"))
+            );
         }
     }
 }

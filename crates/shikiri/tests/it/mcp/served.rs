@@ -116,9 +116,7 @@ impl Barrier {
     /// As a step of the agent, because it reaches outside.
     pub(super) async fn pass(&self, context: &Context) -> Result<(), AgentError> {
         let semaphore = Arc::clone(&self.0);
-        let work = async move {
-            semaphore.acquire().await.map(|permit| permit.forget())
-        };
+        let work = async move { semaphore.acquire().await.map(|permit| permit.forget()) };
         Ok(context.step("barrier", OnUnknown::Retry, work).await?)
     }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use shikiri_mcp::Change;
 use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, have_postgres};
 
-use super::served::{Barrier, Served, waiter};
 use super::linked_run;
+use super::served::{Barrier, Served, waiter};
 use crate::PROGRAM;
 
 /// Long enough that what should not come would have come.
@@ -138,9 +138,8 @@ async fn a_listener_is_told_what_it_asked_for_under_its_own_id() {
     let mut session = older.listen().await;
 
     served.mcp().announce(Change::Tools);
-    let is_tools = |m: &shikiri_testkit::Message| {
-        m.method() == Some("notifications/tools/list_changed")
-    };
+    let is_tools =
+        |m: &shikiri_testkit::Message| m.method() == Some("notifications/tools/list_changed");
     let told = stream.until("a change of tools", is_tools).await;
     session.until("a change of tools", is_tools).await;
     let subscription = "io.modelcontextprotocol/subscriptionId";
@@ -149,9 +148,8 @@ async fn a_listener_is_told_what_it_asked_for_under_its_own_id() {
     assert_eq!(tag(&told), tag(&stream.seen[0]));
 
     barrier.lift(1);
-    let told = stream
-        .until("an update", |m| m.method() == Some("notifications/resources/updated"))
-        .await;
+    let told =
+        stream.until("an update", |m| m.method() == Some("notifications/resources/updated")).await;
     assert_eq!((&told.json["params"]["uri"], tag(&told)), (&json!(uri), tag(&stream.seen[0])));
     served.mcp().announce(Change::Prompts);
     let told = deaf.next().await.unwrap();

@@ -88,7 +88,9 @@ async fn a_task_asks_for_input_and_goes_on_with_it() {
     let (key, question) = asking["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(question["method"], "elicitation/create");
     // What answers nothing is taken without harm.
-    for responses in [json!({}), json!({ "q_unknown": yes("") }), json!({ key: { "action": "accept" } })] {
+    for responses in
+        [json!({}), json!({ "q_unknown": yes("") }), json!({ key: { "action": "accept" } })]
+    {
         let taken = host.update_task(&task, responses).await.result().await;
         assert_eq!(taken["resultType"], "complete");
         assert_eq!(get(&host, &task).await["inputRequests"], asking["inputRequests"]);
@@ -176,12 +178,10 @@ async fn who_does_not_take_tasks_gets_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_gave_up_has_completed_and_a_fault_of_ours_has_failed() {
-    let gives_up = agent("gives_up", |_, _| async {
-        Err(AgentError::new("NO_SEATS", "the train is full"))
-    });
-    let breaks = agent("breaks", |_, _| async {
-        Err(AgentError::new("INTERNAL_ERROR", "not your fault"))
-    });
+    let gives_up =
+        agent("gives_up", |_, _| async { Err(AgentError::new("NO_SEATS", "the train is full")) });
+    let breaks =
+        agent("breaks", |_, _| async { Err(AgentError::new("INTERNAL_ERROR", "not your fault")) });
     let served = Served::start(vec![gives_up, breaks]).await;
     let host = ModernClient::new(served.client()).with_tasks();
     let task = task_id(&host.called("gives_up", json!({})).await);
@@ -215,7 +215,8 @@ async fn whoever_listens_to_a_task_is_told_of_every_change_and_nobody_else() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client()).with_tasks();
     let task = task_id(&host.called("travel_agent", json!({ "step_ms": 300 })).await);
-    let made = app.client().post("/v1/tenants/local/keys", &json!({ "name": "c" })).await.expect(201);
+    let made =
+        app.client().post("/v1/tenants/local/keys", &json!({ "name": "c" })).await.expect(201);
     let colleague = app.client().with_key(made["key"].as_str().unwrap());
     let mut deaf = host.through(&colleague).listen(json!({ "taskIds": [task] })).await;
     let mut stream = host.listen(json!({ "taskIds": [task] })).await;

@@ -18,7 +18,10 @@ async fn a_call_gets_the_runs_result_and_progress_and_tells_who_made_it() {
         let ended = world.claude(&program).print("work").await;
 
         assert_eq!(data(ended.text()), json!({ "steps": 5 }));
-        let result = &world.model.messages()[1].tool_results()[0];
+        let messages = world.model.messages();
+        let prompt = messages[0].body.to_string();
+        assert!(prompt.contains("every call of one is a durable run"), "{prompt}");
+        let result = &messages[1].tool_results()[0];
         assert!(!result.is_error && result.text.contains("shikiri://runs/run_"), "{result:?}");
         let steps: Vec<_> = (1..=5).map(|n| format!("step {n} done")).collect();
         assert_eq!(told_progress(&world), steps);
@@ -137,12 +140,14 @@ async fn the_calls_of_two_subagents_are_told_apart() {
         assert_eq!(noted.len(), 2, "{noted:#?}");
         assert_eq!(noted[0].connection, noted[1].connection);
         for (who, steps) in [("ann", 3), ("bo", 4)] {
+            let prompt = format!("You are {who}.");
             let messages = world.model.messages();
-            let of_agent = messages.iter().filter(|r| r.agent_id().is_some() && r.says(who));
+            let of_agent = messages.iter().filter(|r| r.agent_id().is_some() && r.says(&prompt));
             let results: Vec<_> = of_agent.flat_map(|request| request.tool_results()).collect();
             assert_eq!(results.len(), 1, "{who}: {results:?}");
             assert_eq!(data(&results[0].text), json!({ "steps": steps }));
-            let of_call = |noted: &&super::Noted| noted.call["tool_use_id"] == results[0].tool_use_id;
+            let of_call =
+                |noted: &&super::Noted| noted.call["tool_use_id"] == results[0].tool_use_id;
             let found: Vec<_> = noted.iter().filter(of_call).collect();
             assert_eq!(found.len(), 1, "{who}: {noted:#?}");
             let run = found[0].call["run_id"].as_str().unwrap();

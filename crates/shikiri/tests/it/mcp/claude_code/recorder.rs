@@ -68,7 +68,11 @@ impl Recorder {
         let conversations = lock(&self.conversations).clone();
         let shown = conversations.iter().enumerate().map(|(n, c)| {
             let text = |bytes: &Mutex<Vec<u8>>| String::from_utf8_lossy(&lock(bytes)).into_owned();
-            format!("--- {n} asked:\n{}\n--- {n} answered:\n{}\n", text(&c.asked), text(&c.answered))
+            format!(
+                "--- {n} asked:\n{}\n--- {n} answered:\n{}\n",
+                text(&c.asked),
+                text(&c.answered)
+            )
         });
         shown.collect()
     }
@@ -142,7 +146,8 @@ fn messages(bytes: &[u8]) -> Vec<Value> {
     let lines = bytes.split(|byte| *byte == b'\n');
     let lines = lines.map(|line| line.strip_prefix(b"data: ").unwrap_or(line));
     let values = lines.filter(|line| line.starts_with(b"{"));
-    values.filter_map(|line| serde_json::Deserializer::from_slice(line).into_iter().next()?.ok())
+    values
+        .filter_map(|line| serde_json::Deserializer::from_slice(line).into_iter().next()?.ok())
         .collect()
 }
 

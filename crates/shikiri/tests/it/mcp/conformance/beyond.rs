@@ -98,7 +98,7 @@ async fn answer_elsewhere(client: &Client) -> String {
     let runs = client.get("/v1/tenants/local/runs").await.expect(200);
     let run = &runs["items"][0];
     let path = format!("/v1/tenants/local/runs/{}", run["id"].as_str().unwrap());
-    let question = &run["questions"][0]["id"];
+    let question = &run["questions"][0]["question_id"];
     let answer = json!({ "question_id": question, "answer": { "ok": false } });
     client.post(&format!("{path}/answers"), &answer).await.expect(200);
     wait_until("it asks again", PATIENCE, async || {

@@ -47,14 +47,9 @@ fn contents() -> Vec<Plain> {
         answer: Box::new(move |_| answered(&content)),
     };
     let image = || json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
-    let resource = |uri: &str, kind: &str, text: &str| {
-        json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "text": text } })
-    };
-    let embedded = resource(
-        "test://embedded-resource",
-        "text/plain",
-        "This is an embedded resource content.",
-    );
+    let resource = |uri: &str, kind: &str, text: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "text": text } });
+    let embedded =
+        resource("test://embedded-resource", "text/plain", "This is an embedded resource content.");
     let data = r#"{"test":"data","value":123}"#;
     let mixed = resource("test://mixed-content-resource", "application/json", data);
     let simple = "This is a simple text response for testing.";

@@ -22,7 +22,9 @@ pub(super) struct Plain {
 #[async_trait]
 impl ShortTool for Plain {
     fn definition(&self) -> Tool {
-        let Value::Object(input) = self.input.clone() else { panic!("{} is no schema", self.input) };
+        let Value::Object(input) = self.input.clone() else {
+            panic!("{} is no schema", self.input)
+        };
         Tool::new(self.name, self.description, Arc::new(input))
     }
 

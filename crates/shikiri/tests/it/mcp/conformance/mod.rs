@@ -52,7 +52,9 @@ async fn run(variable: &str, arguments: &[&str]) -> Option<Findings> {
 fn assert_passed(findings: &Findings, scenarios: usize, left_out: &[&str]) {
     let mut troubles = findings.troubles();
     let is_left_out = |line: &String| {
-        left_out.iter().any(|name| line.starts_with(&format!("{name}: ")) && line.contains("SKIPPED"))
+        left_out
+            .iter()
+            .any(|name| line.starts_with(&format!("{name}: ")) && line.contains("SKIPPED"))
     };
     troubles.retain(|line| !is_left_out(line));
     assert!(troubles.is_empty(), "not conforming:\n{}", troubles.join("\n"));

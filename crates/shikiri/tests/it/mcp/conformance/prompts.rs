@@ -66,7 +66,8 @@ fn embedded(given: &[&str]) -> Vec<Value> {
 
 /// A prompt whose messages are the user's.
 pub(super) fn of_user(contents: Vec<Value>) -> Value {
-    let messages = contents.into_iter().map(|content| json!({ "role": "user", "content": content }));
+    let messages =
+        contents.into_iter().map(|content| json!({ "role": "user", "content": content }));
     json!({ "messages": messages.collect::<Vec<_>>() })
 }
 

@@ -12,9 +12,8 @@ pub(super) struct Resources;
 #[async_trait]
 impl ResourceSource for Resources {
     async fn list(&self, _: &Caller, _: Option<&str>) -> Result<Listed<Resource>, Fault> {
-        let listed = |uri: &str, name: &str, kind: &str| {
-            Resource::new(uri, name).with_mime_type(kind)
-        };
+        let listed =
+            |uri: &str, name: &str, kind: &str| Resource::new(uri, name).with_mime_type(kind);
         let items = vec![
             listed("test://static-text", "static-text", "text/plain"),
             listed("test://static-binary", "static-binary", "image/png"),

@@ -1,0 +1,56 @@
+//! The database goes away and comes back under open calls: nobody is told that a call failed whose
+//! run goes on, and no answer is lost that was taken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use shikiri_testkit::{McpClient, Policy, Resuming, Rng, TestApp, long};
+use shikiri_testpg::{Cluster, Installed};
+use tokio::task::JoinSet;
+
+use super::mcp_check::{Followed, trip};
+use crate::PROGRAM;
+
+const STORY: &str = "calls_live_through_restarts_of_the_database";
+const CALLS: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_live_through_restarts_of_the_database() {
+    let Some(installed) = Installed::find_or_skip(STORY) else { return };
+    let mut rng = Rng::seeded(STORY);
+    let cluster = tokio::task::spawn_blocking(move || Cluster::start(&installed)).await.unwrap();
+    let cluster = Arc::new(cluster.unwrap());
+    let app = TestApp::new(PROGRAM).store(&cluster.url()).start().await;
+    let local = app.local();
+    for _ in 0..if long() { 25 } else { 2 } {
+        let mut calls = JoinSet::new();
+        for number in 0..CALLS {
+            let door = McpClient::connect(&local.client).await;
+            let step_ms = rng.range(20, 200);
+            calls.spawn(to_the_end(trip(&door, &format!("港{number}"), step_ms, Policy::accept())));
+            let arguments = json!({ "steps": 30, "step_ms": step_ms / 4, "wait": true });
+            let long = Resuming::call(&door, "long_running_agent", arguments, Policy::Leave);
+            calls.spawn(to_the_end(long));
+        }
+        tokio::time::sleep(Duration::from_millis(rng.range(50, 500))).await;
+        let (cluster, away_ms) = (Arc::clone(&cluster), rng.range(0, 700));
+        let restart = move || {
+            cluster.stop().unwrap();
+            std::thread::sleep(Duration::from_millis(away_ms));
+            cluster.restart().unwrap();
+        };
+        tokio::task::spawn_blocking(restart).await.unwrap();
+        for call in calls.join_all().await {
+            Followed::of(&call, &local).await.check();
+        }
+        eprintln!("database away for {away_ms} ms: every call was heard whole");
+    }
+}
+
+async fn to_the_end(mut call: Resuming) -> Resuming {
+    let finished = tokio::time::timeout(PATIENCE, call.finish()).await;
+    finished.unwrap_or_else(|_| panic!("it waits for ever: {:#?}", call.log()));
+    call
+}
