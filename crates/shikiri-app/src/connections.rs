@@ -11,7 +11,7 @@ use shikiri_model::connection::{
 use shikiri_model::event::{EventRef, NewEvent, Seq};
 use shikiri_model::ids::{ConnectionId, QuestionId, RunId, TenantId};
 use shikiri_model::key::Secret;
-use shikiri_model::record::{Claim, Document, Expect, RecordChange, RecordQuery, Stored};
+use shikiri_model::record::{Claim, Document, Expect, Record, RecordChange, RecordQuery, Stored};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, StoreError, StoreExt, store};
 
@@ -33,6 +33,7 @@ pub struct NewConnection {
 const TICKET_LIFE: Duration = Duration::from_secs(3_600);
 /// Ended at a time by one sweep.
 const SWEEP_BATCH: u32 = 100;
+const DAILY_LIFE_MS: u64 = 48 * 3_600_000;
 /// How far back a call is looked for that its caller gives up.
 const RECENT_EVENTS: u64 = 2_000;
 const PAGE_BYTES: usize = 256 * 1024;
@@ -51,11 +52,10 @@ impl App {
     /// The connection that holds today's calls of a caller that has none of its own.
     pub async fn daily_connection(&self, new: NewConnection) -> Result<Connection, AppError> {
         let now = self.store.now().await?;
-        let day = now.as_millis() / 86_400_000;
-        let id: ConnectionId = format!("con_{}-{day}", new.principal)
-            .parse()
-            .map_err(|_| AppError::invalid("principal", "cannot be part of an id"))?;
-        let connection = self.new_connection(id, new, now)?;
+        let id = daily_id(&new.principal, now)?;
+        let mut connection = self.new_connection(id, new, now)?;
+        // It lives through its day, however short others live.
+        connection.idle_limit_ms = connection.idle_limit_ms.max(DAILY_LIFE_MS);
         match self.commit_in_tenant(&connection.tenant, opening(&connection)?).await {
             Ok(_) => Ok(connection),
             Err(refused) => match AppError::from(refused) {
@@ -334,6 +334,29 @@ impl App {
 
     async fn end_connection(&self, stored: &Stored<Connection>) -> Result<(), AppError> {
         let connection = &stored.value;
+        let mut handovers = self.handovers_of(connection).await?;
+        let ended = NewEvent::from_value("ended", &json!({}));
+        let close =
+            Append::to_existing(connection.tenant.clone(), connection.stream(), vec![ended]);
+        let mut commit = Commit::new().append(Append { close: true, ..close });
+        let delete = |key, version| RecordChange::Delete { key, version };
+        commit.records.push(delete(connection.key(), stored.version));
+        while commit.records.len() + handovers.len() > 0 {
+            let old = handovers.into_iter().map(|old| delete(old.key, old.version));
+            commit.records.extend(old);
+            match self.store.commit(std::mem::take(&mut commit)).await {
+                Ok(_) => {}
+                // Somebody else ended it, or it was used just now.
+                Err(CommitError::Conflict(_) | CommitError::Closed(_)) => return Ok(()),
+                Err(other) => return Err(other.into()),
+            }
+            handovers = self.handovers_of(connection).await?;
+        }
+        Ok(())
+    }
+
+    /// Some of them: as many as one commit should hold.
+    async fn handovers_of(&self, connection: &Connection) -> Result<Vec<Record>, AppError> {
         let query = RecordQuery {
             kind: Handover::KIND,
             tenant: Some(connection.tenant.clone()),
@@ -341,19 +364,7 @@ impl App {
             limit: SWEEP_BATCH,
             ..RecordQuery::default()
         };
-        let handovers = self.store.list(query).await?;
-        let stream = connection.stream();
-        let ended = NewEvent::from_value("ended", &json!({}));
-        let close = Append::to_existing(connection.tenant.clone(), stream, vec![ended]);
-        let mut commit = Commit::new().append(Append { close: true, ..close });
-        let delete = |key, version| RecordChange::Delete { key, version };
-        commit.records.push(delete(connection.key(), stored.version));
-        commit.records.extend(handovers.into_iter().map(|old| delete(old.key, old.version)));
-        match self.store.commit(commit).await {
-            // Somebody else ended it, or it was used just now.
-            Ok(_) | Err(CommitError::Conflict(_) | CommitError::Closed(_)) => Ok(()),
-            Err(other) => Err(other.into()),
-        }
+        Ok(self.store.list(query).await?)
     }
 
     /// A principal that opens ever more connections ends its own oldest idle ones.
@@ -382,7 +393,10 @@ impl App {
         }
         if count >= max {
             let (oldest, _) = self.list_records::<Connection>(own(CANDIDATES, None)).await?;
-            if let Some(idlest) = oldest.iter().min_by_key(|stored| stored.value.seen_at) {
+            // Today's own is in use however long ago it was opened.
+            let daily = daily_id(principal, self.store.now().await?)?;
+            let others = oldest.iter().filter(|stored| stored.value.id != daily);
+            if let Some(idlest) = others.min_by_key(|stored| stored.value.seen_at) {
                 self.end_connection(idlest).await?;
                 count -= 1;
             }
@@ -416,10 +430,7 @@ impl App {
         Ok(())
     }
 
-    async fn claim_due(
-        &self,
-        kind: &'static str,
-    ) -> Result<Vec<shikiri_model::record::Record>, AppError> {
+    async fn claim_due(&self, kind: &'static str) -> Result<Vec<Record>, AppError> {
         // Looked at first: a sweep that has nothing to do should write nothing.
         let next = self.store.next_due(kind).await?;
         let now = self.store.now().await?;
@@ -436,6 +447,12 @@ impl App {
         };
         Ok(self.store.commit(Commit::new().claim(claim)).await?.claimed)
     }
+}
+
+fn daily_id(principal: &str, now: Timestamp) -> Result<ConnectionId, AppError> {
+    let day = now.as_millis() / 86_400_000;
+    let id = format!("con_{principal}-{day}").parse();
+    id.map_err(|_| AppError::invalid("principal", "cannot be part of an id"))
 }
 
 fn opening(connection: &Connection) -> Result<Commit, AppError> {

@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 use crate::call::Call;
 use crate::catalogue::{Catalogue, Extras};
 use crate::client::{Caller, Era, LEGACY, MODERN};
+use crate::daily::Daily;
 use crate::fault::Fault;
 use crate::listen::{Change, Listen};
 use crate::message::Request;
@@ -39,6 +40,7 @@ pub struct Mcp {
     pub(crate) app: App,
     pub(crate) catalogue: Catalogue,
     pub(crate) options: McpOptions,
+    pub(crate) daily: Daily,
     changes: broadcast::Sender<Change>,
 }
 
@@ -64,7 +66,8 @@ impl Mcp {
     pub fn new(app: App, extras: Extras, options: McpOptions) -> Arc<Self> {
         let extras = crate::tools::with_ours(&app, extras);
         let catalogue = Catalogue::new(&app, extras);
-        Arc::new(Self { app, catalogue, options, changes: broadcast::Sender::new(16) })
+        let changes = broadcast::Sender::new(16);
+        Arc::new(Self { app, catalogue, options, daily: Daily::default(), changes })
     }
 
     /// Tells every client that listens.

@@ -1,11 +1,12 @@
 //! MCP over stdin and stdout: one client, whose process started ours, in either era.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use shikiri_app::AppError;
 use shikiri_app::connections::NewConnection;
-use shikiri_model::connection::{ClientInfo, Connection, LogLevel};
+use shikiri_model::connection::Connection;
 use shikiri_model::ids::TenantId;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc};
@@ -13,14 +14,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::call::Call;
-use crate::client::{self, Caller, Era, MODERN};
+use crate::client::{self, Caller, Era};
 use crate::fault::Fault;
 use crate::listen::Listen;
 use crate::message::{self, Incoming, Request};
+use crate::notices::Notices;
 use crate::server::{Answered, Mcp, initialized};
+use crate::stated::{self, protocol_version};
 
 const MAX_LINE: usize = 4 * 1024 * 1024;
-const META: &str = "io.modelcontextprotocol/";
+/// Whoever can start our process may do what it does.
+const PRINCIPAL: &str = "stdio";
 
 /// Serves until the input ends.
 pub async fn serve_stdio(
@@ -36,7 +40,6 @@ pub async fn serve_stdio(
         instance: Box::new(instance),
         out,
         connection: Mutex::default(),
-        daily: Mutex::default(),
         open: std::sync::Mutex::default(),
     });
     let tasks = TaskTracker::new();
@@ -93,6 +96,16 @@ async fn write(mut lines: mpsc::Receiver<String>, mut output: impl AsyncWrite + 
     }
 }
 
+/// Until the connection ends, or nobody is left to tell.
+async fn tell(mut notices: Notices, out: mpsc::WeakSender<String>) {
+    while let Some(told) = notices.next().await {
+        for notice in told {
+            let Some(out) = out.upgrade() else { return };
+            let _ = out.send(notice.text).await;
+        }
+    }
+}
+
 fn is_handshake(incoming: &Incoming) -> bool {
     matches!(incoming, Incoming::Request(request) if request.method == "initialize")
 }
@@ -104,8 +117,6 @@ struct Peer {
     out: mpsc::Sender<String>,
     /// Of the older era, once it was opened.
     connection: Mutex<Option<Arc<Connection>>>,
-    /// Of the newer.
-    daily: Mutex<Option<Arc<Connection>>>,
     /// Requests that are being answered, to be given up by name.
     open: std::sync::Mutex<Vec<(Value, CancellationToken)>>,
 }
@@ -180,7 +191,9 @@ impl Peer {
     }
 
     async fn follow(&self, mut call: Call, given_up: &CancellationToken) {
-        while let Some(Some(messages)) = given_up.run_until_cancelled(call.next()).await {
+        while let Some(Some(messages)) =
+            given_up.run_until_cancelled(call.next(Duration::MAX)).await
+        {
             for message in messages {
                 self.send(message.text).await;
             }
@@ -196,54 +209,36 @@ impl Peer {
 
     async fn connect(&self, request: &Request, wanted: &str) -> Result<String, Fault> {
         let (protocol, client, capabilities) = client::introduced(request, wanted)?;
-        let new = self.new_connection(protocol.clone(), client, capabilities);
-        let opened = self.mcp.app.open_connection(new).await?;
-        let before = self.connection.lock().await.replace(Arc::new(opened));
+        let new = NewConnection {
+            tenant: TenantId::local(),
+            principal: PRINCIPAL.to_owned(),
+            protocol: protocol.clone(),
+            client,
+            capabilities,
+        };
+        let opened = Arc::new(self.mcp.app.open_connection(new).await?);
+        let before = self.connection.lock().await.replace(Arc::clone(&opened));
+        let notices = Notices::open(&self.mcp, opened, None).await?;
+        tokio::spawn(tell(notices, self.out.downgrade()));
         if let Some(before) = before {
             self.mcp.app.close_connection(&before).await?;
         }
         Ok(protocol)
     }
 
-    fn new_connection(
-        &self,
-        protocol: String,
-        client: ClientInfo,
-        capabilities: Value,
-    ) -> NewConnection {
-        NewConnection {
-            tenant: TenantId::local(),
-            principal: "stdio".to_owned(),
-            protocol,
-            client,
-            capabilities,
-        }
-    }
-
     async fn caller(&self, request: &Request) -> Result<Caller, Fault> {
-        let meta = |name: &str| request.meta_value(&format!("{META}{name}"));
-        let version = meta("protocolVersion").and_then(Value::as_str);
-        if version.is_none() && request.method != "server/discover" {
+        let is_modern = protocol_version(request).is_some() || request.method == "server/discover";
+        if !is_modern {
             return self.connected().await;
         }
-        let missing = |name: &str| Fault::params(format!("_meta.{META}{name}: is missing"));
-        let version = version.ok_or_else(|| missing("protocolVersion"))?;
-        if version != MODERN {
-            let mut supported = vec![MODERN];
-            supported.extend(client::LEGACY);
-            return Err(Fault::version(version, &supported));
-        }
-        let capabilities = meta("clientCapabilities").filter(|value| value.is_object());
-        let capabilities = capabilities.ok_or_else(|| missing("clientCapabilities"))?;
-        let client = client::client_info(meta("clientInfo")).unwrap_or_default();
-        let log_level: Option<LogLevel> =
-            meta("logLevel").and_then(|level| serde_json::from_value(level.clone()).ok());
+        let stated = stated::stated(request)?;
+        let Mcp { app, daily, .. } = &*self.mcp;
         Ok(Caller {
-            connection: self.daily().await?,
+            connection: daily.get(app, &TenantId::local(), PRINCIPAL).await?,
             era: Era::Modern,
-            capabilities: Arc::new(capabilities.clone()),
-            log_level,
-            instance: (self.instance)(&client.name),
+            capabilities: stated.capabilities,
+            log_level: stated.log_level,
+            instance: (self.instance)(&stated.client.name),
         })
     }
 
@@ -256,16 +251,5 @@ impl Peer {
         let connection = found.ok_or_else(|| Fault::request("send initialize again"))?;
         let instance = (self.instance)(&connection.client.name);
         Ok(Caller::connected(Arc::new(connection), instance))
-    }
-
-    async fn daily(&self) -> Result<Arc<Connection>, Fault> {
-        let mut daily = self.daily.lock().await;
-        if let Some(known) = &*daily {
-            return Ok(Arc::clone(known));
-        }
-        let new = self.new_connection(MODERN.to_owned(), ClientInfo::default(), Value::Null);
-        let made = Arc::new(self.mcp.app.daily_connection(new).await?);
-        *daily = Some(Arc::clone(&made));
-        Ok(made)
     }
 }

@@ -1,5 +1,6 @@
 //! Use cases on a real SQLite store with a clock that the test moves.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
+mod connections;
 mod flaky;
 mod gate;
 mod journal;

@@ -42,6 +42,8 @@ pub(crate) struct Out {
     /// Where it stands, if it can be read again.
     pub(crate) place: Option<Place>,
     pub(crate) text: String,
+    /// It answers only because the run cannot be followed here and now.
+    pub(crate) is_failure: bool,
 }
 
 pub(crate) struct Call {
@@ -138,8 +140,10 @@ impl Call {
         self.hand_over().await
     }
 
-    /// The messages that are there; None after the last.
-    pub(crate) async fn next(&mut self) -> Option<Vec<Out>> {
+    /// The messages that are there, or an empty list when nothing came for so long; None after
+    /// the last. Whoever drops this while it works loses messages, so it keeps the time itself.
+    pub(crate) async fn next(&mut self, silence: Duration) -> Option<Vec<Out>> {
+        let mut silent = std::pin::pin!(tokio::time::sleep(silence));
         while !self.ended {
             let out = tokio::select! {
                 biased;
@@ -148,6 +152,7 @@ impl Call {
                 () = tokio::time::sleep_until(self.beat), if self.wishes.token.is_some() => {
                     self.heartbeat().into_iter().collect()
                 }
+                () = &mut silent => return Some(Vec::new()),
             };
             if !out.is_empty() {
                 return Some(out);
@@ -168,7 +173,7 @@ impl Call {
                 tracing::warn!(run.id = %self.spec.run_id, %error, "a call cannot be followed");
                 let fault = Fault::internal("the run's events cannot be read: try again")
                     .with(json!({ "run_id": self.spec.run_id }));
-                vec![self.answer(None, Err(fault))]
+                vec![self.fail(fault)]
             }
         }
     }
@@ -207,7 +212,7 @@ impl Call {
                 }
             } else if event.kind == "callers_released" && self.is_releasable {
                 self.ended = true;
-                return out;
+                break;
             } else if let Some(text) = self.wishes.notification(&self.spec.run_id, event) {
                 out.push(self.out(place, text));
             }
@@ -274,7 +279,7 @@ impl Call {
         let view = match self.view().await {
             Ok(view) if view.run.questions.is_empty() => return None,
             Ok(view) => view,
-            Err(error) => return Some(self.answer(None, Err(error.into()))),
+            Err(error) => return Some(self.fail(error.into())),
         };
         let answer = match self.spec.shape {
             Shape::Wait => Ok(status_result(&view)),
@@ -285,7 +290,7 @@ impl Call {
         if self.number.is_some() {
             return Some(match answer {
                 Ok(reply) => self.record(reply).await,
-                Err(fault) => self.answer(None, Err(fault)),
+                Err(fault) => self.fail(fault),
             });
         }
         Some(self.answer(None, answer))
@@ -297,7 +302,7 @@ impl Call {
             (Ok(view), Shape::Wait) => status_result(&view),
             (Ok(view), Shape::Tool) if self.caller.has_tasks() => tasks::created(&view, &self.app),
             (Ok(view), _) => handle(&view),
-            (Err(error), _) => return self.answer(None, Err(error.into())),
+            (Err(error), _) => return self.fail(error.into()),
         };
         self.record(reply).await
     }
@@ -307,14 +312,14 @@ impl Call {
         let recorded = self.app.hand_over(&self.caller.connection, number, self.seen, reply).await;
         match recorded {
             Ok(handover) => self.answer(Some(LAST), Ok(handover.reply)),
-            Err(error) => self.answer(None, Err(error.into())),
+            Err(error) => self.fail(error.into()),
         }
     }
 
     fn heartbeat(&mut self) -> Option<Out> {
         self.beat = Instant::now() + HEARTBEAT;
         let text = self.progress.as_ref()?.again(&self.wishes, self.seen)?;
-        Some(Out { place: None, text })
+        Some(Out { place: None, text, is_failure: false })
     }
 
     fn answer(&mut self, seq: Option<Seq>, outcome: Result<Value, Fault>) -> Out {
@@ -323,9 +328,13 @@ impl Call {
         self.out(seq, message::reply(&self.spec.id, &outcome))
     }
 
+    fn fail(&mut self, fault: Fault) -> Out {
+        Out { is_failure: true, ..self.answer(None, Err(fault)) }
+    }
+
     fn out(&self, seq: Option<Seq>, text: String) -> Out {
         let place = self.number.zip(seq).map(|(call, seq)| Place { call, seq });
-        Out { place, text }
+        Out { place, text, is_failure: false }
     }
 }
 

@@ -20,6 +20,10 @@ pub(super) struct LastProgress {
     at: Seq,
 }
 
+/// Said again a little further it is 0, with which many agents begin.
+const NOTHING: &str = r#"{"progress":-0.000001}"#;
+const QUEUED: &str = r#"{"progress":-0.000001,"message":"queued"}"#;
+
 /// Where a caller stands that comes in at `from`, once it has been told what follows.
 pub(super) async fn last_progress(
     app: &App,
@@ -28,14 +32,13 @@ pub(super) async fn last_progress(
     from: Seq,
 ) -> Result<Option<LastProgress>, AppError> {
     if from == 0 {
-        // Told for the first time it is 0, with which many agents begin.
-        return Ok(LastProgress::read(r#"{"progress":-0.000001,"message":"queued"}"#, 0));
+        return Ok(LastProgress::read(QUEUED, 0));
     }
     let Some(state) = app.store().stream(&caller.connection.tenant, &stream_of(run)).await? else {
         return Ok(None);
     };
-    let head = state.extent.head;
-    Ok(state.note.and_then(|note| LastProgress::read(&note, head)))
+    let note = state.note.as_deref().unwrap_or(NOTHING);
+    Ok(LastProgress::read(note, state.extent.head))
 }
 
 impl LastProgress {

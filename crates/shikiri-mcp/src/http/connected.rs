@@ -1,42 +1,31 @@
-//! A connection's own stream: what changed, for clients of the older era.
-//!
-//! Every notice is written to the connection's stream first and sent from there, so it has a
-//! number, can be read again, and comes whichever node noticed.
+//! The stream that a connection of the older era has open besides its calls'.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use serde_json::{Value, json};
 use shikiri_app::gate::OpenStream;
-use shikiri_app::{Delivery, Watch, WatchError};
 use shikiri_model::connection::{Connection, Place};
-use shikiri_model::event::{NewEvent, Seq};
-use tokio::sync::broadcast;
+use shikiri_model::event::Seq;
 use tokio_util::sync::CancellationToken;
 
 use super::sse::{self, Feed};
-use super::{Door, Guest, Refusal, legacy, lock, plain, problem};
+use super::{Door, Refusal, legacy, lock, plain};
 use crate::fault::Fault;
-use crate::listen::{Change, WatchedRuns, next_change};
-use crate::message;
+use crate::notices::Notices;
 
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEP_ALIVE: &[u8] = b":\n\n";
 
 pub(super) struct ConnectionFeed {
     door: Arc<Door>,
-    guest: Guest,
     connection: Arc<Connection>,
+    notices: Notices,
     slot: OpenStream,
     /// Cancelled when another stream takes this one's place.
     replaced: CancellationToken,
-    watch: Watch,
-    runs: WatchedRuns,
-    changes: broadcast::Receiver<Change>,
     opening: Option<Bytes>,
-    is_fresh: bool,
-    ended: bool,
 }
 
 impl ConnectionFeed {
@@ -44,111 +33,22 @@ impl ConnectionFeed {
     /// back: its first one may be dead without our knowing.
     pub(super) async fn open(
         door: &Arc<Door>,
-        guest: Guest,
         connection: Arc<Connection>,
         slot: OpenStream,
         after: Option<Seq>,
     ) -> Result<Self, Refusal> {
         let replaced = take_place(door, &connection, after.is_some())?;
-        let app = &door.mcp.app;
-        let (tenant, stream) = (&connection.tenant, connection.stream());
-        let state = app.store().stream(tenant, &stream).await;
-        let head = state.map_err(|error| problem(&error.into()))?.map_or(0, |s| s.extent.head);
-        let from = after.unwrap_or(head);
-        let watch = app.watch(tenant, stream, from).await.map_err(|_| legacy::gone())?;
-        let opening = sse::priming(&connection, Place { call: 0, seq: from });
+        let notices = Notices::open(&door.mcp, Arc::clone(&connection), after).await;
+        let notices = notices.map_err(|_| legacy::gone())?;
         let primes = connection.protocol.as_str() >= "2025-11-25" && after.is_none();
-        Ok(Self {
-            changes: door.mcp.changes(),
-            opening: Some(if primes { opening.into() } else { Bytes::from_static(b":\n\n") }),
-            door: Arc::clone(door),
-            guest,
-            connection,
-            slot,
-            replaced,
-            watch,
-            runs: WatchedRuns::default(),
-            is_fresh: true,
-            ended: false,
-        })
-    }
-
-    /// Follows what the client is subscribed to; says so once for each that is new, because it may
-    /// have changed while nobody listened.
-    async fn follow_subscriptions(&mut self) {
-        let connection = Arc::clone(&self.connection);
-        self.runs.keep(|uri| connection.subscriptions.iter().any(|s| s == uri));
-        for uri in &connection.subscriptions {
-            if self.runs.is_watched(uri) {
-                continue;
-            }
-            let mut sources = self.door.mcp.catalogue.resources.iter();
-            if let Some(run) = sources.find_map(|source| source.run_of(uri)) {
-                self.runs.add(&self.door.mcp.app, &connection.tenant, uri, run).await;
-                self.note("notifications/resources/updated", &json!({ "uri": uri })).await;
-            }
-        }
-    }
-
-    async fn note(&mut self, method: &str, params: &Value) {
-        let message = message::raw(message::notification(method, params));
-        let Ok(event) = NewEvent::new("notice", &json!({ "message": message })) else { return };
-        if let Err(error) = self.door.mcp.app.note_on_connection(&self.connection, event).await {
-            tracing::debug!(%error, "a notice was not written");
-        }
-    }
-
-    async fn deliver(&mut self, next: Result<Option<Delivery>, WatchError>) -> Option<Bytes> {
-        let delivery = match next {
-            Ok(Some(delivery)) => delivery,
-            Ok(None) | Err(_) => {
-                self.ended = true;
-                return None;
-            }
+        let opening = if primes {
+            sse::priming(&connection, Place { call: 0, seq: notices.cursor() }).into()
+        } else {
+            Bytes::from_static(KEEP_ALIVE)
         };
-        let mut frame = String::new();
-        let mut changed = false;
-        for event in delivery.events() {
-            match event.kind {
-                "notice" => {
-                    let place = Place { call: 0, seq: event.seq };
-                    let id = self.connection.event_id(place).to_string();
-                    if let Some(text) = notice(event.data) {
-                        sse::push(&mut frame, Some(&id), &text);
-                    }
-                }
-                "changed" => changed = true,
-                "ended" => self.ended = true,
-                _ => {}
-            }
-        }
-        if changed {
-            self.door.forget(&self.connection.id);
-            self.refresh().await;
-            self.follow_subscriptions().await;
-        }
-        (!frame.is_empty()).then(|| frame.into())
+        let door = Arc::clone(door);
+        Ok(Self { door, connection, notices, slot, replaced, opening: Some(opening) })
     }
-
-    /// Also notes that the connection is in use.
-    async fn refresh(&mut self) {
-        match self.door.connection(&self.guest, &self.connection.id).await {
-            Ok(Some(connection)) => self.connection = connection,
-            Ok(None) => self.ended = true,
-            // A store that cannot answer ends nothing.
-            Err(_) => {}
-        }
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct Notice<'a> {
-    #[serde(borrow)]
-    message: &'a serde_json::value::RawValue,
-}
-
-fn notice(data: &str) -> Option<String> {
-    serde_json::from_str::<Notice<'_>>(data).ok().map(|notice| notice.message.get().to_owned())
 }
 
 impl Feed for ConnectionFeed {
@@ -156,33 +56,24 @@ impl Feed for ConnectionFeed {
         if let Some(opening) = self.opening.take() {
             return Some(opening);
         }
-        if std::mem::take(&mut self.is_fresh) {
-            self.follow_subscriptions().await;
-        }
-        while !self.ended {
-            tokio::select! {
-                biased;
-                () = self.slot.over().cancelled() => return None,
-                () = self.replaced.cancelled() => return None,
-                next = self.watch.next() => {
-                    if let Some(frame) = self.deliver(next).await {
-                        return Some(frame);
-                    }
+        tokio::select! {
+            biased;
+            () = self.slot.over().cancelled() => None,
+            () = self.replaced.cancelled() => None,
+            notices = self.notices.next() => {
+                let mut frame = String::new();
+                for notice in notices? {
+                    let place = Place { call: 0, seq: notice.seq };
+                    let id = self.connection.event_id(place).to_string();
+                    sse::push(&mut frame, Some(&id), &notice.text);
                 }
-                change = next_change(&mut self.changes) => {
-                    let change = change.unwrap_or(Change::Tools);
-                    self.note(change.method(), &json!({})).await;
-                }
-                (uri, _) = self.runs.next() => {
-                    self.note("notifications/resources/updated", &json!({ "uri": uri })).await;
-                }
-                () = tokio::time::sleep(KEEP_ALIVE_EVERY) => {
-                    self.refresh().await;
-                    return Some(Bytes::from_static(b":\n\n"));
-                }
+                Some(frame.into())
+            }
+            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => {
+                self.notices.refresh().await;
+                Some(Bytes::from_static(KEEP_ALIVE))
             }
         }
-        None
     }
 }
 

@@ -151,7 +151,8 @@ async fn named(
     };
     let id: ConnectionId = id.parse().map_err(|_| unknown())?;
     let found = door.connection(guest, &id).await.map_err(|error| problem(&error))?;
-    found.ok_or_else(unknown)
+    // What holds a caller's requests of the newer era is no session.
+    found.filter(|found| LEGACY.contains(&found.protocol.as_str())).ok_or_else(unknown)
 }
 
 /// The connection's own stream, or one that broke off.
@@ -170,11 +171,11 @@ pub(super) async fn get(
     };
     match place {
         None => {
-            let feed = ConnectionFeed::open(door, guest, connection, slot, None).await?;
+            let feed = ConnectionFeed::open(door, connection, slot, None).await?;
             Ok(sse::response(feed))
         }
         Some(Place { call: 0, seq }) => {
-            let feed = ConnectionFeed::open(door, guest, connection, slot, Some(seq)).await?;
+            let feed = ConnectionFeed::open(door, connection, slot, Some(seq)).await?;
             Ok(sse::response(feed))
         }
         Some(Place { seq: LAST, .. }) => Ok(sse::empty()),

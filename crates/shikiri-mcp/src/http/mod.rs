@@ -42,13 +42,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The routes of this door.
 pub fn router(mcp: Arc<Mcp>, gate: Arc<Gate>) -> Router {
-    let door = Door {
-        mcp,
-        gate,
-        connections: Mutex::default(),
-        daily: Mutex::default(),
-        listeners: Mutex::default(),
-    };
+    let door = Door { mcp, gate, connections: Mutex::default(), listeners: Mutex::default() };
     Router::new().route("/mcp", any(handle)).with_state(Arc::new(door))
 }
 
@@ -57,8 +51,6 @@ pub(crate) struct Door {
     gate: Arc<Gate>,
     /// Connections that were used a moment ago.
     connections: Mutex<HashMap<ConnectionId, (Instant, Arc<Connection>)>>,
-    /// Today's connection of each caller that has none of its own.
-    daily: Mutex<HashMap<String, (i64, Arc<Connection>)>>,
     /// Ends the stream that a connection has open on this node.
     listeners: Mutex<HashMap<ConnectionId, CancellationToken>>,
 }

@@ -7,17 +7,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
 use serde_json::Value;
-use shikiri_app::connections::NewConnection;
-use shikiri_model::connection::{ClientInfo, Connection, LogLevel};
 
 use super::sse::{self, CallFeed, ListenFeed};
-use super::{Door, Guest, PROTOCOL_VERSION, Refusal, headers, json_response, lock, plain, problem};
+use super::{Door, Guest, PROTOCOL_VERSION, Refusal, headers, json_response, plain, problem};
 use crate::client::{self, Caller, Era, MODERN};
 use crate::fault::Fault;
 use crate::message::{self, Incoming, Request};
-use crate::server::Answered;
-
-const META: &str = "io.modelcontextprotocol/";
+use crate::server::{Answered, Mcp};
+use crate::stated::{self, Stated, protocol_version};
 
 /// Whether the header names this era.
 pub(super) fn is_named(headers: &HeaderMap) -> bool {
@@ -29,14 +26,10 @@ pub(super) fn is_meant(incoming: &Incoming) -> bool {
     match incoming {
         Incoming::Request(request) if request.method == "initialize" => false,
         Incoming::Request(request) => {
-            request.method == "server/discover" || meta(request, "protocolVersion").is_some()
+            request.method == "server/discover" || protocol_version(request).is_some()
         }
         _ => false,
     }
-}
-
-fn meta<'a>(request: &'a Request, name: &str) -> Option<&'a Value> {
-    request.meta_value(&format!("{META}{name}"))
 }
 
 pub(super) async fn post(
@@ -49,7 +42,7 @@ pub(super) async fn post(
         // A handshake is of the older era even under a newer header, unless its body says otherwise
         // too: then it is a method that is gone.
         Incoming::Request(request)
-            if request.method == "initialize" && meta(&request, "protocolVersion").is_none() =>
+            if request.method == "initialize" && protocol_version(&request).is_none() =>
         {
             let incoming = Incoming::Request(request);
             return super::legacy::post(door, guest, headers, incoming).await;
@@ -89,85 +82,33 @@ pub(super) async fn post(
     })
 }
 
-/// What a request says about its sender.
-struct Stated {
-    capabilities: Arc<Value>,
-    client: ClientInfo,
-    log_level: Option<LogLevel>,
-}
-
 /// Header and body must agree, and the body must say what is required.
 fn check(door: &Door, headers: &HeaderMap, request: &Request) -> Result<Stated, Fault> {
-    let header = headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok());
-    let version = meta(request, "protocolVersion").and_then(Value::as_str);
-    let missing = |name: &str| Fault::params(format!("_meta.{META}{name}: is missing"));
-    let version = version.ok_or_else(|| missing("protocolVersion"))?;
-    match header {
+    let version = stated::version(request)?;
+    match headers.get(PROTOCOL_VERSION).and_then(|version| version.to_str().ok()) {
         None => return Err(Fault::header("MCP-Protocol-Version: is missing")),
         Some(header) if header != version => {
             let why = format!("MCP-Protocol-Version: is {header:?}, but the body says {version:?}");
             return Err(Fault::header(why));
         }
-        Some(_) if version != MODERN => {
-            let mut supported = vec![MODERN];
-            supported.extend(client::LEGACY);
-            return Err(Fault::version(version, &supported));
-        }
         Some(_) => {}
     }
-    let capabilities = meta(request, "clientCapabilities").filter(|value| value.is_object());
-    let capabilities = capabilities.ok_or_else(|| missing("clientCapabilities"))?;
+    let stated = stated::stated(request)?;
     let tool = request.params.get("name").and_then(Value::as_str);
     let tool = tool.filter(|_| request.method == "tools/call");
     let listing = tool.and_then(|name| door.mcp.catalogue.tools.get(name));
     headers::check(headers, request, listing.map(|listing| &*listing.input_schema))?;
-    let log_level = match meta(request, "logLevel") {
-        None => None,
-        Some(level) => {
-            let bad = |_| Fault::params(format!("_meta.{META}logLevel: is no level"));
-            Some(serde_json::from_value(level.clone()).map_err(bad)?)
-        }
-    };
-    Ok(Stated {
-        capabilities: Arc::new(capabilities.clone()),
-        client: client::client_info(meta(request, "clientInfo")).unwrap_or_default(),
-        log_level,
-    })
+    Ok(stated)
 }
 
 async fn caller(door: &Door, guest: &Guest, stated: Stated) -> Result<Caller, Refusal> {
-    let instance = client::instance(&stated.client, &guest.principal);
+    let Mcp { app, daily, .. } = &*door.mcp;
+    let connection = daily.get(app, &guest.tenant.id, &guest.principal).await;
     Ok(Caller {
-        connection: daily(door, guest).await?,
+        connection: connection.map_err(|error| problem(&error))?,
         era: Era::Modern,
         capabilities: stated.capabilities,
         log_level: stated.log_level,
-        instance,
+        instance: client::instance(&stated.client, &guest.principal),
     })
-}
-
-/// Where this caller's calls of today are written down.
-async fn daily(door: &Door, guest: &Guest) -> Result<Arc<Connection>, Refusal> {
-    let app = &door.mcp.app;
-    let now = app.store().now().await.map_err(|error| problem(&error.into()))?;
-    let day = now.as_millis() / 86_400_000;
-    let known = lock(&door.daily).get(&guest.principal).cloned();
-    if let Some((_, connection)) = known.filter(|(known, _)| *known == day) {
-        return Ok(connection);
-    }
-    let new = NewConnection {
-        tenant: guest.tenant.id.clone(),
-        principal: guest.principal.clone(),
-        protocol: MODERN.to_owned(),
-        client: ClientInfo::default(),
-        capabilities: Value::Null,
-    };
-    let connection = app.daily_connection(new).await.map_err(|error| problem(&error))?;
-    let connection = Arc::new(connection);
-    let mut daily = lock(&door.daily);
-    if daily.len() >= super::MAX_REMEMBERED {
-        daily.clear();
-    }
-    daily.insert(guest.principal.clone(), (day, Arc::clone(&connection)));
-    Ok(connection)
 }

@@ -72,6 +72,8 @@ pub(super) struct CallFeed {
     call: Call,
     slot: OpenStream,
     opening: Option<Bytes>,
+    /// Whether the client has an id to come back with.
+    comes_back: bool,
     ended: bool,
 }
 
@@ -81,14 +83,29 @@ impl CallFeed {
         let primes = call.caller().primes_streams() && !is_resumed;
         let place = call.start().filter(|_| primes);
         let opening = place.map(|place| priming(&call.caller().connection, place).into());
+        let comes_back = call.caller().era == Era::Legacy && (primes || is_resumed);
         let call = if primes { call.releasable() } else { call };
-        Self { call, slot, opening, ended: false }
+        Self { call, slot, opening, comes_back, ended: false }
+    }
+
+    /// A trouble of ours is no answer to whoever can come back: the run goes on, and the stream
+    /// just ends.
+    fn take(&mut self, mut out: Vec<Out>) -> Option<Bytes> {
+        if out.is_empty() {
+            return Some(Bytes::from_static(KEEP_ALIVE));
+        }
+        if self.comes_back {
+            out.retain(|out| !out.is_failure);
+        }
+        let is_numbered = out.iter().any(|out| out.place.is_some());
+        self.comes_back |= self.call.caller().era == Era::Legacy && is_numbered;
+        (!out.is_empty()).then(|| self.frame(&out))
     }
 
     fn frame(&self, out: &[Out]) -> Bytes {
         let connection = &self.call.caller().connection;
         let mut frame = String::with_capacity(out.iter().map(|o| o.text.len() + 80).sum());
-        for Out { place, text } in out {
+        for Out { place, text, .. } in out {
             let id = place.map(|place| connection.event_id(place).to_string());
             push(&mut frame, id.as_deref(), text);
         }
@@ -115,8 +132,7 @@ impl Feed for CallFeed {
                 let last = self.call.leave().await;
                 Some(self.frame(&[last]))
             }
-            out = self.call.next() => out.map(|out| self.frame(&out)),
-            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => Some(Bytes::from_static(KEEP_ALIVE)),
+            out = self.call.next(KEEP_ALIVE_EVERY) => self.take(out?),
         }
     }
 }

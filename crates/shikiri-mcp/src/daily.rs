@@ -1,0 +1,57 @@
+//! Where the calls of callers without a connection of their own are written down: one connection
+//! per caller and day.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use shikiri_app::connections::NewConnection;
+use shikiri_app::{App, AppError};
+use shikiri_model::connection::{ClientInfo, Connection};
+use shikiri_model::ids::TenantId;
+
+use crate::client::MODERN;
+
+const DAY_MS: i64 = 24 * 3_600_000;
+/// More callers than this are forgotten all at once: only a lookup is lost.
+const MAX_REMEMBERED: usize = 20_000;
+
+/// Today's connections, each with the end of its day.
+#[derive(Default)]
+pub(crate) struct Daily(Mutex<HashMap<String, (Instant, Arc<Connection>)>>);
+
+impl Daily {
+    pub(crate) async fn get(
+        &self,
+        app: &App,
+        tenant: &TenantId,
+        principal: &str,
+    ) -> Result<Arc<Connection>, AppError> {
+        let known = self.lock().get(principal).cloned();
+        if let Some((_, connection)) = known.filter(|(until, _)| Instant::now() < *until) {
+            return Ok(connection);
+        }
+        let now = app.store().now().await?;
+        let left = u64::try_from(DAY_MS - now.as_millis().rem_euclid(DAY_MS)).unwrap_or(0);
+        let until = Instant::now() + Duration::from_millis(left);
+        let new = NewConnection {
+            tenant: tenant.clone(),
+            principal: principal.to_owned(),
+            protocol: MODERN.to_owned(),
+            client: ClientInfo::default(),
+            capabilities: Value::Null,
+        };
+        let connection = Arc::new(app.daily_connection(new).await?);
+        let mut known = self.lock();
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert(principal.to_owned(), (until, Arc::clone(&connection)));
+        Ok(connection)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Instant, Arc<Connection>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,164 @@
+//! What a client of the older era is told without having asked: that something it is subscribed
+//! to, or a list, has changed.
+//!
+//! Every notice is written to the connection's stream first and sent from there, so it has a
+//! number, can be read again, and comes whichever node noticed.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use shikiri_app::{AppError, Delivery, Watch};
+use shikiri_model::connection::Connection;
+use shikiri_model::event::{NewEvent, Seq};
+use tokio::sync::broadcast;
+
+use crate::listen::{Change, WatchedRuns, next_change};
+use crate::message;
+use crate::server::Mcp;
+
+pub(crate) struct Notices {
+    mcp: Arc<Mcp>,
+    connection: Arc<Connection>,
+    watch: Watch,
+    runs: WatchedRuns,
+    changes: broadcast::Receiver<Change>,
+    /// Subscriptions have not been looked at yet.
+    is_fresh: bool,
+    ended: bool,
+}
+
+/// A message and its number in the connection's stream.
+pub(crate) struct Notice {
+    pub(crate) seq: Seq,
+    pub(crate) text: String,
+}
+
+impl Notices {
+    /// From `after` on, or from now on.
+    pub(crate) async fn open(
+        mcp: &Arc<Mcp>,
+        connection: Arc<Connection>,
+        after: Option<Seq>,
+    ) -> Result<Self, AppError> {
+        let (tenant, stream) = (&connection.tenant, connection.stream());
+        let from = match after {
+            Some(after) => after,
+            None => {
+                let state = mcp.app.store().stream(tenant, &stream).await?;
+                state.map_or(0, |state| state.extent.head)
+            }
+        };
+        let watch = mcp.app.watch(tenant, stream, from).await?;
+        Ok(Self {
+            changes: mcp.changes(),
+            mcp: Arc::clone(mcp),
+            connection,
+            watch,
+            runs: WatchedRuns::default(),
+            is_fresh: true,
+            ended: false,
+        })
+    }
+
+    /// Number of the last event before what comes.
+    pub(crate) fn cursor(&self) -> Seq {
+        self.watch.cursor()
+    }
+
+    /// The notices that are there; None once the connection has ended.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Notice>> {
+        if std::mem::take(&mut self.is_fresh) {
+            self.follow_subscriptions().await;
+        }
+        while !self.ended {
+            tokio::select! {
+                biased;
+                next = self.watch.next() => {
+                    let Ok(Some(delivery)) = next else { return None };
+                    let notices = self.take(&delivery).await;
+                    if !notices.is_empty() {
+                        return Some(notices);
+                    }
+                }
+                change = next_change(&mut self.changes) => {
+                    let change = change.unwrap_or(Change::Tools);
+                    self.note(change.method(), &json!({})).await;
+                }
+                (uri, _) = self.runs.next() => self.note_update(&uri).await,
+            }
+        }
+        None
+    }
+
+    async fn take(&mut self, delivery: &Delivery) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        let mut changed = false;
+        for event in delivery.events() {
+            match event.kind {
+                "notice" => {
+                    let text = written(event.data);
+                    notices.extend(text.map(|text| Notice { seq: event.seq, text }));
+                }
+                "changed" => changed = true,
+                "ended" => self.ended = true,
+                _ => {}
+            }
+        }
+        if changed {
+            self.refresh().await;
+            self.follow_subscriptions().await;
+        }
+        notices
+    }
+
+    /// Looks at the connection again, which also notes that it is in use.
+    pub(crate) async fn refresh(&mut self) {
+        let Connection { tenant, id, principal, .. } = &*self.connection;
+        match self.mcp.app.connection(tenant, id, principal).await {
+            Ok(Some(connection)) => self.connection = Arc::new(connection),
+            Ok(None) => self.ended = true,
+            // A store that cannot answer ends nothing.
+            Err(_) => {}
+        }
+    }
+
+    /// Follows what the client is subscribed to; says so once for each that is new, because it may
+    /// have changed while nobody listened.
+    async fn follow_subscriptions(&mut self) {
+        let connection = Arc::clone(&self.connection);
+        self.runs.keep(|uri| connection.subscriptions.iter().any(|wanted| wanted == uri));
+        for uri in &connection.subscriptions {
+            if self.runs.is_watched(uri) {
+                continue;
+            }
+            let mut sources = self.mcp.catalogue.resources.iter();
+            if let Some(run) = sources.find_map(|source| source.run_of(uri)) {
+                self.runs.add(&self.mcp.app, &connection.tenant, uri, run).await;
+                self.note_update(uri).await;
+            }
+        }
+    }
+
+    async fn note_update(&mut self, uri: &str) {
+        self.note("notifications/resources/updated", &json!({ "uri": uri })).await;
+    }
+
+    async fn note(&mut self, method: &str, params: &Value) {
+        let message = message::raw(message::notification(method, params));
+        let Ok(event) = NewEvent::new("notice", &json!({ "message": message })) else { return };
+        if let Err(error) = self.mcp.app.note_on_connection(&self.connection, event).await {
+            tracing::debug!(%error, "a notice was not written");
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+fn written(data: &str) -> Option<String> {
+    serde_json::from_str::<Written<'_>>(data).ok().map(|notice| notice.message.get().to_owned())
+}
