@@ -299,8 +299,22 @@ impl App {
         Ok(ticket)
     }
 
-    /// Takes a ticket: None if it is not one, not this caller's, not for this request, too old or
-    /// used. It is used up by this, even if what follows fails.
+    /// Looks a ticket up: None if it is not one, not this caller's, not for this request, too old
+    /// or used.
+    pub async fn ticket(
+        &self,
+        tenant: &TenantId,
+        principal: &str,
+        ticket: &Secret,
+        request_digest: &str,
+    ) -> Result<Option<Stored<Continuation>>, AppError> {
+        let hash = ticket.hash();
+        let found = self.store.load::<Continuation>(tenant, hash.as_str()).await?;
+        let now = self.store.now().await?;
+        Ok(found.filter(|found| found.value.admits(principal, request_digest, now)))
+    }
+
+    /// Takes a ticket that brings no answer. It is used up by this, even if what follows fails.
     pub async fn redeem_ticket(
         &self,
         tenant: &TenantId,
@@ -308,12 +322,8 @@ impl App {
         ticket: &Secret,
         request_digest: &str,
     ) -> Result<Option<Continuation>, AppError> {
-        let hash = ticket.hash();
-        let found = self.store.load::<Continuation>(tenant, hash.as_str()).await?;
-        let now = self.store.now().await?;
-        let Some(stored) = found.filter(|f| f.value.admits(principal, request_digest, now)) else {
-            return Ok(None);
-        };
+        let found = self.ticket(tenant, principal, ticket, request_digest).await?;
+        let Some(stored) = found else { return Ok(None) };
         let used = RecordChange::Delete { key: stored.value.key(), version: stored.version };
         match self.store.commit(Commit::new().record(used)).await {
             Ok(_) => Ok(Some(stored.value)),

@@ -11,7 +11,7 @@ use shikiri_app::run::{Agent, Attendance, NewRun};
 use shikiri_model::event::{NewEvent, Seq};
 use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::key::Secret;
-use shikiri_model::run::{Run, RunStatus, stream_of};
+use shikiri_model::run::{Answer, Run, RunStatus, stream_of};
 use shikiri_model::time::Timestamp;
 
 use crate::call::{Call, CallSpec, Shape, Who, input_required};
@@ -253,13 +253,19 @@ impl Asking<'_> {
         let (app, connection) = (&self.mcp.app, &self.caller.connection);
         let (tenant, principal) = (&connection.tenant, &connection.principal);
         let digest = digest(self.request);
-        let ticket = Secret::from_caller(ticket);
-        let redeemed = app.redeem_ticket(tenant, principal, &ticket, &digest).await?;
-        let continuation = redeemed.ok_or_else(refused)?;
+        let secret = Secret::from_caller(ticket);
+        let ticket = app.ticket(tenant, principal, &secret, &digest).await?.ok_or_else(refused)?;
+        let continuation = &ticket.value;
         let view = app.run(tenant, &continuation.run).await?;
         let asked = continuation.asked.iter();
         let answers = asked.filter_map(|(key, question)| Some((question, responses.get(key)?)));
-        let answered = self.mcp.answer_questions(&view.run, answers).await?;
+        let answers = clear_answers(&view.run, answers);
+        let answered = if answers.is_empty() {
+            app.redeem_ticket(tenant, principal, &secret, &digest).await?.map(|_| 0)
+        } else {
+            app.answer_run_with(&ticket, &answers).await?
+        };
+        let answered = answered.ok_or_else(refused)?;
         let view = app.run(tenant, &continuation.run).await?;
         let asks = view.run.status == RunStatus::Waiting && !view.run.questions.is_empty();
         if asks && answered == 0 {
@@ -318,16 +324,14 @@ impl Asking<'_> {
 
 impl Mcp {
     /// Answers those questions that are open and whose response is an answer; returns how many.
-    pub(crate) async fn answer_questions(
+    pub(crate) async fn answer_questions<'a>(
         &self,
         run: &Run,
-        responses: impl Iterator<Item = (&QuestionId, &Value)>,
+        responses: impl Iterator<Item = (&'a QuestionId, &'a Value)>,
     ) -> Result<usize, Fault> {
         let mut answered = 0;
-        for (id, response) in responses {
-            let Some(question) = run.questions.iter().find(|open| open.id == *id) else { continue };
-            let Some(answer) = clear_answer(question.kind, response) else { continue };
-            match self.app.answer_run(&run.tenant, &run.id, &question.id, answer).await {
+        for (question, answer) in clear_answers(run, responses) {
+            match self.app.answer_run(&run.tenant, &run.id, &question, answer).await {
                 Ok(_) => answered += 1,
                 // Answered elsewhere meanwhile, or an answer that does not fit: asked again.
                 Err(AppError::NotFound { .. } | AppError::NotNow(_) | AppError::Invalid { .. }) => {
@@ -337,4 +341,16 @@ impl Mcp {
         }
         Ok(answered)
     }
+}
+
+/// The responses that are answers to open questions.
+fn clear_answers<'a>(
+    run: &Run,
+    responses: impl Iterator<Item = (&'a QuestionId, &'a Value)>,
+) -> Vec<(QuestionId, Answer)> {
+    let answers = responses.filter_map(|(id, response)| {
+        let question = run.questions.iter().find(|open| open.id == *id)?;
+        Some((id.clone(), clear_answer(question.kind, response)?))
+    });
+    answers.collect()
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use shikiri_model::connection::Continuation;
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{NodeId, QuestionId, RunId, TenantId};
 use shikiri_model::lease::Guard;
@@ -118,22 +119,44 @@ impl App {
         self.run(tenant, id).await
     }
 
-    /// A person's yes must fit the form that it answers; what was left out is filled in.
+    /// Gives the answers that the holder of a ticket brings, and uses the ticket up: all of it
+    /// happens or nothing, so that who is cut off before can send the same again. Returns how many
+    /// fitted an open question; None if the ticket was used meanwhile.
+    pub async fn answer_run_with(
+        &self,
+        ticket: &Stored<Continuation>,
+        answers: &[(QuestionId, Answer)],
+    ) -> Result<Option<usize>, AppError> {
+        let (key, version) = (ticket.value.key(), ticket.version);
+        let Continuation { tenant, run, .. } = &ticket.value;
+        for _ in 0..max_tries() {
+            let stored = self.load_run(tenant, run).await?;
+            let now = self.store.now().await?;
+            let (decision, taken) = answer_all(stored.value, answers, now);
+            let mut commit =
+                Commit::new().record(RecordChange::Delete { key: key.clone(), version });
+            if taken > 0 {
+                commit = apply(commit, &decision, Expect::Version(stored.version))?;
+            }
+            match self.store.commit(commit).await {
+                Ok(_) => return Ok(Some(taken)),
+                Err(CommitError::Conflict(changed)) if changed == key => return Ok(None),
+                Err(CommitError::Conflict(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Err(busy("run", run.as_str()))
+    }
+
     async fn checked(
         &self,
         tenant: &TenantId,
         id: &RunId,
         question: &QuestionId,
-        mut answer: Answer,
+        answer: Answer,
     ) -> Result<Answer, AppError> {
         let run = self.load_run(tenant, id).await?.value;
-        let asked = run.questions.iter().find(|asked| asked.id == *question);
-        let form = asked.filter(|asked| asked.kind == QuestionKind::Human).map(|a| &a.schema);
-        if let (Some(form), AnswerAction::Accept) = (form, answer.action) {
-            let filled = fill_in(form, &answer.content);
-            answer.content = filled.map_err(|reason| AppError::invalid("content", reason))?;
-        }
-        Ok(answer)
+        fitting(&run, question, answer).map_err(|reason| AppError::invalid("content", reason))
     }
 
     async fn view(&self, stored: Stored<Run>) -> Result<RunView, AppError> {
@@ -301,6 +324,31 @@ impl From<AppError> for CommitOrRefusal {
     fn from(error: AppError) -> Self {
         Self::Refused(error)
     }
+}
+
+/// A person's yes must fit the form that it answers; what was left out is filled in.
+fn fitting(run: &Run, question: &QuestionId, mut answer: Answer) -> Result<Answer, String> {
+    let asked = run.questions.iter().find(|asked| asked.id == *question);
+    let form = asked.filter(|asked| asked.kind == QuestionKind::Human).map(|a| &a.schema);
+    if let (Some(form), AnswerAction::Accept) = (form, answer.action) {
+        answer.content = fill_in(form, &answer.content)?;
+    }
+    Ok(answer)
+}
+
+/// What becomes of a run by those of the answers that fit an open question, and how many do.
+fn answer_all(run: Run, answers: &[(QuestionId, Answer)], now: Timestamp) -> (Decision, usize) {
+    let (mut decision, mut taken) = (Decision { run, events: Vec::new() }, 0);
+    for (question, answer) in answers {
+        let Ok(answer) = fitting(&decision.run, question, answer.clone()) else { continue };
+        let command = Command::Answer { question: question.clone(), answer };
+        if let Ok(Decision { run, events }) = decide(&decision.run, command, now) {
+            decision.run = run;
+            decision.events.extend(events);
+            taken += 1;
+        }
+    }
+    (decision, taken)
 }
 
 /// The commit that makes a new run.

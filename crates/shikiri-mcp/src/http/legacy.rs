@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use rmcp::model::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -51,7 +52,11 @@ pub(super) async fn post(
         }
         Incoming::Response { id, outcome } => {
             let taken = door.mcp.take_answer(&connection, &id, &outcome).await;
-            let refused = |fault| plain(StatusCode::BAD_REQUEST, &fault);
+            // What could not be stored now is worth sending again; what nobody asked is not.
+            let refused = |fault: Fault| match ErrorCode(fault.code) {
+                ErrorCode::INTERNAL_ERROR => plain(StatusCode::SERVICE_UNAVAILABLE, &fault),
+                _ => plain(StatusCode::BAD_REQUEST, &fault),
+            };
             taken.map_err(refused)?;
             Ok(StatusCode::ACCEPTED.into_response())
         }

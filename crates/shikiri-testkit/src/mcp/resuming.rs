@@ -2,6 +2,7 @@
 //! last id that it has, and keeps a log of everything that it lived through.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -90,6 +91,20 @@ impl StreamLog {
         let uri = content.iter().find_map(|part| part["uri"].as_str());
         let id = uri.and_then(|uri| uri.strip_prefix("shikiri://runs/"));
         id.unwrap_or_else(|| panic!("no link to a run: {reply}")).to_owned()
+    }
+}
+
+/// For the report of a failed test: one line per event.
+impl fmt::Display for StreamLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connections, unheard, answers, .. } = self;
+        writeln!(f, "{connections} connections, {unheard} unheard, answers {answers:?}")?;
+        writeln!(f, "after {:?}", self.first_id)?;
+        for event in &self.events {
+            let id = event.id.as_deref().unwrap_or("-");
+            writeln!(f, "{id} {}", String::from_utf8_lossy(&event.data))?;
+        }
+        Ok(())
     }
 }
 

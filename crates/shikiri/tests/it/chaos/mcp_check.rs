@@ -27,7 +27,7 @@ impl Followed {
 
     pub(crate) fn check(&self) {
         let faults = self.faults();
-        assert!(faults.is_empty(), "{faults:#?}\nin {:#?}", self.log);
+        assert!(faults.is_empty(), "{}\nin {}", faults.join("\n"), self.log);
     }
 
     /// How often a node was lost while it carried the run.
@@ -50,8 +50,9 @@ impl Followed {
         let numbered = self.log.numbered();
         let heard: Vec<_> = numbered.iter().map(heard).collect();
         let told: Vec<_> = self.run.iter().filter_map(told).collect();
-        wrong(heard != told, format!("heard {heard:#?}, but the run told {told:#?}"));
-        wrong(numbered != self.replay, format!("read again it is {:#?}", self.replay));
+        wrong(heard != told, difference(&heard, &told));
+        let (seen, again) = (shown(&numbered), shown(&self.replay));
+        wrong(seen != again, format!("read again, {}", difference(&seen, &again)));
         let ids: Vec<u128> = numbered.iter().filter_map(number).collect();
         let rises = ids.len() == numbered.len() && ids.windows(2).all(|pair| pair[0] < pair[1]);
         wrong(!rises, format!("ids {ids:?}"));
@@ -146,6 +147,18 @@ fn heard(frame: &Frame) -> Value {
     }
 }
 
+/// The first place where two lists part, for people.
+fn difference<T: PartialEq + std::fmt::Debug>(seen: &[T], told: &[T]) -> String {
+    let same = seen.iter().zip(told).take_while(|(seen, told)| seen == told).count();
+    let (seen, told) = (seen.get(same), told.get(same));
+    format!("event {same}: heard {seen:?} where the log has {told:?}")
+}
+
+fn shown(frames: &[Frame]) -> Vec<(Option<&str>, String)> {
+    let text = |frame: &Frame| String::from_utf8_lossy(&frame.data).into_owned();
+    frames.iter().map(|frame| (frame.id.as_deref(), text(frame))).collect()
+}
+
 fn progress(frame: &Frame) -> Option<f64> {
     frame.json()["params"]["progress"].as_f64()
 }
@@ -199,7 +212,7 @@ fn a_history_that_is_not_whole_is_found_out() {
     let spoilt = |spoil: &dyn Fn(&mut Followed)| {
         let mut followed = whole();
         spoil(&mut followed);
-        assert!(!followed.faults().is_empty(), "{:#?}", followed.log);
+        assert!(!followed.faults().is_empty(), "{}", followed.log);
     };
     for at in [0, 2, 3] {
         spoilt(&|followed| drop(followed.log.events.remove(at)));

@@ -89,7 +89,7 @@ async fn travel(
         let policy = if agreed { Policy::accept() } else { Policy::decline() };
         let mut call = trip(&door, &destination, rng.range(20, 150), policy);
         let finished = tokio::time::timeout(PATIENCE, call.finish()).await;
-        finished.unwrap_or_else(|_| panic!("{destination} waits for ever: {:#?}", call.log()));
+        finished.unwrap_or_else(|_| panic!("{destination} waits for ever: {}", call.log()));
         trips.push(Trip { destination, agreed, call });
     }
     trips

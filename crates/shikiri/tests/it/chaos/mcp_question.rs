@@ -119,14 +119,14 @@ async fn until_asked(call: &mut Resuming) -> Value {
                 return message;
             }
         }
-        panic!("nothing was asked: {:#?}", call.log())
+        panic!("nothing was asked: {}", call.log())
     };
     tokio::time::timeout(PATIENCE, asking).await.expect("a question in time")
 }
 
 async fn finish(call: &mut Resuming) {
     let finished = tokio::time::timeout(PATIENCE, call.finish()).await;
-    finished.unwrap_or_else(|_| panic!("it waits for ever: {:#?}", call.log()));
+    finished.unwrap_or_else(|_| panic!("it waits for ever: {}", call.log()));
 }
 
 /// The call ends booked; whoever answers once more, anywhere and whatever, is refused and changes

@@ -7,6 +7,7 @@ mod clients;
 mod conformance;
 mod crossing;
 mod handover;
+mod heartbeats;
 mod isolation;
 mod modern;
 mod nonsense;

@@ -36,7 +36,8 @@ function within(ms, work) {
 }
 
 async function overHttp(world) {
-  const on = (check, options) => () => connected(world, { answer: ['accept', YES], ...options }, check);
+  const usual = { answer: ['accept', YES] };
+  const on = (check, options) => () => connected(world, { ...usual, ...options }, check);
   for (const [name, check] of [
     ['open', on(opened)],
     ['tools', on(tools)],
@@ -57,14 +58,16 @@ async function overHttp(world) {
     await tell(name, check);
   }
   // These wait most of the time, so they wait together.
-  const [once, twice] = [{ steps: 16, step_ms: 100 }, { steps: 24, step_ms: 100 }];
+  const once = (client) => world.resumed(client, { steps: 16, step_ms: 100 });
+  const twice = (client) => world.resumed(client, { steps: 24, step_ms: 100 });
+  const changes = (client) => world.resubscribed(client);
   const slow = [
-    tell('resume', on((client) => world.resumed(client, once), { to: 'cut_once_url' })),
-    tell('subscription_resume', on((client) => world.resubscribed(client), { to: 'cut_changes_url' })),
+    tell('resume', on(once, { to: 'cut_once_url' })),
+    tell('subscription_resume', on(changes, { to: 'cut_changes_url' })),
   ];
   if (world.era === 'legacy') {
-    const again = on((client) => world.resumed(client, twice), { to: 'cut_twice_url' });
-    slow.push(tell('resume_twice', again), tell('resume_by_token', () => resumedByToken(world)));
+    slow.push(tell('resume_twice', on(twice, { to: 'cut_twice_url' })));
+    slow.push(tell('resume_by_token', () => resumedByToken(world)));
   }
   await Promise.all(slow);
 }
@@ -72,7 +75,8 @@ async function overHttp(world) {
 async function overStdio(world) {
   const everything = async (client) => {
     const saw = { open: await opened(client), tools: await tools(client) };
-    for (const [name, check] of [['progress', progress], ['accept', travel], ['sampling', research]]) {
+    const checks = { progress, accept: travel, sampling: research };
+    for (const [name, check] of Object.entries(checks)) {
       [client.asked, client.errors] = [[], []];
       saw[name] = await check(client);
     }
@@ -170,7 +174,7 @@ export async function subscription(client, leastChanges) {
   return { first: read[0].status, changes: read.length - 1, last: read.at(-1) };
 }
 
-// The client's own validator, on the forms that an agent's answer has, and on one it has not.
+// The client's own validator, on the forms that an agent's answer has and on one it has not.
 async function structured(client) {
   await client.tools();
   const { run } = await started(client, 1, 60_000);

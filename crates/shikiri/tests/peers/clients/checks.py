@@ -161,7 +161,7 @@ async def subscription(client, least_changes=1):
 
 
 async def structured(client):
-    """The client's own validator, on the forms that an agent's answer has, and on one it has not."""
+    """The client's own validator, on the forms that an agent's answer has and on one it has not."""
     await client.tools()
     run, _ = await started(client, 1, 60_000)
     status = await client.call("run_status", {"run_id": run})

@@ -159,8 +159,8 @@ class World:
                 yield opened
 
     async def resumed(self, client):
-        """In the older era the client comes back by itself; in the newer the call is lost to it, and
-        the run goes on."""
+        """In the older era the client comes back by itself; in the newer the call is lost to it,
+        and the run goes on."""
         told, arguments = [], {"steps": 16, "step_ms": 100}
         if self.era == "legacy":
             return await checks.resumed(client, arguments)

@@ -1,6 +1,10 @@
 // The official TypeScript client of both eras.
 
-import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import {
+  Client,
+  LOG_LEVEL_META_KEY,
+  StreamableHTTPClientTransport,
+} from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { Queue, failure, main, resumed, shape, subscription, waiting } from './checks.mjs';
 

@@ -148,7 +148,9 @@ class World {
     const transport = this.http('url', { sessionId: first.transport.sessionId });
     transport.setProtocolVersion(first.protocol);
     const second = new OldClient({ bare: true });
-    second.raw.setNotificationHandler(ProgressNotificationSchema, ({ params }) => onProgress(params));
+    second.raw.setNotificationHandler(ProgressNotificationSchema, ({ params }) => {
+      onProgress(params);
+    });
     await second.connect(transport);
     return second;
   }

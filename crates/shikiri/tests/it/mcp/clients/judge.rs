@@ -108,11 +108,15 @@ impl Judge<'_> {
     fn rises(&mut self, check: &str, told: &[Value], least: usize) {
         let values: Vec<f64> = told.iter().filter_map(|one| one[0].as_f64()).collect();
         let whole = values.len() == told.len() && values.len() >= least;
-        self.report.is_so(check, &format!("{least} times progress or more: {told:?}"), whole);
+        self.report.is_so(
+            check,
+            &format!("{least} times progress or more: {}", json!(told)),
+            whole,
+        );
         self.report.is_so(check, &format!("it goes forward: {values:?}"), values.is_sorted());
         let last = told.last().map(|last| json!([last[0], last[1]]));
         let is_end = last == Some(json!([100.0, 100.0]));
-        self.report.is_so(check, &format!("it ends with 100 of 100: {told:?}"), is_end);
+        self.report.is_so(check, &format!("it ends with 100 of 100: {}", json!(told)), is_end);
     }
 
     /// What was told is what stands in the run's stream, once and in order.
@@ -121,7 +125,8 @@ impl Judge<'_> {
         let Some(run) = run.as_str() else { return };
         let log = progress_of(tenant, run).await;
         let told = without_heartbeats(told, &log);
-        self.report.is_so(check, &format!("told {told:?}, as the run: {log:?}"), told == log);
+        let what = format!("told {}, as the run: {}", json!(told), json!(log));
+        self.report.is_so(check, &what, told == log);
     }
 
     fn booked(&mut self, check: &str, path: &str) {
@@ -243,7 +248,7 @@ impl Judge<'_> {
     fn take_out_repeats(&mut self, check: &str, told: &mut Vec<Value>) {
         for step in self.quirks.repeats {
             let twice = told.iter().filter(|one| one[2] == **step).count() == 2;
-            self.report.is_so(check, &format!("{step:?} comes twice: {told:?}"), twice);
+            self.report.is_so(check, &format!("{step:?} comes twice: {}", json!(told)), twice);
             if let Some(first) = told.iter().position(|one| twice && one[2] == **step) {
                 told.remove(first);
             }
@@ -271,7 +276,8 @@ impl Judge<'_> {
         let told = without_heartbeats(&told, &log);
         // The third is what was cut.
         let first_two = told.len() == 2 && log.starts_with(&told);
-        self.report.is_so(check, &format!("told the first two of {log:?}: {told:?}"), first_two);
+        let what = format!("told the first two of {}: {}", json!(log), json!(told));
+        self.report.is_so(check, &what, first_two);
     }
 }
 
