@@ -23,7 +23,6 @@ use crate::tasks;
 pub enum Change {
     Tools,
     Prompts,
-    Resources,
 }
 
 impl Change {
@@ -31,7 +30,6 @@ impl Change {
         match self {
             Self::Tools => "notifications/tools/list_changed",
             Self::Prompts => "notifications/prompts/list_changed",
-            Self::Resources => "notifications/resources/list_changed",
         }
     }
 
@@ -39,12 +37,11 @@ impl Change {
         match self {
             Self::Tools => "toolsListChanged",
             Self::Prompts => "promptsListChanged",
-            Self::Resources => "resourcesListChanged",
         }
     }
 }
 
-const CHANGES: [Change; 3] = [Change::Tools, Change::Prompts, Change::Resources];
+const CHANGES: [Change; 2] = [Change::Tools, Change::Prompts];
 /// What one request may listen to.
 const MAX_WATCHED: usize = 256;
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";

@@ -5,6 +5,7 @@
 //! number, can be read again, and comes whichever node noticed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,6 +17,9 @@ use tokio::sync::broadcast;
 use crate::listen::{Change, WatchedRuns, next_change};
 use crate::message;
 use crate::server::Mcp;
+
+/// A connection that is listened to is in use.
+const REFRESH_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) struct Notices {
     mcp: Arc<Mcp>,
@@ -66,7 +70,8 @@ impl Notices {
         self.watch.cursor()
     }
 
-    /// The notices that are there; None once the connection has ended.
+    /// The notices that are there; None once the connection has ended. Whoever drops this
+    /// unfinished loses some.
     pub(crate) async fn next(&mut self) -> Option<Vec<Notice>> {
         if std::mem::take(&mut self.is_fresh) {
             self.follow_subscriptions().await;
@@ -86,6 +91,7 @@ impl Notices {
                     self.note(change.method(), &json!({})).await;
                 }
                 (uri, _) = self.runs.next() => self.note_update(&uri).await,
+                () = tokio::time::sleep(REFRESH_EVERY) => self.refresh().await,
             }
         }
         None
@@ -113,7 +119,7 @@ impl Notices {
     }
 
     /// Looks at the connection again, which also notes that it is in use.
-    pub(crate) async fn refresh(&mut self) {
+    async fn refresh(&mut self) {
         let Connection { tenant, id, principal, .. } = &*self.connection;
         match self.mcp.app.connection(tenant, id, principal).await {
             Ok(Some(connection)) => self.connection = Arc::new(connection),

@@ -67,9 +67,12 @@ pub(crate) fn handle(view: &RunView) -> Value {
         run.id,
         run.status.as_str()
     );
+    let mut status = status(view);
+    // Some clients show their model this alone.
+    status["next_step"] = json!(message);
     json!({
         "content": [text(&message), link(&run.id, &run.agent)],
-        "structuredContent": status(view),
+        "structuredContent": status,
         "isError": false,
     })
 }

@@ -150,7 +150,8 @@ pub(crate) const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDo
 const INSTRUCTIONS: &str = "Agents are tools here, and every call of one is a durable run: it goes \
 on when the connection breaks or the server restarts. A call that lasts is answered with a run_id \
 and a link to the run; wait for it with run_wait, look at it with run_status, answer its questions \
-with run_answer, redirect it with run_update, stop it with run_cancel.";
+with run_answer, redirect it with run_update, stop it with run_cancel. A call whose answer was lost \
+is found with run_list.";
 
 /// The answer to `initialize`.
 pub(crate) fn initialized(protocol: &str) -> Value {
@@ -158,7 +159,7 @@ pub(crate) fn initialized(protocol: &str) -> Value {
         "protocolVersion": protocol,
         "capabilities": {
             "tools": { "listChanged": true },
-            "resources": { "subscribe": true, "listChanged": true },
+            "resources": { "subscribe": true },
             "prompts": { "listChanged": true },
             "logging": {},
             "completions": {},
@@ -175,7 +176,7 @@ fn discover() -> Value {
         "supportedVersions": versions,
         "capabilities": {
             "tools": { "listChanged": true },
-            "resources": { "subscribe": true, "listChanged": true },
+            "resources": { "subscribe": true },
             "prompts": { "listChanged": true },
             "logging": {},
             "completions": {},

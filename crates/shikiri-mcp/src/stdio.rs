@@ -1,8 +1,8 @@
 //! MCP over stdin and stdout: one client, whose process started ours, in either era.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use rmcp::model::JsonObject;
 use serde_json::Value;
 use shikiri_app::AppError;
 use shikiri_app::connections::NewConnection;
@@ -41,9 +41,9 @@ pub async fn serve_stdio(
         out,
         connection: Mutex::default(),
         open: std::sync::Mutex::default(),
+        over: CancellationToken::new(),
     });
     let tasks = TaskTracker::new();
-    let over = CancellationToken::new();
     let mut input = input;
     loop {
         let mut line = Vec::new();
@@ -61,20 +61,26 @@ pub async fn serve_stdio(
             continue;
         }
         match message::parse(&line) {
-            Ok(incoming) => {
-                let peer = Arc::clone(&peer);
-                let over = over.clone();
+            Ok(Incoming::Request(request)) => {
+                let given_up = peer.expect(&request);
+                let is_handshake = request.method == "initialize";
+                let taker = Arc::clone(&peer);
+                let take = async move { taker.take_request(&request, &given_up).await };
                 // Opening the connection comes before whatever follows it.
-                if is_handshake(&incoming) {
-                    peer.take(incoming, over).await;
-                } else {
-                    tasks.spawn(async move { peer.take(incoming, over).await });
-                }
+                if is_handshake { take.await } else { drop(tasks.spawn(take)) }
+            }
+            Ok(Incoming::Notification { method, params }) => {
+                let peer = Arc::clone(&peer);
+                tasks.spawn(async move { peer.take_notification(&method, &params).await });
+            }
+            Ok(Incoming::Response { id, outcome }) => {
+                let peer = Arc::clone(&peer);
+                tasks.spawn(async move { peer.take_answer(&id, &outcome).await });
             }
             Err(bad) => peer.send(message::reply(&bad.id, &Err(bad.fault))).await,
         }
     }
-    over.cancel();
+    peer.over.cancel();
     tasks.close();
     tasks.wait().await;
     if let Some(connection) = peer.connection.lock().await.take() {
@@ -106,10 +112,6 @@ async fn tell(mut notices: Notices, out: mpsc::WeakSender<String>) {
     }
 }
 
-fn is_handshake(incoming: &Incoming) -> bool {
-    matches!(incoming, Incoming::Request(request) if request.method == "initialize")
-}
-
 struct Peer {
     mcp: Arc<Mcp>,
     /// The client's name to the instance's.
@@ -119,6 +121,8 @@ struct Peer {
     connection: Mutex<Option<Arc<Connection>>>,
     /// Requests that are being answered, to be given up by name.
     open: std::sync::Mutex<Vec<(Value, CancellationToken)>>,
+    /// Cancelled when the input has ended.
+    over: CancellationToken,
 }
 
 impl Peer {
@@ -126,31 +130,38 @@ impl Peer {
         let _ = self.out.send(line).await;
     }
 
-    async fn take(&self, incoming: Incoming, over: CancellationToken) {
-        match incoming {
-            Incoming::Request(request) => {
-                let given_up = over.child_token();
-                self.open().push((request.id.clone(), given_up.clone()));
-                if let Err(fault) = self.answer(&request, &given_up).await {
-                    self.send(message::reply(&request.id, &Err(fault))).await;
-                }
-                self.open().retain(|(id, _)| *id != request.id);
-            }
-            Incoming::Notification { method, params } => {
-                if method == "notifications/cancelled"
-                    && let Some(id) = params.get("requestId")
-                {
-                    self.give_up(id).await;
-                }
-            }
-            Incoming::Response { id, outcome } => {
-                let connection = self.connection.lock().await.clone();
-                if let Some(connection) = connection
-                    && let Err(fault) = self.mcp.take_answer(&connection, &id, &outcome).await
-                {
-                    tracing::debug!(fault.message, "an answer was not taken");
-                }
-            }
+    /// Before the next line is read, which may give this request up.
+    fn expect(&self, request: &Request) -> CancellationToken {
+        let given_up = self.over.child_token();
+        self.open().push((request.id.clone(), given_up.clone()));
+        given_up
+    }
+
+    async fn take_request(&self, request: &Request, given_up: &CancellationToken) {
+        if let Err(fault) = self.answer(request, given_up).await {
+            self.send(message::reply(&request.id, &Err(fault))).await;
+        }
+        self.open().retain(|(id, _)| *id != request.id);
+        // It may have been given up before there was a run to stop.
+        if given_up.is_cancelled() && !self.over.is_cancelled() {
+            self.stop_run_of(&request.id).await;
+        }
+    }
+
+    async fn take_notification(&self, method: &str, params: &JsonObject) {
+        if method == "notifications/cancelled"
+            && let Some(id) = params.get("requestId")
+        {
+            self.give_up(id).await;
+        }
+    }
+
+    async fn take_answer(&self, id: &Value, outcome: &Result<Value, Value>) {
+        let connection = self.connection.lock().await.clone();
+        if let Some(connection) = connection
+            && let Err(fault) = self.mcp.take_answer(&connection, id, outcome).await
+        {
+            tracing::debug!(fault.message, "an answer was not taken");
         }
     }
 
@@ -165,6 +176,10 @@ impl Peer {
         if let Some(token) = found {
             token.cancel();
         }
+        self.stop_run_of(id).await;
+    }
+
+    async fn stop_run_of(&self, id: &Value) {
         let connection = self.connection.lock().await.clone();
         if let Some(connection) = connection
             && let Err(error) = self.mcp.cancel_call(&connection, id).await
@@ -191,9 +206,7 @@ impl Peer {
     }
 
     async fn follow(&self, mut call: Call, given_up: &CancellationToken) {
-        while let Some(Some(messages)) =
-            given_up.run_until_cancelled(call.next(Duration::MAX)).await
-        {
+        while let Some(Some(messages)) = given_up.run_until_cancelled(call.next()).await {
             for message in messages {
                 self.send(message.text).await;
             }

@@ -140,10 +140,9 @@ impl Call {
         self.hand_over().await
     }
 
-    /// The messages that are there, or an empty list when nothing came for so long; None after
-    /// the last. Whoever drops this while it works loses messages, so it keeps the time itself.
-    pub(crate) async fn next(&mut self, silence: Duration) -> Option<Vec<Out>> {
-        let mut silent = std::pin::pin!(tokio::time::sleep(silence));
+    /// The messages that are there; None after the last. Whoever drops this unfinished loses
+    /// messages.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Out>> {
         while !self.ended {
             let out = tokio::select! {
                 biased;
@@ -152,7 +151,6 @@ impl Call {
                 () = tokio::time::sleep_until(self.beat), if self.wishes.token.is_some() => {
                     self.heartbeat().into_iter().collect()
                 }
-                () = &mut silent => return Some(Vec::new()),
             };
             if !out.is_empty() {
                 return Some(out);

@@ -1,7 +1,6 @@
 //! The stream that a connection of the older era has open besides its calls'.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -14,9 +13,6 @@ use super::sse::{self, Feed};
 use super::{Door, Refusal, legacy, lock, plain};
 use crate::fault::Fault;
 use crate::notices::Notices;
-
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
-const KEEP_ALIVE: &[u8] = b":\n\n";
 
 pub(super) struct ConnectionFeed {
     door: Arc<Door>,
@@ -44,7 +40,7 @@ impl ConnectionFeed {
         let opening = if primes {
             sse::priming(&connection, Place { call: 0, seq: notices.cursor() }).into()
         } else {
-            Bytes::from_static(KEEP_ALIVE)
+            Bytes::from_static(sse::KEEP_ALIVE)
         };
         let door = Arc::clone(door);
         Ok(Self { door, connection, notices, slot, replaced, opening: Some(opening) })
@@ -68,10 +64,6 @@ impl Feed for ConnectionFeed {
                     sse::push(&mut frame, Some(&id), &notice.text);
                 }
                 Some(frame.into())
-            }
-            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => {
-                self.notices.refresh().await;
-                Some(Bytes::from_static(KEEP_ALIVE))
             }
         }
     }

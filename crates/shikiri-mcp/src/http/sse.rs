@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use shikiri_app::gate::OpenStream;
 use shikiri_model::connection::{Connection, Place};
 
@@ -16,7 +17,7 @@ use crate::listen::Listen;
 
 /// A comment so often, for proxies that cut what is silent.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
-const KEEP_ALIVE: &[u8] = b":\n\n";
+pub(super) const KEEP_ALIVE: &[u8] = b":\n\n";
 /// When a client should come back.
 const RETRY_MS: u64 = 1_000;
 
@@ -26,10 +27,25 @@ pub(super) trait Feed: Send + 'static {
 }
 
 pub(super) fn response(feed: impl Feed) -> Response {
-    let frames = futures_util::stream::unfold(feed, |mut feed| async move {
-        feed.next_frame().await.map(|frame| (Ok::<_, Infallible>(frame), feed))
+    whole(Body::from_stream(kept_alive(feed, KEEP_ALIVE_EVERY)))
+}
+
+/// The feed's frames, and a comment whenever none came for so long. That is beside the feed and not
+/// in it: what a feed is about to send must not be dropped for a comment.
+fn kept_alive(
+    feed: impl Feed,
+    every: Duration,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    let frames = stream::unfold(feed, |mut feed| async move {
+        feed.next_frame().await.map(|frame| (frame, feed))
     });
-    whole(Body::from_stream(frames))
+    stream::unfold(Box::pin(frames), move |mut frames| async move {
+        let frame = match tokio::time::timeout(every, frames.next()).await {
+            Ok(next) => next?,
+            Err(_) => Bytes::from_static(KEEP_ALIVE),
+        };
+        Some((Ok(frame), frames))
+    })
 }
 
 /// A stream of one event that is there already.
@@ -91,9 +107,6 @@ impl CallFeed {
     /// A trouble of ours is no answer to whoever can come back: the run goes on, and the stream
     /// just ends.
     fn take(&mut self, mut out: Vec<Out>) -> Option<Bytes> {
-        if out.is_empty() {
-            return Some(Bytes::from_static(KEEP_ALIVE));
-        }
         if self.comes_back {
             out.retain(|out| !out.is_failure);
         }
@@ -132,7 +145,7 @@ impl Feed for CallFeed {
                 let last = self.call.leave().await;
                 Some(self.frame(&[last]))
             }
-            out = self.call.next(KEEP_ALIVE_EVERY) => self.take(out?),
+            out = self.call.next() => self.take(out?),
         }
     }
 }
@@ -156,10 +169,33 @@ impl Feed for ListenFeed {
                 push(&mut frame, None, &self.listen.end());
             }
             told = self.listen.next() => push(&mut frame, None, &told),
-            () = tokio::time::sleep(KEEP_ALIVE_EVERY) => {
-                return Some(Bytes::from_static(KEEP_ALIVE));
-            }
         }
         Some(frame.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY: Duration = Duration::from_millis(10);
+
+    /// Has taken what it sends next, and waits for the store before it does.
+    struct Slow(Option<&'static [u8]>);
+
+    impl Feed for Slow {
+        async fn next_frame(&mut self) -> Option<Bytes> {
+            let frame = self.0.take()?;
+            tokio::time::sleep(EVERY * 5).await;
+            Some(Bytes::from_static(frame))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_comment_costs_nothing_that_was_about_to_be_sent() {
+        let sent: Vec<_> = kept_alive(Slow(Some(b"data: 1\n\n")), EVERY).collect().await;
+        let [comments @ .., Ok(last)] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!(last, "data: 1\n\n");
+        assert!(!comments.is_empty() && comments.iter().all(|c| c == &Ok(Bytes::from(KEEP_ALIVE))));
     }
 }

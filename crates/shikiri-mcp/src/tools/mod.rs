@@ -6,6 +6,7 @@ mod resources;
 mod run_agent;
 mod run_answer;
 mod run_cancel;
+mod run_list;
 mod run_status;
 mod run_update;
 mod run_wait;
@@ -27,6 +28,7 @@ pub(crate) fn with_ours(app: &App, mut extras: Extras) -> Extras {
         Arc::new(run_agent::RunAgent(app.clone())) as _,
         Arc::new(run_answer::RunAnswer(app.clone())) as _,
         Arc::new(run_cancel::RunCancel(app.clone())) as _,
+        Arc::new(run_list::RunList(app.clone())) as _,
         Arc::new(run_status::RunStatusTool(app.clone())) as _,
         Arc::new(run_update::RunUpdate(app.clone())) as _,
         Arc::new(run_wait::RunWait) as _,

@@ -45,7 +45,7 @@ async fn every_tool_says_what_it_takes_gives_and_does() {
         schema(tool, "inputSchema");
         schema(tool, "outputSchema");
         let hints = &tool["annotations"];
-        let reads = ["run_status", "run_wait"].contains(&name);
+        let reads = ["run_list", "run_status", "run_wait"].contains(&name);
         assert_eq!(hints["readOnlyHint"], reads, "{name}");
         if !reads {
             assert_eq!(hints["destructiveHint"], name == "run_cancel", "{name}");

@@ -1,5 +1,7 @@
 //! What is required of agents over MCP: listing, calling, watching, stopping and redirecting them.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 use shikiri_testkit::{McpClient, Message, ModernClient, TestApp};
 
@@ -42,6 +44,22 @@ async fn agents_are_tools_that_a_host_lists_calls_and_monitors() {
     let published: Value =
         serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(published, status["structuredContent"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_door_is_at_mcp_behind_a_key_and_answers_calls_with_a_stream() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    let mut call = host.call("long_running_agent", json!({ "steps": 1, "step_ms": 1 })).await;
+    assert_eq!((call.status, call.header("content-type")), (200, Some("text/event-stream")));
+    assert!(call.header("cache-control").unwrap().contains("no-cache"));
+    assert_eq!(call.header("x-content-type-options"), Some("nosniff"));
+    call.result().await;
+    // Anywhere else it is not, and without a key it is not there either.
+    for path in ["/mcp/", "/mcp/x", "/sse", "/v1/mcp"] {
+        assert_eq!(app.client().post(path, &json!({})).await.status, 404, "{path}");
+    }
+    assert_eq!(app.client().without_key().post("/mcp", &json!({})).await.status, 401);
 }
 
 /// Tells, shows a part of its result, waits at the barrier, shows another, and ends.
@@ -260,12 +278,32 @@ async fn a_client_polls_or_waits_for_a_run_and_sees_the_same() {
     assert_eq!(waited["structuredContent"]["result"], json!({ "steps": 4 }));
     assert_eq!(progress(&wait.seen).last().unwrap()["progress"], 100.0, "{:?}", wait.seen);
 
-    // A wait of no length is a look.
+    // A wait of no length is a look; any other ends in time, whatever the run does.
     let trip = json!({ "agent": "travel_agent", "input": { "step_ms": 60_000 } });
     let run = linked_run(&host.called("run_agent", trip).await);
-    let looked = host.called("run_wait", json!({ "run_id": run, "max_seconds": 0 })).await;
-    let status = looked["structuredContent"]["status"].as_str().unwrap();
-    assert!(["queued", "running"].contains(&status), "{status}");
+    for seconds in [0, 1] {
+        let start = Instant::now();
+        let wait = json!({ "run_id": run, "max_seconds": seconds });
+        let looked = host.called("run_wait", wait).await;
+        let status = looked["structuredContent"]["status"].as_str().unwrap();
+        assert!(["queued", "running"].contains(&status), "{status}");
+        assert!((seconds..seconds + 10).contains(&start.elapsed().as_secs()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_up_waiting_does_not_stop_the_run() {
+    let barrier = Barrier::new();
+    let served = Served::start(vec![waiter(&barrier)]).await;
+    let host = McpClient::connect(served.client()).await;
+    let run = linked_run(&host.called("run_agent", json!({ "agent": "waiter" })).await);
+    let wait = json!({ "run_id": run });
+    let mut waiting = host.call_as(&json!("w"), &json!("w"), "run_wait", wait).await;
+    waiting.next().await;
+    let given_up = json!({ "requestId": "w" });
+    assert_eq!(host.notify("notifications/cancelled", given_up).await.status, 202);
+    barrier.lift(1);
+    assert_eq!(waiting.result().await["structuredContent"]["status"], "completed");
 }
 
 /// The run ends while the server looks at it: whoever waits is answered all the same.
@@ -311,4 +349,18 @@ async fn whoever_waits_for_a_run_is_told_its_question_and_may_answer_it() {
     );
     let late = host.called("run_answer", answer(yes("twice"))).await;
     assert_eq!(late["isError"], true, "{late}");
+}
+
+#[tokio::test]
+async fn a_run_whose_answer_was_lost_is_found_again() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let lost = app.start_run("long_running_agent", json!({ "steps": 1, "step_ms": 1 })).await;
+    let host = McpClient::connect(&app.client()).await;
+    let listed = host.called("run_list", json!({ "limit": 5 })).await;
+    let runs = listed["structuredContent"]["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["run_id"] == json!(lost)), "{listed}");
+    for bad in [json!({ "limit": 0 }), json!({ "limit": 101 }), json!({ "status": "odd" })] {
+        let refused = host.called("run_list", bad).await;
+        assert_eq!(refused["structuredContent"]["error"]["code"], json!("invalid_argument"));
+    }
 }

@@ -1,6 +1,6 @@
 //! `shikiri mcp`: the door over stdin and stdout, as a client that starts it meets it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use shikiri_testkit::{Cli, Client, StdioClient, TestApp, wait_until};
@@ -8,6 +8,8 @@ use tempfile::TempDir;
 
 use super::{linked_run, yes};
 use crate::PROGRAM;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn start(folder: &TempDir) -> StdioClient {
     StdioClient::start(&mut Cli::new(PROGRAM, folder.path()).command(&["mcp"]))
@@ -125,22 +127,22 @@ fn a_cancelled_request_is_not_answered_and_its_run_stopped() {
     let id = client.request("tools/call", call("long_running_agent", input));
     client.until("progress", |m| m["params"]["message"] == "step 1 done");
     cancel(&mut client, id);
-    assert_eq!(until_ended(&mut client, 1), ["cancelled"]);
+    assert_eq!(until_ended(&mut client), ["cancelled"]);
     assert!(!client.seen.iter().any(|m| m["id"] == id && m.get("method").is_none()));
 }
 
 fn cancel(client: &mut StdioClient, id: i64) {
     let params = json!({ "requestId": id });
-    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+    client
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
 }
 
-/// The statuses of so many runs, once all have ended.
-fn until_ended(client: &mut StdioClient, count: usize) -> Vec<String> {
+/// The statuses of all runs, once they have ended or shown that they will not.
+fn until_ended(client: &mut StdioClient) -> Vec<String> {
     let listed = client.result("resources/list", json!({}));
     let runs: Vec<_> = listed["resources"].as_array().unwrap().clone();
-    assert_eq!(runs.len(), count);
     let wait = |run: &Value| {
-        let wanted = call("run_wait", json!({ "run_id": run["name"] }));
+        let wanted = call("run_wait", json!({ "run_id": run["name"], "max_seconds": 10 }));
         let ended = client.result("tools/call", wanted);
         ended["structuredContent"]["status"].as_str().unwrap().to_owned()
     };
@@ -150,20 +152,23 @@ fn until_ended(client: &mut StdioClient, count: usize) -> Vec<String> {
 /// Whoever cancels at once means it too: the cancellation must not overtake the call.
 #[test]
 fn a_request_that_is_cancelled_at_once_leaves_no_run_behind() {
-    const ROUNDS: usize = 20;
+    const ROUNDS: usize = 10;
     let folder = tempfile::tempdir().unwrap();
     let mut client = connected(&folder);
     for _ in 0..ROUNDS {
-        let input = json!({ "steps": 10_000, "step_ms": 50 });
+        let input = json!({ "steps": 2, "step_ms": 5_000 });
         let id = client.request("tools/call", call("long_running_agent", input));
         cancel(&mut client, id);
     }
-    // The last one has been taken by now, and all are written down or never will be.
-    client.result("ping", json!({}));
-    std::thread::sleep(Duration::from_millis(300));
-    let listed = client.result("resources/list", json!({}));
-    let count = listed["resources"].as_array().unwrap().len();
-    assert_eq!(until_ended(&mut client, count), vec!["cancelled"; count]);
+    let listed = |client: &mut StdioClient| {
+        let listed = client.result("resources/list", json!({}));
+        listed["resources"].as_array().unwrap().len()
+    };
+    let start = Instant::now();
+    while listed(&mut client) < ROUNDS {
+        assert!(start.elapsed() < PATIENCE, "not every call was taken");
+    }
+    assert_eq!(until_ended(&mut client), ["cancelled"; ROUNDS]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,7 +190,7 @@ async fn when_the_input_ends_the_process_does_and_its_run_goes_on_elsewhere() {
 
 async fn until_completed(client: &Client, run: &str) -> Value {
     let mut last = Value::Null;
-    wait_until("the run has ended", Duration::from_secs(30), async || {
+    wait_until("the run has ended", PATIENCE, async || {
         last = super::run_over_rest(client, run).await;
         last["status"] == "completed"
     })
@@ -227,7 +232,8 @@ fn the_process_is_one_instance_named_by_its_environment_or_its_client() {
         let run = linked_run(&client.result("tools/call", params));
         let uri = json!({ "uri": format!("shikiri://runs/{run}/events") });
         let read = client.result("resources/read", uri);
-        let events: Value = serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
+        let events: Value =
+            serde_json::from_str(read["contents"][0]["text"].as_str().unwrap()).unwrap();
         let origin = &events["events"][0]["data"]["origin"];
         let instance = expected.replace("{pid}", &client.pid().to_string());
         assert_eq!(origin["who"], json!({ "instance": instance, "tool_use_id": "toolu_1" }));
@@ -250,7 +256,11 @@ fn nonsense_on_the_input_is_answered_and_survived() {
     ] {
         client.write(line);
         let answer = client.until("an error", |m| m.get("error").is_some());
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &Value::Null), "{line}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&json!(code), &Value::Null),
+            "{line}"
+        );
     }
     client.write("");
     // Answers and notices that nobody waits for get no answer.
@@ -267,10 +277,39 @@ fn nonsense_on_the_input_is_answered_and_survived() {
 fn a_line_without_end_is_refused_and_ends_the_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let mut client = connected(&folder);
-    client.write(&"x".repeat(5 * 1024 * 1024));
+    // Just over: what nobody reads any more would break the pipe.
+    client.write(&"x".repeat(4 * 1024 * 1024));
     let answer = client.until("an error", |m| m.get("error").is_some());
     assert_eq!(answer["error"]["code"], -32600, "{answer}");
     assert_eq!(client.end().0, 0);
+}
+
+#[test]
+fn a_subscriber_on_the_pipes_is_told_of_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut client = connected(&folder);
+    let trip = json!({ "agent": "travel_agent", "input": { "step_ms": 1 } });
+    let run = linked_run(&client.result("tools/call", call("run_agent", trip)));
+    let uri = format!("shikiri://runs/{run}");
+    client.result("resources/subscribe", json!({ "uri": uri }));
+    // As often as it takes until the run waits for its answer.
+    let status = call("run_status", json!({ "run_id": run }));
+    while client.result("tools/call", status.clone())["structuredContent"]["status"] != "waiting" {}
+    let told = client.seen.len();
+    client.result("tools/call", call("run_cancel", json!({ "run_id": run })));
+    let is_update = |m: &Value| m["method"] == "notifications/resources/updated";
+    if !client.seen[told..].iter().any(is_update) {
+        client.until("an update", is_update);
+    }
+    let update = client.seen[told..].iter().find(|message| is_update(message)).unwrap();
+    assert_eq!(update["params"], json!({ "uri": uri }));
+
+    let filter = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+    let listening = client.request("subscriptions/listen", modern(filter, json!({})));
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    client.until("an acknowledgement", |m| m["method"] == acknowledged);
+    cancel(&mut client, listening);
+    assert_eq!(client.reply(listening)["result"]["resultType"], "complete");
 }
 
 #[test]
@@ -289,5 +328,5 @@ fn a_killed_process_leaves_its_run_to_the_next() {
     client.until("progress", |m| m["params"]["message"] == "step 2 done");
     client.kill9();
     let mut client = again(&folder);
-    assert_eq!(until_ended(&mut client, 1), ["completed"]);
+    assert_eq!(until_ended(&mut client), ["completed"]);
 }
