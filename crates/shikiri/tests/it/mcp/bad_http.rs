@@ -8,6 +8,7 @@ use shikiri_testkit::{Client, Exchange, Hello, McpClient, ModernClient, TestApp}
 use crate::PROGRAM;
 use crate::wire::Wire;
 
+#[tokio::test(flavor = "multi_thread")]
 async fn the_http_around_a_message_must_be_right() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
@@ -46,6 +47,7 @@ async fn the_http_around_a_message_must_be_right() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_must_be_named_and_known() {
     let app = TestApp::new(PROGRAM).start().await;
     let client = app.client();
@@ -72,6 +74,7 @@ async fn a_session_must_be_named_and_known() {
     assert_eq!(Exchange::open(twice).await.status, 400, "which one is meant?");
 }
 
+#[tokio::test(flavor = "multi_thread")]
 async fn versions_are_negotiated_and_unknown_ones_refused() {
     let app = TestApp::new(PROGRAM).start().await;
     let client = app.client();
@@ -119,6 +122,7 @@ async fn versions_are_negotiated_and_unknown_ones_refused() {
     answer.error(-32020).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_key_nothing_is_looked_at() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
@@ -145,6 +149,8 @@ async fn without_the_right_key_nothing_is_looked_at() {
     assert_eq!(host.result("ping", json!({})).await, json!({}));
 }
 
+/// A page of another site must not reach the door through its visitor's browser.
+#[tokio::test(flavor = "multi_thread")]
 async fn foreign_hosts_and_origins_are_refused_by_default() {
     let app = TestApp::new(PROGRAM).start().await;
     let (port, key) = (app.port(), app.admin_key());
@@ -177,6 +183,7 @@ async fn foreign_hosts_and_origins_are_refused_by_default() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
 async fn an_inactive_or_busy_tenant_is_told_so() {
     let app = TestApp::new(PROGRAM).start().await;
     let admin = app.client();

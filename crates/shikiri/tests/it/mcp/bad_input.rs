@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{Client, Exchange, Hello, McpClient, ModernClient, TestApp};
+use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp};
 
 use super::count_runs;
 use crate::PROGRAM;
-use crate::wire::Wire;
+
 async fn post(host: &McpClient, body: &str) -> Exchange {
     let request = host.http(Method::POST).header("content-type", "application/json");
     Exchange::open(request.body(body.to_owned())).await
@@ -142,9 +142,6 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_and_start_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[tokio::test(flavor = "multi_thread")]
-#[tokio::test(flavor = "multi_thread")]
-#[tokio::test(flavor = "multi_thread")]
 async fn a_message_over_four_mebibytes_is_413() {
     const LIMIT: usize = 4 * 1024 * 1024;
     let app = TestApp::new(PROGRAM).start().await;
@@ -167,9 +164,6 @@ async fn a_message_over_four_mebibytes_is_413() {
     assert_eq!(chunked.status, 413);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-/// A page of another site must not reach the door through its visitor's browser.
-#[tokio::test(flavor = "multi_thread")]
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_nobody_asked_for_change_nothing() {
     let app = TestApp::new(PROGRAM).start().await;
@@ -212,5 +206,3 @@ async fn answers_that_nobody_asked_for_change_nothing() {
     assert_eq!(host.answer(&question, super::yes("")).await.status, 202);
     assert_eq!(call.result().await["structuredContent"]["booked"], true);
 }
-
-#[tokio::test(flavor = "multi_thread")]

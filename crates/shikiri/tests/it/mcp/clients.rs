@@ -60,28 +60,28 @@ struct Official {
 }
 
 const PYTHON_NEW: Official = Official {
-    name: "Python mcp 2.3.0",
+    name: "Python mcp",
     script: "python_new.py",
     runner: "SHIKIRI_PEER_PYTHON",
     packages: None,
-    quirks: Quirks::PYTHON,
+    quirks: Quirks::PYTHON_NEW,
 };
 const PYTHON_OLD: Official = Official {
-    name: "Python mcp 1.30.0",
+    name: "Python mcp",
     script: "python_old.py",
     runner: "SHIKIRI_PEER_PYTHON_OLD",
     packages: None,
-    quirks: Quirks::PYTHON,
+    quirks: Quirks::PYTHON_OLD,
 };
 const TS_NEW: Official = Official {
-    name: "TypeScript client 2.4.0",
+    name: "TypeScript client",
     script: "ts_new.mjs",
     runner: "SHIKIRI_PEER_NODE",
     packages: Some("SHIKIRI_PEER_TS"),
     quirks: Quirks::TS_NEW,
 };
 const TS_OLD: Official = Official {
-    name: "TypeScript sdk 1.32.2",
+    name: "TypeScript sdk",
     script: "ts_old.mjs",
     runner: "SHIKIRI_PEER_NODE",
     packages: Some("SHIKIRI_PEER_TS"),
@@ -201,7 +201,7 @@ impl Official {
     fn run(&self, command: &mut Command, era: Era, place: &Value) -> Report {
         let mut script = Follower::start(command.arg(place.to_string()));
         let code = script.wait(PATIENCE);
-        let who = format!("{}, {} era", self.name, era.name());
+        let who = format!("{} {}, {} era", self.name, self.quirks.version, era.name());
         Report::read(who, code, &script.output())
     }
 }

@@ -1,5 +1,7 @@
 //! The MCP door as its clients meet it: raw messages in, every header and event out.
 
+mod background;
+mod bad_http;
 mod bad_input;
 mod catalogue;
 mod claude_code;

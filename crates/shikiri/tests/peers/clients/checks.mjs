@@ -2,6 +2,8 @@
 // is the version's own file; what it saw is printed, one line of JSON for each check, and judged by
 // the test that started this.
 
+import { readFileSync } from 'node:fs';
+
 // Nothing here takes long; whoever waits longer waits for what will not come.
 const PATIENCE_MS = 20_000;
 const YES = { confirm: true };
@@ -98,7 +100,13 @@ async function connected(world, options, check) {
 
 async function opened(client) {
   const { protocol, server, capabilities } = client;
-  return { protocol, server, capabilities: Object.keys(capabilities).sort() };
+  const description = readFileSync(`node_modules/${client.package}/package.json`, 'utf8');
+  return {
+    client: JSON.parse(description).version,
+    protocol,
+    server,
+    capabilities: Object.keys(capabilities).sort(),
+  };
 }
 
 async function tools(client) {

@@ -4,6 +4,7 @@ test that started this."""
 
 import asyncio
 import contextlib
+import importlib.metadata
 import json
 import sys
 import traceback
@@ -83,6 +84,7 @@ async def over_stdio(world):
 
 async def opened(client):
     return {
+        "client": importlib.metadata.version("mcp"),
         "protocol": client.protocol,
         "server": client.server,
         "capabilities": sorted(client.capabilities),

@@ -11,6 +11,7 @@ import { Queue, failure, main, resumed, shape, subscription, waiting } from './c
 const NAME = { name: 'ts-new', version: '1' };
 
 class NewClient {
+  package = '@modelcontextprotocol/client';
   logs = [];
   asked = [];
   errors = [];

@@ -16,6 +16,7 @@ import { Queue, main, resumed, shape, subscription } from './checks.mjs';
 const NAME = { name: 'ts-old', version: '1' };
 
 class OldClient {
+  package = '@modelcontextprotocol/sdk';
   logs = [];
   asked = [];
   errors = [];

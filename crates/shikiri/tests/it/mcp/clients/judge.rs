@@ -63,8 +63,12 @@ impl Judge<'_> {
             Era::Modern => ("2026-07-28", "completions extensions logging prompts resources tools"),
         };
         let capabilities: Vec<_> = capabilities.split(' ').collect();
-        let wanted =
-            json!({ "protocol": protocol, "server": "shikiri", "capabilities": capabilities });
+        let wanted = json!({
+            "client": self.quirks.version,
+            "protocol": protocol,
+            "server": "shikiri",
+            "capabilities": capabilities,
+        });
         self.report.is(check, path, wanted);
     }
 

@@ -1,8 +1,9 @@
 //! How the official clients differ from what one would expect of them: what each does instead is
 //! judged, so a client that is mended shows here.
 
-/// What a client does in its own way.
+/// What one version of a client does in its own way.
 pub(super) struct Quirks {
+    pub(super) version: &'static str,
     /// What it says when a call's stream is cut in the modern era, which has no way back.
     pub(super) cut_call: &'static str,
     /// And when the stream of changes is.
@@ -19,8 +20,8 @@ pub(super) struct Quirks {
 }
 
 impl Quirks {
-    /// Of 1.30.0 and 2.3.0.
-    pub(super) const PYTHON: Self = Self {
+    pub(super) const PYTHON_NEW: Self = Self {
+        version: "2.3.0",
         cut_call: "SSE stream ended without a response",
         cut_changes: "SubscriptionLost",
         complaint: None,
@@ -30,8 +31,9 @@ impl Quirks {
         own_progress: None,
         late_progress: None,
     };
-    /// Of client 2.4.0.
+    pub(super) const PYTHON_OLD: Self = Self { version: "1.30.0", ..Self::PYTHON_NEW };
     pub(super) const TS_NEW: Self = Self {
+        version: "2.4.0",
         // It does not notice that a call's stream has ended: only the call's timeout ends it.
         cut_call: "Request timed out",
         cut_changes: "remote",
@@ -40,6 +42,5 @@ impl Quirks {
         own_progress: Some("Fulfilling input required by 'tools/call' (round 1)"),
         late_progress: Some("Received a progress notification for an unknown token: "),
     };
-    /// Of sdk 1.32.2.
-    pub(super) const TS_OLD: Self = Self { own_progress: None, ..Self::TS_NEW };
+    pub(super) const TS_OLD: Self = Self { version: "1.32.2", own_progress: None, ..Self::TS_NEW };
 }
