@@ -87,8 +87,8 @@ impl StreamLog {
     #[track_caller]
     pub fn run_id(&self) -> String {
         let reply = self.reply.as_ref().expect("an answered call");
-        let content = reply["result"]["content"].as_array().expect("content");
-        let uri = content.iter().find_map(|part| part["uri"].as_str());
+        let content = reply["result"]["content"].as_array();
+        let uri = content.and_then(|parts| parts.iter().find_map(|part| part["uri"].as_str()));
         let id = uri.and_then(|uri| uri.strip_prefix("shikiri://runs/"));
         id.unwrap_or_else(|| panic!("no link to a run: {reply}")).to_owned()
     }
@@ -191,7 +191,7 @@ impl Resuming {
     }
 
     /// Reads once more, from before the first event, as many numbered events as the log has; a
-    /// stream that ends before gives fewer.
+    /// stream that ends before, or tells no more, gives fewer.
     pub async fn replay(&self) -> Vec<Frame> {
         let first = self.log.first_id.as_deref().expect("a stream with an id");
         let response = in_time(after(&self.door, first)).await.expect("an answer");
@@ -199,10 +199,13 @@ impl Resuming {
         let mut open = Open::new(response);
         let wanted = self.log.numbered().len();
         let mut frames = Vec::new();
-        while frames.len() < wanted {
-            let Some(frame) = open.read(&mut None).await else { break };
-            frames.extend(Some(frame).filter(|frame| frame.id.is_some()));
-        }
+        let reading = async {
+            while frames.len() < wanted {
+                let Some(frame) = open.read(&mut None).await else { break };
+                frames.extend(Some(frame).filter(|frame| frame.id.is_some()));
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, reading).await;
         frames
     }
 

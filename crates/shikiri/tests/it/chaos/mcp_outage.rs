@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_testkit::{McpClient, Policy, Resuming, Rng, TestApp, long};
+use shikiri_testkit::{Client, McpClient, Policy, Resuming, Rng, TestApp, long};
 use shikiri_testpg::{Cluster, Installed};
 use tokio::task::JoinSet;
 
@@ -24,17 +24,22 @@ async fn calls_live_through_restarts_of_the_database() {
     let cluster = Arc::new(cluster.unwrap());
     let app = TestApp::new(PROGRAM).store(&cluster.url()).start().await;
     let local = app.local();
+    let other = app.another().await;
+    let other = Client::new(other.base()).with_key(&local.key);
     for round in 0..if long() { 24 } else { 1 } {
         let mut calls = JoinSet::new();
         for number in 0..CALLS {
-            let door = McpClient::connect(&local.client).await;
+            let here = McpClient::connect(&local.client).await;
+            let there = here.through(&other);
             let step_ms = rng.range(20, 200);
-            calls.spawn(to_the_end(trip(&door, &format!("港{number}"), step_ms, Policy::accept())));
-            let arguments = json!({ "steps": 30, "step_ms": step_ms / 4, "wait": true });
-            let long = Resuming::call(&door, "long_running_agent", arguments, Policy::Leave);
-            calls.spawn(to_the_end(long));
+            let call = trip(&here, &format!("港{number}"), step_ms, Policy::accept());
+            calls.spawn(to_the_end(call, there.clone()));
+            // So many events that some are being read whenever the database goes.
+            let arguments = json!({ "steps": 200, "step_ms": 3, "wait": true });
+            let call = Resuming::call(&here, "long_running_agent", arguments, Policy::Leave);
+            calls.spawn(to_the_end(call, there));
         }
-        tokio::time::sleep(Duration::from_millis(rng.range(50, 500))).await;
+        tokio::time::sleep(Duration::from_millis(rng.range(300, 600))).await;
         // Longer than anything waits for a connection, or only a hiccup.
         let away_ms = if round % 2 == 0 { rng.range(5_500, 6_500) } else { rng.range(0, 700) };
         let cluster = Arc::clone(&cluster);
@@ -51,7 +56,11 @@ async fn calls_live_through_restarts_of_the_database() {
     }
 }
 
-async fn to_the_end(mut call: Resuming) -> Resuming {
+/// Begun here and followed there, by a node that must read what another writes.
+async fn to_the_end(mut call: Resuming, there: McpClient) -> Resuming {
+    call.next().await.expect("a first event");
+    call.cut();
+    call.go_through(&there);
     let finished = tokio::time::timeout(PATIENCE, call.finish()).await;
     finished.unwrap_or_else(|_| panic!("it waits for ever: {}", call.log()));
     call

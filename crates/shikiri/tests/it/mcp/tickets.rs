@@ -141,7 +141,8 @@ async fn a_forged_or_foreign_ticket_is_refused_and_changes_nothing() {
 async fn what_does_not_answer_the_question_is_asked_again() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client());
-    let (mut asked, key) = asked(&host).await;
+    let (first, key) = asked(&host).await;
+    let mut asked = first.clone();
     for responses in [
         json!({}),
         json!({ "q_unknown": yes("") }),
@@ -154,6 +155,10 @@ async fn what_does_not_answer_the_question_is_asked_again() {
         assert_ne!(again["requestState"], asked["requestState"], "a ticket is used up");
         asked = again;
     }
+    // The question is still open, but not to who shows a used ticket.
+    let late = json!({ &key: yes("twice") });
+    host.go_on(TOOL, input(), &first, late).await.error(-32602).await;
+    assert_untouched(&app.client()).await;
     // A malformed answer does not cost the ticket.
     host.go_on(TOOL, input(), &asked, json!([yes("")])).await.error(-32602).await;
     let no = json!({ &key: { "action": "decline" } });
