@@ -6,9 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
-use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 use shikiri_app::AppError;
 use shikiri_app::connections::NewConnection;
 use shikiri_model::connection::{Connection, Place};
@@ -186,44 +184,28 @@ pub(super) async fn get(
         Some(Place { seq: LAST, .. }) => Ok(sse::empty()),
         Some(place) => {
             let caller = Caller::connected(Arc::clone(&connection), instance(&connection));
-            match written(door, &caller, place).await? {
-                Written::Reply { text } if place.seq == 0 => {
-                    let id = connection.event_id(Place { seq: 1, ..place });
-                    Ok(sse::once(&text, &id.to_string()))
-                }
-                Written::Reply { .. } => Ok(sse::empty()),
-                Written::Call(call) => Ok(sse::response(CallFeed::new(*call, slot, true))),
+            match call_at(door, &caller, place).await? {
+                Some(call) => Ok(sse::response(CallFeed::new(call, slot, true))),
+                None => Ok(sse::empty()),
             }
         }
     }
 }
 
-/// What stands in the connection's stream for a call.
-enum Written {
-    Reply { text: String },
-    Call(Box<Call>),
-}
-
-#[derive(Deserialize)]
-struct ShortCall {
-    reply: Box<RawValue>,
-}
-
-async fn written(door: &Door, caller: &Caller, place: Place) -> Result<Written, Refusal> {
+/// The call that the id belongs to, from there on; None if it was answered at once, with the
+/// event that has the id.
+async fn call_at(door: &Door, caller: &Caller, place: Place) -> Result<Option<Call>, Refusal> {
     let connection = &caller.connection;
     let read = |event: shikiri_model::event::EventRef<'_>| {
         (event.kind == "call").then(|| event.data.to_owned())
     };
     let found = door.mcp.app.connection_event(connection, place.call, read).await;
     let data = found.map_err(|error| problem(&error))?.ok_or_else(gone)?;
-    if let Ok(short) = serde_json::from_str::<ShortCall>(&data) {
-        return Ok(Written::Reply { text: short.reply.get().to_owned() });
-    }
-    let spec: CallSpec = serde_json::from_str(&data).map_err(|_| gone())?;
+    let Ok(spec) = serde_json::from_str::<CallSpec>(&data) else { return Ok(None) };
     let number = Some(place.call);
     let app = &door.mcp.app;
     match Call::follow(app, caller, number, spec, String::new(), place.seq).await {
-        Ok(call) => Ok(Written::Call(Box::new(call))),
+        Ok(call) => Ok(Some(call)),
         Err(AppError::NotFound { .. } | AppError::Invalid { .. }) => Err(gone()),
         Err(error) => Err(problem(&error)),
     }

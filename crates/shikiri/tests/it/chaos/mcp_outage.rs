@@ -35,7 +35,7 @@ async fn calls_live_through_restarts_of_the_database() {
             let call = trip(&here, &format!("港{number}"), step_ms, Policy::accept());
             calls.spawn(to_the_end(call, there.clone()));
             // So many events that some are being read whenever the database goes.
-            let arguments = json!({ "steps": 200, "step_ms": 3, "wait": true });
+            let arguments = json!({ "steps": 120, "step_ms": 3, "wait": true });
             let call = Resuming::call(&here, "long_running_agent", arguments, Policy::Leave);
             calls.spawn(to_the_end(call, there));
         }

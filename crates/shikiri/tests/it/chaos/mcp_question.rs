@@ -26,6 +26,7 @@ async fn a_question_can_be_answered_after_a_kill() {
         tokio::time::sleep(Duration::from_millis(rng.range(0, 60))).await;
         app.kill9();
         app.restart().await;
+        shows_life(&mut call).await;
         assert_eq!(call.answer(&question["id"], &yes()).await, 202);
         is_booked_once(&local, &mut call, &question, &[&door]).await;
     }
@@ -122,6 +123,15 @@ async fn until_asked(call: &mut Resuming) -> Value {
         panic!("nothing was asked: {}", call.log())
     };
     tokio::time::timeout(PATIENCE, asking).await.expect("a question in time")
+}
+
+/// Whoever comes back while nothing happens is told how far things are, or would give up.
+async fn shows_life(call: &mut Resuming) {
+    let beat = tokio::time::timeout(PATIENCE, call.next()).await.expect("a sign of life");
+    let beat = beat.expect("a call that is not over");
+    assert_eq!(beat.id, None, "nothing new has happened");
+    let params = &beat.json()["params"];
+    assert!(params["progress"].as_f64() >= Some(50.0), "{params}");
 }
 
 async fn finish(call: &mut Resuming) {
