@@ -3,6 +3,7 @@
 use serde_json::Value;
 use shikiri_app::AppError;
 use shikiri_model::connection::Connection;
+use shikiri_model::event::Seq;
 use shikiri_model::ids::RunId;
 use shikiri_model::run::AnswerAction;
 
@@ -52,19 +53,23 @@ impl Mcp {
         connection: &Connection,
         id: &Value,
     ) -> Result<(), AppError> {
-        let Some(run) = self.run_of_call(connection, id).await? else { return Ok(()) };
+        let Some((number, run)) = self.run_of_call(connection, id).await? else { return Ok(()) };
+        // It was answered that the run goes on, and so it does.
+        if self.app.handover(connection, number).await?.is_some() {
+            return Ok(());
+        }
         match self.app.cancel_run(&connection.tenant, &run).await {
             Ok(_) | Err(AppError::NotNow(_) | AppError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The run of the newest call with this id.
+    /// The newest call with this id, and its run.
     async fn run_of_call(
         &self,
         connection: &Connection,
         id: &Value,
-    ) -> Result<Option<RunId>, AppError> {
+    ) -> Result<Option<(Seq, RunId)>, AppError> {
         let mut found = None;
         self.app
             .read_connection(connection, |event| {
@@ -73,7 +78,7 @@ impl Mcp {
                     && spec.id == *id
                     && spec.shape != crate::call::Shape::Wait
                 {
-                    found = Some(spec.run_id);
+                    found = Some((event.seq, spec.run_id));
                 }
             })
             .await?;

@@ -11,7 +11,7 @@ use shikiri_app::run::{Agent, Attendance, NewRun};
 use shikiri_model::event::{NewEvent, Seq};
 use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::key::Secret;
-use shikiri_model::run::{Answer, Run, RunStatus, stream_of};
+use shikiri_model::run::{Answer, QuestionKind, Run, RunStatus, stream_of};
 use shikiri_model::time::Timestamp;
 
 use crate::call::{Call, CallSpec, Shape, Who, input_required};
@@ -298,7 +298,7 @@ impl Asking<'_> {
             run_id: run.clone(),
             after,
             until,
-            progress_token: token.filter(|t| t.is_string() || t.is_number()).cloned(),
+            progress_token: token.filter(|token| message::is_id(token)).cloned(),
             log_level: self.caller.log_level,
             who: self.who(),
         }
@@ -312,12 +312,15 @@ impl Asking<'_> {
     }
 
     fn origin(&self) -> Value {
-        let connection = &self.caller.connection;
+        let Caller { connection, .. } = self.caller;
+        let kinds = QuestionKind::ALL.into_iter();
+        let cannot_answer: Vec<_> = kinds.filter(|kind| !self.caller.can_answer(*kind)).collect();
         json!({
             "door": "mcp",
             "principal": connection.principal,
             "connection": connection.id,
             "who": self.who(),
+            "cannot_answer": cannot_answer,
         })
     }
 }

@@ -22,6 +22,8 @@ pub enum Era {
 pub(crate) const LEGACY: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 /// The revision without.
 pub(crate) const MODERN: &str = "2026-07-28";
+/// What a client says of itself is kept with every connection.
+const MAX_CAPABILITIES: usize = 16 * 1024;
 /// From this revision on a stream begins with an id to resume it by.
 const PRIMED_SINCE: &str = "2025-11-25";
 
@@ -80,7 +82,12 @@ pub(crate) fn introduced(
     // A revision that we do not know, or one without a handshake, gets our newest with one.
     let protocol = LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(LEGACY[0]);
     let capabilities = match request.params.get("capabilities") {
-        Some(capabilities @ Value::Object(_)) => capabilities.clone(),
+        Some(capabilities @ Value::Object(_))
+            if capabilities.to_string().len() <= MAX_CAPABILITIES =>
+        {
+            capabilities.clone()
+        }
+        Some(Value::Object(_)) => return Err(Fault::params("capabilities: are over 16 KiB")),
         _ => return Err(Fault::params("capabilities: must be an object")),
     };
     let client = client_info(request.params.get("clientInfo"))

@@ -14,10 +14,11 @@ use shikiri_model::ids::TenantId;
 use crate::client::MODERN;
 
 const DAY_MS: i64 = 24 * 3_600_000;
+const REMEMBERED: Duration = Duration::from_secs(600);
 /// More callers than this are forgotten all at once: only a lookup is lost.
 const MAX_REMEMBERED: usize = 20_000;
 
-/// Today's connections, each with the end of its day.
+/// Today's connections, each until it is to be looked up again.
 #[derive(Default)]
 pub(crate) struct Daily(Mutex<HashMap<String, (Instant, Arc<Connection>)>>);
 
@@ -34,7 +35,8 @@ impl Daily {
         }
         let now = app.store().now().await?;
         let left = u64::try_from(DAY_MS - now.as_millis().rem_euclid(DAY_MS)).unwrap_or(0);
-        let until = Instant::now() + Duration::from_millis(left);
+        // Not to the day's end in one go: this clock stands still while a machine sleeps.
+        let until = Instant::now() + Duration::from_millis(left).min(REMEMBERED);
         let new = NewConnection {
             tenant: tenant.clone(),
             principal: principal.to_owned(),

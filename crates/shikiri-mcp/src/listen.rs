@@ -49,41 +49,48 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// Runs that are followed for the sake of those who only want to know that they changed.
 #[derive(Default)]
 pub(crate) struct WatchedRuns {
-    by_uri: BTreeMap<String, RunId>,
-    changes: FuturesUnordered<BoxFuture<'static, (String, Option<Watch>)>>,
+    /// By address or task id; the number tells a watch from one that was given up before.
+    by_name: BTreeMap<String, (RunId, u64)>,
+    begun: u64,
+    changes: FuturesUnordered<BoxFuture<'static, (String, u64, Option<Watch>)>>,
 }
 
 impl WatchedRuns {
     pub(crate) fn is_watched(&self, name: &str) -> bool {
-        self.by_uri.contains_key(name)
+        self.by_name.contains_key(name)
     }
 
     /// Watches from now on. What is not there cannot change.
     pub(crate) async fn add(&mut self, app: &App, tenant: &TenantId, name: &str, run: RunId) {
+        if self.is_watched(name) {
+            return;
+        }
         let stream = stream_of(&run);
         let head = match app.store().stream(tenant, &stream).await {
             Ok(Some(state)) => state.extent.head,
             _ => return,
         };
         if let Ok(watch) = app.watch(tenant, stream, head).await {
-            self.by_uri.insert(name.to_owned(), run);
-            self.changes.push(change_of(name.to_owned(), watch));
+            self.begun += 1;
+            self.by_name.insert(name.to_owned(), (run, self.begun));
+            self.changes.push(change_of(name.to_owned(), self.begun, watch));
         }
     }
 
     pub(crate) fn keep(&mut self, keep: impl Fn(&str) -> bool) {
-        self.by_uri.retain(|name, _| keep(name));
+        self.by_name.retain(|name, _| keep(name));
     }
 
     /// The name under which a run is watched that changed, and the run; pending while none does.
     pub(crate) async fn next(&mut self) -> (String, RunId) {
         loop {
-            let Some((name, watch)) = self.changes.next().await else {
+            let Some((name, number, watch)) = self.changes.next().await else {
                 return std::future::pending().await;
             };
-            let Some(run) = self.by_uri.get(&name).cloned() else { continue };
+            let known = self.by_name.get(&name).filter(|(_, current)| *current == number);
+            let Some((run, _)) = known.cloned() else { continue };
             match watch {
-                Some(watch) => self.changes.push(change_of(name.clone(), watch)),
+                Some(watch) => self.changes.push(change_of(name.clone(), number, watch)),
                 // The run has ended: nothing more will change.
                 None => continue,
             }
@@ -93,14 +100,18 @@ impl WatchedRuns {
 }
 
 /// Resolves at the next change, however many events it has.
-fn change_of(name: String, mut watch: Watch) -> BoxFuture<'static, (String, Option<Watch>)> {
+fn change_of(
+    name: String,
+    number: u64,
+    mut watch: Watch,
+) -> BoxFuture<'static, (String, u64, Option<Watch>)> {
     Box::pin(async move {
         match watch.next().await {
             Ok(Some(_)) => {
                 while watch.take_ready().is_some() {}
-                (name, Some(watch))
+                (name, number, Some(watch))
             }
-            Ok(None) | Err(_) => (name, None),
+            Ok(None) | Err(_) => (name, number, None),
         }
     })
 }

@@ -89,7 +89,10 @@ pub(crate) fn parse(body: &[u8]) -> Result<Incoming, Unreadable> {
     match id {
         None => Ok(Incoming::Notification { method, params }),
         Some(id) if is_id(&id) => Ok(Incoming::Request(Request { id, method, params })),
-        Some(_) => refuse(Value::Null, Fault::request("id: must be a string or a whole number")),
+        Some(_) => refuse(
+            Value::Null,
+            Fault::request("id: must be a whole number or a string of at most 1 KiB"),
+        ),
     }
 }
 
@@ -105,8 +108,11 @@ fn response(id: Option<Value>, mut message: Map<String, Value>) -> Result<Incomi
     Ok(Incoming::Response { id: id.unwrap_or_default(), outcome })
 }
 
-fn is_id(id: &Value) -> bool {
-    id.is_string() || id.is_i64() || id.is_u64()
+/// Ids are kept and repeated, so they are not of any length.
+const MAX_ID: usize = 1_024;
+
+pub(crate) fn is_id(id: &Value) -> bool {
+    id.as_str().is_some_and(|text| text.len() <= MAX_ID) || id.is_i64() || id.is_u64()
 }
 
 /// A request's answer as text. What could not be read has no id (null), and MCP, unlike plain

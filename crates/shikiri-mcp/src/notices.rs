@@ -113,7 +113,6 @@ impl Notices {
         }
         if changed {
             self.refresh().await;
-            self.follow_subscriptions().await;
         }
         notices
     }
@@ -122,7 +121,10 @@ impl Notices {
     async fn refresh(&mut self) {
         let Connection { tenant, id, principal, .. } = &*self.connection;
         match self.mcp.app.connection(tenant, id, principal).await {
-            Ok(Some(connection)) => self.connection = Arc::new(connection),
+            Ok(Some(connection)) => {
+                self.connection = Arc::new(connection);
+                self.follow_subscriptions().await;
+            }
             Ok(None) => self.ended = true,
             // A store that cannot answer ends nothing.
             Err(_) => {}

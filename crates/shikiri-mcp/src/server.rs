@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use shikiri_app::App;
 use shikiri_model::connection::LogLevel;
@@ -10,7 +11,7 @@ use shikiri_model::event::Seq;
 use tokio::sync::broadcast;
 
 use crate::call::Call;
-use crate::catalogue::{Catalogue, Extras};
+use crate::catalogue::{Catalogue, Extras, Offer};
 use crate::client::{Caller, Era, LEGACY, MODERN};
 use crate::daily::Daily;
 use crate::fault::Fault;
@@ -78,6 +79,22 @@ impl Mcp {
 
     pub(crate) fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
+    }
+
+    /// Whether the answer may be a stream, for which there must be room before anything is done.
+    pub(crate) fn may_stream(&self, request: &Request) -> bool {
+        let name = request.params.get("name").and_then(Value::as_str).unwrap_or_default();
+        match request.method.as_str() {
+            "tools/call" => self.catalogue.tools.get(name).is_some_and(|tool| match &tool.offer {
+                Offer::Agent(_) => true,
+                Offer::Short(tool) => tool.follows(&JsonObject::new()).is_some(),
+            }),
+            "prompts/get" => {
+                self.catalogue.prompts.get(name).is_some_and(|prompt| prompt.agent().is_some())
+            }
+            "subscriptions/listen" => true,
+            _ => false,
+        }
     }
 
     pub(crate) async fn answer(self: &Arc<Self>, caller: &Caller, request: &Request) -> Answered {

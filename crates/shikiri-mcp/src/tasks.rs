@@ -31,7 +31,7 @@ pub(crate) fn created(view: &RunView, app: &App) -> Value {
 
 pub(crate) async fn get(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
     let view = find(mcp, caller, request).await?;
-    let view = answer_unanswerable(mcp, caller, view).await?;
+    let view = answer_unanswerable(mcp, view).await?;
     Ok(detailed(&view, &mcp.app))
 }
 
@@ -77,11 +77,14 @@ pub(crate) fn is_of(view: &RunView, caller: &Caller) -> bool {
     origin.is_some_and(|origin| origin["principal"] == json!(caller.connection.principal))
 }
 
-/// A client that cannot be asked has not agreed.
-async fn answer_unanswerable(mcp: &Mcp, caller: &Caller, view: RunView) -> Result<RunView, Fault> {
+/// A caller that could not be asked has not agreed. What a later request says it can do changes
+/// nothing: whoever looks must not decide.
+async fn answer_unanswerable(mcp: &Mcp, view: RunView) -> Result<RunView, Fault> {
     let run = &view.run;
     let mut changed = false;
-    for question in run.questions.iter().filter(|q| !caller.can_answer(q.kind)) {
+    let cannot = run.origin.as_ref().map(|origin| origin["cannot_answer"].clone());
+    let cannot = cannot.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    for question in run.questions.iter().filter(|q| cannot.contains(&json!(q.kind))) {
         let answer = unsupported(question.kind);
         match mcp.app.answer_run(&run.tenant, &run.id, &question.id, answer).await {
             Ok(_) => changed = true,

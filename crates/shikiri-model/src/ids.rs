@@ -46,6 +46,12 @@ macro_rules! id {
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+
+            /// When it was minted; None for an id that somebody chose.
+            pub fn minted_at(&self) -> Option<Timestamp> {
+                let millis = self.0.strip_prefix($prefix)?.get(..12)?;
+                i64::from_str_radix(millis, 16).ok().map(Timestamp::from_millis)
+            }
         }
 
         impl FromStr for $name {
@@ -127,6 +133,8 @@ mod tests {
         let late = RunId::mint(Timestamp::from_millis(2_000), [1; 10]);
         assert!(early.as_str().starts_with("run_"));
         assert!(early < late);
+        assert_eq!(late.minted_at(), Some(Timestamp::from_millis(2_000)));
+        assert_eq!("run_chosen".parse::<RunId>().unwrap().minted_at(), None);
         assert_eq!(early.as_str().parse(), Ok(early));
     }
 

@@ -140,9 +140,11 @@ fn topic_schema() -> Value {
     text_schema("What is researched")
 }
 
-/// The text of a model's answer: a plain string, or a message with one text.
+/// The text of a model's answer: a plain string, or a message with one text or several.
 fn text_of(content: &Value) -> Option<String> {
     let text = content.as_str().or_else(|| content["text"].as_str());
-    let text = text.or_else(|| content["content"]["text"].as_str());
-    text.filter(|text| !text.trim().is_empty()).map(str::to_owned)
+    let text = text.or_else(|| content["content"]["text"].as_str()).map(str::to_owned);
+    let blocks = content["content"].as_array().into_iter().flatten();
+    let joined = || blocks.filter_map(|block| block["text"].as_str()).collect::<String>();
+    Some(text.unwrap_or_else(joined)).filter(|text| !text.trim().is_empty())
 }

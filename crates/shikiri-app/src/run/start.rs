@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shikiri_model::event::Seq;
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::record::{Expect, Stored};
+use shikiri_model::record::Expect;
 use shikiri_model::run::{Command, Run, decide};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, Committed};
@@ -110,20 +110,8 @@ impl App {
         queued.events.extend(started.events);
         let mut commit = apply(Commit::new(), &queued, Expect::New)?.guarded_by(place.guard());
         commit.appends.extend(beside);
-        match self.commit_in_tenant(&run.tenant, commit).await {
-            Ok(committed) => {
-                let at = committed.at;
-                let value = queued.run;
-                let version = 1;
-                place.accept(Stored {
-                    version,
-                    attempts: 0,
-                    created_at: at,
-                    updated_at: at,
-                    value,
-                });
-                Ok(Some(Enqueued::New(committed)))
-            }
+        match place.start(queued.run, commit).await {
+            Ok(committed) => Ok(Some(Enqueued::New(committed))),
             Err(CommitOrRefusal::Commit(CommitError::Lease(_))) => Ok(None),
             Err(other) => known(other).map(Some),
         }

@@ -11,7 +11,7 @@ use shikiri_model::journal::Journal;
 use shikiri_model::lease::Guard;
 use shikiri_model::record::{Claim, Document, Record, Stored};
 use shikiri_model::run::{Command, Outcome, Run, RunError, RunStatus};
-use shikiri_store::{Commit, CommitError, StoreError, Topic, store};
+use shikiri_store::{Commit, CommitError, Committed, StoreError, Topic, store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -73,14 +73,43 @@ impl Invitation {
         self.worker.guard.clone()
     }
 
-    /// The run was committed as started here.
-    pub(super) fn accept(self, started: Stored<Run>) {
+    /// Commits the run as started here, and carries it. In a task of the worker's: whoever asked
+    /// may be gone before the commit is, and a run that was started must be carried.
+    pub(super) async fn start(
+        self,
+        run: Run,
+        commit: Commit,
+    ) -> Result<Committed, CommitOrRefusal> {
         let Self { worker, permit } = self;
         let tasks = worker.tasks.clone();
+        let (told, outcome) = tokio::sync::oneshot::channel();
         tasks.spawn(async move {
-            worker.carry_new(&started).await;
+            // Before anybody can know of the run: who wants it stopped must find it here.
+            let id = run.id.to_string();
+            let place = worker.take_up(&id).await;
+            let committed = worker.app.commit_in_tenant(&run.tenant, commit).await;
+            let carry = match &committed {
+                Ok(committed) => Some(committed.at),
+                Err(CommitOrRefusal::Commit(CommitError::Store(StoreError::Unknown(_)))) => {
+                    // It may have been written: then nobody carries it.
+                    worker.put_back(&run.tenant, &run.id).await;
+                    None
+                }
+                Err(_) => None,
+            };
+            // Nobody may be waiting any more.
+            let _ = told.send(committed);
+            if let Some(at) = carry {
+                let (version, attempts) = (1, 0);
+                let started =
+                    Stored { version, attempts, created_at: at, updated_at: at, value: run };
+                worker.carry_new(&started, place.carried.cancel.clone()).await;
+            }
+            drop(place);
             drop(permit);
         });
+        let lost = |_| AppError::Broken("the start of a run was not told".to_owned());
+        outcome.await.map_err(lost)?
     }
 }
 
@@ -203,11 +232,10 @@ impl Worker {
         Some(Invitation { worker: Arc::clone(self), permit })
     }
 
-    async fn carry_new(&self, started: &Stored<Run>) {
+    async fn carry_new(&self, started: &Stored<Run>, cancel: CancellationToken) {
         let run = &started.value;
-        let place = self.take_up(run.id.as_str()).await;
         // Nothing of it can have happened before.
-        let ending = self.drive(run, Journal::default(), place.carried.cancel.clone()).await;
+        let ending = self.drive(run, Journal::default(), cancel).await;
         let ended = self.end(started, ending).await;
         self.settle(ended, &run.tenant, &run.id).await;
     }

@@ -76,6 +76,11 @@ async fn research_uses_the_callers_model_or_says_that_there_is_no_summary() {
     for (answer, summary, source) in [
         (Some(Answer::accept(message)), "要約", "client"),
         (Some(Answer::accept(json!("要約"))), "要約", "client"),
+        (
+            Some(Answer::accept(json!({ "content": [{ "type": "text", "text": "要約" }] }))),
+            "要約",
+            "client",
+        ),
         (Some(Answer::new(AnswerAction::Decline, Value::Null)), "", "none"),
         (None, "", "none"),
     ] {

@@ -55,3 +55,21 @@ async fn a_node_that_lost_its_lease_starts_nothing_and_the_run_is_queued() {
     assert_eq!(started.run.status, RunStatus::Queued);
     assert_eq!(started.run.node, None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_caller_left_while_it_was_started_is_carried_all_the_same() {
+    let world = World::new(quick()).await;
+    let _node = world.node();
+    joined(&world).await;
+    let tenant = TenantId::local();
+    for patience in 0..200_u64 {
+        let start = world.app.start_run(&tenant, new());
+        let left = std::time::Duration::from_micros(patience * 10);
+        let _ = tokio::time::timeout(left, start).await;
+    }
+    let (runs, _) = world.app.list_runs(&tenant, None, None, 300).await.unwrap();
+    assert!(runs.len() > 1, "nobody ever got so far");
+    for run in runs {
+        assert_eq!(world.end_of(&run.value.id).await.run.status, RunStatus::Completed);
+    }
+}

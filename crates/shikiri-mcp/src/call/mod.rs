@@ -31,7 +31,7 @@ use crate::run_view::{Ending, handle, status_result};
 use crate::tasks;
 
 /// A silent call shows that it lives so often.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT: Duration = Duration::from_secs(14);
 
 /// How long a run has to tell its own progress before the first one.
 const FIRST_BEAT: Duration = Duration::from_millis(250);
@@ -64,6 +64,8 @@ pub(crate) struct Call {
     handover: Option<Handover>,
     deadline: Option<Instant>,
     beat: Instant,
+    /// When the run was made.
+    born: Instant,
     progress: Option<LastProgress>,
     /// The run's last event that was looked at.
     seen: Seq,
@@ -93,12 +95,15 @@ impl Call {
             let ms = until.as_millis().saturating_sub(now.as_millis());
             Instant::now() + Duration::from_millis(u64::try_from(ms).unwrap_or(0))
         };
+        let age = spec.run_id.minted_at().map_or(Duration::ZERO, |at| now.since(at));
+        let born = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
         let token = spec.progress_token.as_ref().map(Value::to_string);
         Ok(Self {
             wishes: Wishes { token, log_level: spec.log_level },
             deadline: spec.until.map(left),
             // A caller is told at once where things stand, unless the run says so itself.
             beat: Instant::now() + FIRST_BEAT,
+            born,
             progress,
             app: app.clone(),
             caller: caller.clone(),
@@ -194,6 +199,7 @@ impl Call {
                 return out;
             }
             if event.kind == "progress" {
+                self.beat = Instant::now() + HEARTBEAT;
                 self.progress = LastProgress::read(event.data, event.seq).or(self.progress.take());
             }
             if event.kind == "question" && self.spec.shape != Shape::Wait {
@@ -214,9 +220,6 @@ impl Call {
             } else if let Some(text) = self.wishes.notification(&self.spec.run_id, event) {
                 out.push(self.out(place, text));
             }
-        }
-        if !out.is_empty() {
-            self.beat = Instant::now() + HEARTBEAT;
         }
         for (question, answer) in known {
             self.answer_for_the_client(&question, answer).await;
@@ -316,7 +319,7 @@ impl Call {
 
     fn heartbeat(&mut self) -> Option<Out> {
         self.beat = Instant::now() + HEARTBEAT;
-        let text = self.progress.as_ref()?.again(&self.wishes, self.seen)?;
+        let text = self.progress.as_ref()?.again(&self.wishes, self.seen, self.born.elapsed())?;
         Some(Out { place: None, text, is_failure: false })
     }
 

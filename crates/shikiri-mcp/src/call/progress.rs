@@ -1,11 +1,12 @@
 //! How far a run is, as its caller was last told.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use shikiri_app::{App, AppError};
 use shikiri_model::event::Seq;
 use shikiri_model::ids::RunId;
 use shikiri_model::run::stream_of;
-use tokio::time::Instant;
 
 use super::render::Wishes;
 use crate::client::Caller;
@@ -15,14 +16,14 @@ pub(super) struct LastProgress {
     value: f64,
     total: Option<Value>,
     message: Option<Value>,
-    since: Instant,
+    /// By the run itself.
+    is_told: bool,
     /// Until the caller has been told this event, nothing is said again.
     at: Seq,
 }
 
-/// Said again a little further it is 0, with which many agents begin.
-const NOTHING: &str = r#"{"progress":-0.000001}"#;
-const QUEUED: &str = r#"{"progress":-0.000001,"message":"queued"}"#;
+const NOTHING: &str = r#"{"progress":0}"#;
+const QUEUED: &str = r#"{"progress":0,"message":"queued"}"#;
 
 /// Where a caller stands that comes in at `from`, once it has been told what follows.
 pub(super) async fn last_progress(
@@ -32,13 +33,16 @@ pub(super) async fn last_progress(
     from: Seq,
 ) -> Result<Option<LastProgress>, AppError> {
     if from == 0 {
-        return Ok(LastProgress::read(QUEUED, 0));
+        return Ok(LastProgress::untold(QUEUED, 0));
     }
     let Some(state) = app.store().stream(&caller.connection.tenant, &stream_of(run)).await? else {
         return Ok(None);
     };
-    let note = state.note.as_deref().unwrap_or(NOTHING);
-    Ok(LastProgress::read(note, state.extent.head))
+    let head = state.extent.head;
+    Ok(match &state.note {
+        Some(note) => LastProgress::read(note, head),
+        None => LastProgress::untold(NOTHING, head),
+    })
 }
 
 impl LastProgress {
@@ -48,19 +52,25 @@ impl LastProgress {
             value: note["progress"].as_f64()?,
             total: note.get("total").cloned(),
             message: note.get("message").cloned(),
-            since: Instant::now(),
+            is_told: true,
             at,
         })
     }
 
+    fn untold(note: &str, at: Seq) -> Option<Self> {
+        Self::read(note, at).map(|last| Self { is_told: false, ..last })
+    }
+
     /// For a caller that was told everything up to `seen`, this value too. The specification wants
-    /// every value above the one before: a millionth per second is.
-    pub(super) fn again(&self, wishes: &Wishes, seen: Seq) -> Option<String> {
+    /// every value above the one before: a millionth per second of the run's age is, over all the
+    /// connections on which it is said.
+    pub(super) fn again(&self, wishes: &Wishes, seen: Seq, age: Duration) -> Option<String> {
         if seen < self.at {
             return None;
         }
-        let silent = self.since.elapsed().as_secs() + 1;
-        let value = self.value + f64::from(u32::try_from(silent).unwrap_or(u32::MAX)) / 1e6;
+        // Before the run has told anything, a young one is at 0, with which many agents begin.
+        let age = if self.is_told { age } else { Duration::from_secs(age.as_secs()) };
+        let value = self.value + age.as_secs_f64() / 1e6;
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
         let (total, message) = (text(&self.total), text(&self.message));
         wishes.progress(&value.to_string(), total.as_deref(), message.as_deref())

@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
+use shikiri_app::AppError;
 use shikiri_app::gate::OpenStream;
 use shikiri_model::connection::{Connection, Place};
 use shikiri_model::event::Seq;
+use shikiri_model::ids::ConnectionId;
 use tokio_util::sync::CancellationToken;
 
 use super::sse::{self, Feed};
-use super::{Door, Refusal, legacy, lock, plain};
+use super::{Door, Refusal, legacy, lock, plain, problem};
 use crate::fault::Fault;
 use crate::notices::Notices;
 
 pub(super) struct ConnectionFeed {
-    door: Arc<Door>,
     connection: Arc<Connection>,
     notices: Notices,
     slot: OpenStream,
-    /// Cancelled when another stream takes this one's place.
-    replaced: CancellationToken,
+    place: ListenersPlace,
     opening: Option<Bytes>,
 }
 
@@ -33,17 +33,19 @@ impl ConnectionFeed {
         slot: OpenStream,
         after: Option<Seq>,
     ) -> Result<Self, Refusal> {
-        let replaced = take_place(door, &connection, after.is_some())?;
+        let place = take_place(door, &connection, after.is_some())?;
         let notices = Notices::open(&door.mcp, Arc::clone(&connection), after).await;
-        let notices = notices.map_err(|_| legacy::gone())?;
+        let notices = notices.map_err(|error| match error {
+            AppError::NotFound { .. } | AppError::Invalid { .. } => legacy::gone(),
+            error => problem(&error),
+        })?;
         let primes = connection.protocol.as_str() >= "2025-11-25" && after.is_none();
         let opening = if primes {
             sse::priming(&connection, Place { call: 0, seq: notices.cursor() }).into()
         } else {
             Bytes::from_static(sse::KEEP_ALIVE)
         };
-        let door = Arc::clone(door);
-        Ok(Self { door, connection, notices, slot, replaced, opening: Some(opening) })
+        Ok(Self { connection, notices, slot, place, opening: Some(opening) })
     }
 }
 
@@ -55,7 +57,7 @@ impl Feed for ConnectionFeed {
         tokio::select! {
             biased;
             () = self.slot.over().cancelled() => None,
-            () = self.replaced.cancelled() => None,
+            () = self.place.replaced.cancelled() => None,
             notices = self.notices.next() => {
                 let mut frame = String::new();
                 for notice in notices? {
@@ -69,21 +71,31 @@ impl Feed for ConnectionFeed {
     }
 }
 
-impl Drop for ConnectionFeed {
+/// The one stream that a connection has on this node; given up when dropped, also by a request
+/// that was cut before its stream began.
+struct ListenersPlace {
+    door: Arc<Door>,
+    id: ConnectionId,
+    /// Cancelled when another stream takes the place.
+    replaced: CancellationToken,
+}
+
+impl Drop for ListenersPlace {
     fn drop(&mut self) {
+        let mut listeners = lock(&self.door.listeners);
         // Unless another stream has taken the place.
         if !self.replaced.is_cancelled() {
             self.replaced.cancel();
-            lock(&self.door.listeners).remove(&self.connection.id);
+            listeners.remove(&self.id);
         }
     }
 }
 
 fn take_place(
-    door: &Door,
+    door: &Arc<Door>,
     connection: &Connection,
     comes_back: bool,
-) -> Result<CancellationToken, Refusal> {
+) -> Result<ListenersPlace, Refusal> {
     let mut listeners = lock(&door.listeners);
     if let Some(first) = listeners.get(&connection.id).filter(|first| !first.is_cancelled()) {
         if !comes_back {
@@ -92,7 +104,8 @@ fn take_place(
         }
         first.cancel();
     }
-    let place = CancellationToken::new();
-    listeners.insert(connection.id.clone(), place.clone());
-    Ok(place)
+    let replaced = CancellationToken::new();
+    let id = connection.id.clone();
+    listeners.insert(id.clone(), replaced.clone());
+    Ok(ListenersPlace { door: Arc::clone(door), id, replaced })
 }

@@ -67,8 +67,9 @@ async fn answer(
     caller: &Caller,
     request: &Request,
 ) -> Result<Response, Refusal> {
-    match door.mcp.answer(caller, request).await {
-        Answered::Now(outcome) => {
+    let slot = door.room(guest, request)?;
+    match (door.mcp.answer(caller, request).await, slot) {
+        (Answered::Now(outcome), _) => {
             if matches!(
                 request.method.as_str(),
                 "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
@@ -77,17 +78,15 @@ async fn answer(
             }
             Ok(json_response(StatusCode::OK, message::reply(&request.id, &outcome)))
         }
-        Answered::Logged { number, text } => {
+        (Answered::Logged { number, text }, _) => {
             let id = caller.connection.event_id(Place { call: number, seq: 1 });
             Ok(sse::once(&text, &id.to_string()))
         }
-        Answered::Follow(call) => {
-            let slot = door.gate.open_stream(&guest.caller, &guest.tenant);
-            let slot = slot.map_err(|error| problem(&error))?;
+        (Answered::Follow(call), Some(slot)) => {
             Ok(sse::response(CallFeed::new(*call, slot, false)))
         }
-        // Only the newer era listens.
-        Answered::Listen(_) => {
+        // Only the newer era listens, and nothing is followed without room for it.
+        (Answered::Follow(_) | Answered::Listen(_), _) => {
             let fault = Fault::method(&request.method);
             Err(refusal(StatusCode::OK, &request.id, &fault))
         }

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use serde_json::{Value, json};
 use shikiri_app::AppError;
-use shikiri_app::gate::{self, Gate};
+use shikiri_app::gate::{self, Gate, OpenStream};
 use shikiri_model::connection::Connection;
 use shikiri_model::ids::{ConnectionId, TenantId};
 use shikiri_model::key::KeyScope;
@@ -26,7 +26,7 @@ use shikiri_model::tenant::{Tenant, TenantStatus};
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::Fault;
-use crate::message::{self, Incoming};
+use crate::message::{self, Incoming, Request as Message};
 use crate::server::Mcp;
 
 const MAX_BODY: usize = 4 * 1024 * 1024;
@@ -113,6 +113,15 @@ impl Door {
         }
         self.gate.count_request(&tenant).map_err(|e| problem(&e))?;
         Ok(Guest { principal: caller.key.to_string(), caller, tenant })
+    }
+
+    /// Room for the stream that the answer may be: a call that cannot be told of must not begin.
+    fn room(&self, guest: &Guest, request: &Message) -> Result<Option<OpenStream>, Refusal> {
+        if !self.mcp.may_stream(request) {
+            return Ok(None);
+        }
+        let slot = self.gate.open_stream(&guest.caller, &guest.tenant);
+        slot.map(Some).map_err(|error| problem(&error))
     }
 
     /// The connection of that id, if it is this guest's.
@@ -238,7 +247,7 @@ fn problem_of(
     retry_after: Option<Duration>,
 ) -> Refusal {
     let mut body = json!({
-        "type": "about:blank",
+        "type": format!("urn:shikiri:problem:{code}"),
         "title": status.canonical_reason().unwrap_or_default(),
         "status": status.as_u16(),
         "detail": detail,

@@ -64,20 +64,20 @@ pub(super) async fn post(
     };
     let stated = check(door, headers, &request).map_err(|fault| refused(&fault))?;
     let caller = caller(door, &guest, stated).await?;
-    let answered = door.mcp.answer(&caller, &request).await;
-    let slot = || {
-        let slot = door.gate.open_stream(&guest.caller, &guest.tenant);
-        slot.map_err(|error| problem(&error))
-    };
-    Ok(match answered {
-        Answered::Now(outcome) => {
+    let slot = door.room(&guest, &request)?;
+    Ok(match (door.mcp.answer(&caller, &request).await, slot) {
+        (Answered::Now(outcome), _) => {
             let status = outcome.as_ref().map_or_else(Fault::status, |_| StatusCode::OK);
             json_response(status, message::reply(&request.id, &outcome))
         }
-        Answered::Logged { text, .. } => json_response(StatusCode::OK, text),
-        Answered::Follow(call) => sse::response(CallFeed::new(*call, slot()?, true)),
-        Answered::Listen(listen) => {
-            sse::response(ListenFeed { listen: *listen, slot: slot()?, ended: false })
+        (Answered::Logged { text, .. }, _) => json_response(StatusCode::OK, text),
+        (Answered::Follow(call), Some(slot)) => sse::response(CallFeed::new(*call, slot, true)),
+        (Answered::Listen(listen), Some(slot)) => {
+            sse::response(ListenFeed { listen: *listen, slot, ended: false })
+        }
+        // Nothing is followed without room for it.
+        (Answered::Follow(_) | Answered::Listen(_), None) => {
+            return Err(refused(&Fault::internal("there is no room for the answer")));
         }
     })
 }

@@ -139,7 +139,7 @@ impl Feed for CallFeed {
             () = self.slot.over().cancelled() => {
                 self.ended = true;
                 // Whoever can come back does; whoever cannot is told where the run is.
-                if self.call.caller().era == Era::Legacy {
+                if self.comes_back {
                     return None;
                 }
                 let last = self.call.leave().await;

@@ -14,6 +14,10 @@ pub fn fill_in(schema: &Value, content: &Value) -> Result<Value, String> {
         Value::Null => Map::new(),
         _ => return Err("must be an object".to_owned()),
     };
+    let required =
+        |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|r| r == name));
+    // Some clients send what was left empty as null.
+    filled.retain(|name, value| !value.is_null() || required(name));
     for (name, property) in properties {
         match (filled.get(name), property.get("default")) {
             (Some(value), _) => check(property, value).map_err(|why| format!("{name} {why}"))?,
@@ -23,8 +27,8 @@ pub fn fill_in(schema: &Value, content: &Value) -> Result<Value, String> {
             (None, None) => {}
         }
     }
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    match required.into_iter().find(|name| !filled.contains_key(*name)) {
+    let all = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    match all.into_iter().find(|name| !filled.contains_key(*name)) {
         Some(missing) => Err(format!("{missing} is missing")),
         None => Ok(Value::Object(filled)),
     }
@@ -113,6 +117,8 @@ mod tests {
     fn what_was_left_out_is_filled_in_from_the_defaults() {
         let filled = fill_in(&schema(), &json!({ "confirm": true })).unwrap();
         assert_eq!(filled, json!({ "confirm": true, "notes": "なし" }));
+        let empty = json!({ "confirm": true, "notes": null, "seats": null });
+        assert_eq!(fill_in(&schema(), &empty), Ok(filled));
         let whole = json!({
             "confirm": false, "notes": "一二三", "seats": 4, "class": "b", "days": ["tue"], "more": 1
         });
@@ -125,6 +131,7 @@ mod tests {
             (json!({}), "confirm is missing"),
             (json!(null), "confirm is missing"),
             (json!([]), "object"),
+            (json!({ "confirm": null }), "confirm must be of type boolean"),
             (json!({ "confirm": "yes" }), "confirm must be of type boolean"),
             (json!({ "confirm": true, "notes": "long" }), "notes must be at most 3"),
             (json!({ "confirm": true, "seats": 0 }), "seats must be at least 1"),

@@ -33,6 +33,8 @@ pub enum QuestionKind {
 }
 
 impl QuestionKind {
+    pub const ALL: [Self; 3] = [Self::Human, Self::Model, Self::Roots];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Human => "human",

@@ -23,7 +23,7 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
     let mcp = Mcp::new(app, offer.extras, offer.mcp);
     let (input, output) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
     let served = tokio::select! {
-        served = shikiri_mcp::serve_stdio(mcp, instance, input, output) => served,
+        served = shikiri_mcp::serve_stdio(mcp, instance(), input, output) => served,
         signal = signals.next() => {
             tracing::info!(signal, "stopping");
             Ok(())
@@ -34,17 +34,15 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
 }
 
 /// The process is one instance, named by its environment or by its client.
-fn instance(client: &str) -> String {
+fn instance() -> impl Fn(&str) -> String {
     let named = [env_vars::AGENT_ID, env_vars::CAI_AGENT_ID]
         .into_iter()
         .filter_map(|variable| std::env::var(variable.name).ok())
         .find(|name| !name.trim().is_empty());
     let pid = std::process::id();
-    match named.as_deref().unwrap_or(client) {
-        "" => {
-            let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-            format!("agent-{pid}-{}", since.as_millis())
-        }
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+    move |client| match named.as_deref().unwrap_or(client) {
+        "" => format!("agent-{pid}-{since}"),
         name => format!("{name}-{pid}"),
     }
 }
