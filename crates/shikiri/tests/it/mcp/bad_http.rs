@@ -199,6 +199,9 @@ async fn an_inactive_or_busy_tenant_is_told_so() {
     assert!(second.header("retry-after").is_some());
     let told = problem(second).await;
     assert_eq!(told["code"], "LIMIT_EXCEEDED", "{told}");
+    // Whoever is refused has started nothing, and what needs no stream is answered.
+    let runs = host.called("run_list", json!({})).await;
+    assert_eq!(runs["structuredContent"]["runs"].as_array().unwrap().len(), 1, "{runs}");
     patch(json!({ "status": "inactive" })).await;
     let refused = host.request("ping", json!({})).await;
     assert_eq!(refused.status, 403);

@@ -125,6 +125,20 @@ async fn a_session_has_one_stream_and_whoever_comes_back_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_was_cut_while_it_opened_takes_no_place() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let host = McpClient::connect(&app.client()).await;
+    for micros in (0..3_000).step_by(60) {
+        let opening = host.listen();
+        let _ = tokio::time::timeout(Duration::from_micros(micros), opening).await;
+    }
+    shikiri_testkit::wait_until("the place is free", Duration::from_secs(10), async || {
+        host.listen().await.status == 200
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_key_ends_its_streams_and_opens_nothing() {
     let app = TestApp::new(PROGRAM).start().await;
     let made =

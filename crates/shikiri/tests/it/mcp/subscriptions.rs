@@ -27,6 +27,29 @@ fn updated(uri: &str) -> (String, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_subscribes_again_and_again_is_told_once() {
+    let barrier = Barrier::new();
+    let served = Served::start(vec![waiter(&barrier)]).await;
+    let host = McpClient::connect(served.client()).await;
+    let mut stream = host.listen().await;
+    let uri = format!("shikiri://runs/{}", started(&host, "waiter", json!({})).await);
+    for _ in 0..10 {
+        host.result("resources/subscribe", json!({ "uri": uri })).await;
+        while next_notice(&mut stream).await != updated(&uri) {}
+        host.result("resources/unsubscribe", json!({ "uri": uri })).await;
+    }
+    host.result("resources/subscribe", json!({ "uri": uri })).await;
+    while let Ok(Some(_)) = stream.next_within(A_WHILE).await {}
+    barrier.lift(1);
+    let mut heard = 0;
+    while let Ok(Some(_)) = stream.next_within(A_WHILE).await {
+        heard += 1;
+    }
+    // Its last steps and its end are a handful of commits.
+    assert!((1..=6).contains(&heard), "{heard} notices of one run's end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_unsubscribes_hears_no_more() {
     let barrier = Barrier::new();
     let served = Served::start(vec![waiter(&barrier)]).await;
