@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rmcp::model::JsonObject;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use shikiri_app::AppError;
 use shikiri_app::run::{Agent, Attendance, NewRun};
@@ -111,9 +110,6 @@ struct ShortCall<'a> {
     #[serde(flatten)]
     who: Who,
     is_error: bool,
-    /// Kept where it may be read again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply: Option<&'a RawValue>,
 }
 
 impl Asking<'_> {
@@ -122,18 +118,14 @@ impl Asking<'_> {
         let Caller { era, connection, .. } = self.caller;
         let outcome = outcome.map(|result| finish(*era, result));
         let is_error = outcome.as_ref().map_or(true, |result| result["isError"] == json!(true));
-        let reply = message::raw(message::reply(&self.request.id, &outcome));
-        let call = ShortCall {
-            id: &self.request.id,
-            name: self.name,
-            who: self.who(),
-            is_error,
-            reply: (*era == Era::Legacy).then_some(&*reply),
-        };
+        let call = ShortCall { id: &self.request.id, name: self.name, who: self.who(), is_error };
         let event = NewEvent::new("call", &call).map_err(AppError::from)?;
         let number = self.mcp.app.note_on_connection(connection, event).await?;
         Ok(match era {
-            Era::Legacy => Answered::Logged { number, text: reply.get().to_owned() },
+            Era::Legacy => {
+                let text = message::reply(&self.request.id, &outcome);
+                Answered::Logged { number, text }
+            }
             Era::Modern => Answered::Now(outcome),
         })
     }

@@ -48,7 +48,7 @@ pub struct Mcp {
 /// How a request is answered.
 pub(crate) enum Answered {
     Now(Result<Value, Fault>),
-    /// The answer as it was written down, under this number of the connection's stream.
+    /// The answer to a call that was written down under this number of the connection's stream.
     Logged {
         number: Seq,
         text: String,
