@@ -29,6 +29,7 @@ pub(crate) enum Goal {
     RatioAtLeast(f64),
     RatioAtMost(f64),
     AtMost(f64),
+    AtLeast(f64),
 }
 
 impl Figure {
@@ -75,6 +76,7 @@ impl Figure {
                 Goal::RatioAtLeast(least) => ratio() >= least,
                 Goal::RatioAtMost(most) => ratio() <= most,
                 Goal::AtMost(most) => self.value() <= most,
+                Goal::AtLeast(least) => self.value() >= least,
             }
     }
 }

@@ -57,6 +57,7 @@ fn row(figure: &Figure) -> [String; 6] {
         Goal::RatioAtLeast(least) => format!("≥ {least} ×"),
         Goal::RatioAtMost(most) => format!("≤ {most} ×"),
         Goal::AtMost(most) => format!("≤ {most} {}", figure.unit),
+        Goal::AtLeast(least) => format!("≥ {} {}", number(least), figure.unit),
     });
     let verdict = match (figure.goal, &figure.not_measured) {
         (_, Some(_)) => "NOT MEASURED",

@@ -112,6 +112,35 @@ id!(
     "con_"
 );
 
+id!(
+    /// A thread of executions.
+    ConversationId,
+    "cnv_"
+);
+id!(
+    /// An AI model with its engine and prices.
+    ModelId,
+    "mdl_"
+);
+id!(
+    /// An MCP server of a tenant.
+    ServerId,
+    "mcp_"
+);
+
+impl RunId {
+    /// For a run that is an execution.
+    pub fn mint_execution(now: Timestamp, entropy: Entropy) -> Self {
+        Self(mint("exe_", now, entropy))
+    }
+}
+
+impl ModelId {
+    pub fn offline() -> Self {
+        Self("offline".to_owned())
+    }
+}
+
 impl TenantId {
     pub fn local() -> Self {
         Self("local".to_owned())

@@ -5,13 +5,18 @@
 //! decides for the server, a hook process and a test.
 
 pub mod connection;
+pub mod conversation;
 pub mod cursor;
 pub mod event;
+pub mod execution;
 pub mod ids;
 pub mod journal;
 pub mod key;
 pub mod lease;
+pub mod models;
 pub mod record;
 pub mod run;
+pub mod server;
+pub mod skill;
 pub mod tenant;
 pub mod time;

@@ -15,4 +15,4 @@ pub mod version;
 
 pub use error::OpenError;
 pub use migrate::{MIGRATIONS, Migration};
-pub use open::{Database, OpenOptions, Synchronous};
+pub use open::{Database, OpenOptions, Synchronous, Wait};

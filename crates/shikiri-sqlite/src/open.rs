@@ -54,6 +54,14 @@ impl Default for OpenOptions {
     }
 }
 
+/// How long a connection waits for locks of other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// As long as it was opened with.
+    Usual,
+    Never,
+}
+
 /// An open database. While it lives, nobody can move the files away.
 #[derive(Debug)]
 pub struct Database {
@@ -113,6 +121,15 @@ impl Database {
         self.set_aside.as_deref()
     }
 
+    /// Waits for other processes' locks no longer than this from now on.
+    pub fn wait_for_locks(&mut self, wait: Wait) -> rusqlite::Result<()> {
+        let limit = match wait {
+            Wait::Usual => self.busy_timeout,
+            Wait::Never => Duration::ZERO,
+        };
+        busy::install(&mut self.connection, limit)
+    }
+
     /// Moves the log into the file as far as readers allow, without waiting for anybody.
     pub fn checkpoint(&self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
@@ -123,7 +140,7 @@ impl Database {
     pub fn checkpoint_and_restart(&mut self) -> rusqlite::Result<()> {
         busy::install(&mut self.connection, RESTART_WAIT)?;
         let done = self.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
-        busy::install(&mut self.connection, self.busy_timeout)?;
+        self.wait_for_locks(Wait::Usual)?;
         done
     }
 }

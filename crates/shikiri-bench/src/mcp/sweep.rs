@@ -81,6 +81,16 @@ impl<'a> Sweep<'a> {
         self.or_missing(figure, &[Kind::Ours, peer])
     }
 
+    /// Our rate, whatever the peers'.
+    pub(super) fn rate(&self, era: Era, callers: usize, least: f64) -> Figure {
+        let (_, unit) = self.weight();
+        let cell = |kind| Cell { era, callers, kind };
+        let figure = Figure::new(self.named(era, callers), unit, self.rates(cell(Kind::Ours)))
+            .against(Kind::Rmcp.name(), &self.rates(cell(Kind::Rmcp)))
+            .goal(Goal::AtLeast(least));
+        self.or_missing(figure, &[Kind::Ours])
+    }
+
     /// How long ours takes.
     pub(super) fn median_time(&self, era: Era, callers: usize, most_ms: f64) -> Figure {
         let times = self.samples(Cell { era, callers, kind: Kind::Ours }, |turn| turn.p50_ms);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Outcome, Question, Run, RunError, RunStatus};
 use crate::event::NewEvent;
+use crate::execution::{Conclusion, Ending};
 use crate::ids::{NodeId, QuestionId};
 use crate::time::Timestamp;
 
@@ -27,6 +28,8 @@ pub enum Command {
     Suspend { seen_wakes: u64, until: Option<Timestamp> },
     /// The agent's function has returned.
     Finish(Outcome),
+    /// The execution's engine has ended, or its time is over, or its node is gone.
+    Conclude(Conclusion),
     /// Somebody wants it stopped.
     Cancel,
     /// The node that worked on it is gone.
@@ -76,6 +79,7 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, R
             Ok(next.suspended(seen_wakes, until, now))
         }
         (Running, Command::Finish(outcome)) => Ok(next.finished(outcome, now)),
+        (Running, Command::Conclude(conclusion)) => next.concluded(conclusion, now),
 
         (_, Command::Answer { question, answer }) => next.answered(&question, &answer, now),
         (_, Command::Input(input)) => next.redirected(input),
@@ -86,7 +90,10 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, R
         (Queued | Waiting, Command::Cancel) => Ok(next.finished(Outcome::Cancelled, now)),
         (Running, Command::Cancel) => Ok(next.cancel_requested()),
 
-        (Running, Command::Lose { node }) if run.node.as_ref() == Some(&node) => {
+        // An execution cannot be taken up again: whoever finds it lost concludes it.
+        (Running, Command::Lose { node })
+            if run.node.as_ref() == Some(&node) && run.execution.is_none() =>
+        {
             Ok(next.requeued(now))
         }
         (status, _) => Err(Refusal::NotNow(status)),
@@ -108,6 +115,13 @@ impl Next {
         self.events.push(NewEvent::from_value(kind, data));
     }
 
+    /// Of the machinery: readers of an execution get what its engine tells, and nothing else.
+    fn tell_of_agent(&mut self, kind: &'static str, data: &Value) {
+        if self.run.execution.is_none() {
+            self.tell(kind, data);
+        }
+    }
+
     fn done(self) -> Decision {
         Decision { run: self.run, events: self.events }
     }
@@ -118,7 +132,7 @@ impl Next {
         if let Some(origin) = &self.run.origin {
             data["origin"] = origin.clone();
         }
-        self.tell("queued", &data);
+        self.tell_of_agent("queued", &data);
         self.done()
     }
 
@@ -127,7 +141,7 @@ impl Next {
         self.run.node = Some(node);
         self.run.due_at = None;
         self.run.starts += 1;
-        self.tell("started", &json!({ "attempt": self.run.starts }));
+        self.tell_of_agent("started", &json!({ "attempt": self.run.starts }));
         self.expire_questions(now);
         self.done()
     }
@@ -274,11 +288,39 @@ impl Next {
                 self.fail(RunError::new("CANCELLED", "the run was cancelled"));
             }
         }
+        self.ended(now)
+    }
+
+    fn ended(mut self, now: Timestamp) -> Decision {
         self.run.node = None;
         self.run.due_at = None;
         self.run.questions.clear();
         self.run.ended_at = Some(now);
         self.done()
+    }
+
+    fn concluded(mut self, conclusion: Conclusion, now: Timestamp) -> Result<Decision, Refusal> {
+        let Conclusion { ending, usage, total_cost_usd } = conclusion;
+        let Some(execution) = &mut self.run.execution else {
+            return Err(Refusal::NotNow(self.run.status));
+        };
+        (execution.usage, execution.total_cost_usd) = (usage, total_cost_usd);
+        match ending {
+            Ending::Result { data, error } => {
+                self.tell("result", &data);
+                self.run.status =
+                    if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
+                self.run.result = Some(data);
+                self.run.error = error;
+            }
+            Ending::Error(error) => {
+                let is_cancelled = error.code == "CANCELLED";
+                self.run.status =
+                    if is_cancelled { RunStatus::Cancelled } else { RunStatus::Failed };
+                self.fail(error);
+            }
+        }
+        Ok(self.ended(now))
     }
 
     fn fail(&mut self, error: RunError) {
@@ -289,7 +331,7 @@ impl Next {
     fn cancel_requested(mut self) -> Decision {
         if !self.run.cancel_requested {
             self.run.cancel_requested = true;
-            self.tell("cancel_requested", &json!({}));
+            self.tell_of_agent("cancel_requested", &json!({}));
         }
         self.done()
     }

@@ -247,3 +247,76 @@ fn an_ended_run_has_one_terminal_event_no_owner_and_nothing_due() {
         assert_eq!((end.run.node, end.run.due_at, end.run.questions), (None, None, vec![]));
     }
 }
+
+fn execution() -> Run {
+    let execution = crate::execution::Execution {
+        conversation: "cnv_1".parse().unwrap(),
+        turn: 1,
+        model_id: crate::ids::ModelId::offline(),
+        engine: crate::models::EngineKind::Offline,
+        executor: crate::execution::Executor { user_id: "太郎".into(), name: None, email: None },
+        usage: crate::execution::Usage::default(),
+        total_cost_usd: crate::execution::Cost::default(),
+    };
+    let mut run = Run::new(
+        "exe_1".parse().unwrap(),
+        crate::ids::TenantId::local(),
+        "execution".into(),
+        json!({}),
+        Timestamp::from_millis(0),
+    );
+    run.execution = Some(Box::new(execution));
+    run
+}
+
+fn conclude(ending: crate::execution::Ending) -> Command {
+    let usage = crate::execution::Usage { input_tokens: 9, ..Default::default() };
+    Command::Conclude(crate::execution::Conclusion {
+        ending,
+        usage,
+        total_cost_usd: crate::execution::Cost::default(),
+    })
+}
+
+#[test]
+fn an_execution_tells_only_what_its_engine_told_and_one_end() {
+    use crate::execution::Ending;
+    let now = Timestamp::from_millis(7);
+    let node: NodeId = "nod_1".parse().unwrap();
+    let queued = decide(&execution(), Command::Enqueue, now).unwrap();
+    let running = decide(&queued.run, Command::Start { node: node.clone() }, now).unwrap();
+    let stopping = decide(&running.run, Command::Cancel, now).unwrap();
+    assert!(queued.events.is_empty() && running.events.is_empty() && stopping.events.is_empty());
+    assert!(stopping.run.cancel_requested);
+    // Replaying an engine is not possible: it is concluded instead.
+    assert!(decide(&running.run, Command::Lose { node }, now).is_err());
+
+    let data = json!({ "result": "済", "partial": false });
+    for (ending, status, kind) in [
+        (Ending::Result { data: data.clone(), error: None }, RunStatus::Completed, "result"),
+        (
+            Ending::Result { data: data.clone(), error: Some(RunError::new("SDK_ERROR", "x")) },
+            RunStatus::Failed,
+            "result",
+        ),
+        (Ending::Error(RunError::new("INTERRUPTED", "x")), RunStatus::Failed, "error"),
+        (Ending::Error(RunError::new("CANCELLED", "x")), RunStatus::Cancelled, "error"),
+    ] {
+        let ended = decide(&running.run, conclude(ending), now).unwrap();
+        assert_eq!(ended.run.status, status);
+        assert_eq!(ended.events.iter().map(NewEvent::kind).collect::<Vec<_>>(), [kind]);
+        let execution = ended.run.execution.as_ref().unwrap();
+        assert_eq!((execution.usage.input_tokens, ended.run.ended_at), (9, Some(now)));
+        assert!(decide(&ended.run, Command::Cancel, now).is_err());
+    }
+}
+
+#[test]
+fn only_an_execution_is_concluded() {
+    let now = Timestamp::from_millis(7);
+    let mut run = execution();
+    run.execution = None;
+    let started = decide(&run, Command::Start { node: "nod_1".parse().unwrap() }, now).unwrap();
+    let ending = crate::execution::Ending::Error(RunError::new("X", "x"));
+    assert!(decide(&started.run, conclude(ending), now).is_err());
+}

@@ -15,6 +15,7 @@ pub use form::fill_in;
 pub use question::{Answer, AnswerAction, Question, QuestionKind};
 
 use crate::event::StreamId;
+use crate::execution::Execution;
 use crate::ids::{NodeId, RunId, TenantId};
 use crate::record::{Columns, Document};
 use crate::time::Timestamp;
@@ -64,6 +65,9 @@ pub struct Run {
     pub error: Option<RunError>,
     #[serde(default)]
     pub ended_at: Option<Timestamp>,
+    /// Set if it is an execution: work of an engine, which cannot be replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Box<Execution>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +125,7 @@ impl Run {
             result: None,
             error: None,
             ended_at: None,
+            execution: None,
         }
     }
 
@@ -184,7 +189,10 @@ impl Document for Run {
     fn columns(&self) -> Columns {
         Columns {
             state: self.status.as_str().to_owned(),
-            parent: self.parent.as_ref().map(|parent| parent.run.to_string()),
+            parent: match &self.execution {
+                Some(execution) => Some(execution.conversation.to_string()),
+                None => self.parent.as_ref().map(|parent| parent.run.to_string()),
+            },
             owner: self.node.as_ref().map(ToString::to_string),
             unique: self.idempotency_key.clone(),
             due_at: self.due_at,

@@ -69,7 +69,8 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     hub: Arc<Hub>,
     clock: Arc<dyn Clock>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Arc<Mutex<Writer>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl SqliteStore {
@@ -96,13 +97,14 @@ impl SqliteStore {
                 .transaction(|connection, _, _| upkeep::note_boot(connection, &boot))
                 .map_err(|fault| fault.error)?;
         }
-        let jobs = Arc::clone(&queue);
+        let writer = Arc::new(Mutex::new(writer));
+        let (jobs, shared) = (Arc::clone(&queue), Arc::clone(&writer));
         let thread = std::thread::Builder::new()
             .name("shikiri-writer".to_owned())
-            .spawn(move || writer.run(&jobs))
+            .spawn(move || Writer::run(&shared, &jobs))
             .map_err(StoreError::unavailable)?;
         let readers = Arc::new(Readers::new(path.to_owned(), open_options));
-        Ok(Self { queue, readers, hub, clock, writer: Mutex::new(Some(thread)) })
+        Ok(Self { queue, readers, hub, clock, writer, thread: Mutex::new(Some(thread)) })
     }
 
     /// Has the writer thread do `work` in a transaction of its own.
@@ -134,6 +136,10 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+        let here = self.queue.borrow(&self.writer);
+        if let Some(outcome) = here.and_then(|mut w| w.commit_here(&commit, &self.queue)) {
+            return outcome;
+        }
         let (reply, answer) = oneshot::channel();
         self.queue.push(Job::Commit { commit, reply }).await?;
         answer.await.map_err(|_| answer_lost())?
@@ -250,7 +256,7 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.readers.close_idle();
         self.queue.close();
-        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

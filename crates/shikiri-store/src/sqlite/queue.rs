@@ -92,6 +92,14 @@ impl Queue {
         Ok(())
     }
 
+    /// The writer, if it sleeps and nothing waits for it: then whoever has something to write need
+    /// not wake it. Tried while the queue is locked, so nobody who comes later overtakes.
+    pub(super) fn borrow<'a>(&self, writer: &'a Mutex<Writer>) -> Option<MutexGuard<'a, Writer>> {
+        let state = self.lock();
+        let sleeps = state.asleep && state.wake_at == 1;
+        if sleeps && state.jobs.is_empty() && !state.closed { writer.try_lock().ok() } else { None }
+    }
+
     /// Moves up to `most` waiting jobs to `into`; waits for the first one until `patience` is
     /// over.
     pub(super) fn take(&self, into: &mut VecDeque<Job>, most: usize, patience: Duration) -> Taken {
@@ -148,12 +156,15 @@ impl Queue {
     }
 
     /// Makes a sleeping writer look around, without a job.
-    pub(super) fn nudge(&self) {
-        let mut state = self.lock();
-        state.nudged = true;
-        state.asleep = false;
-        drop(state);
+    pub(super) fn rouse(&self) {
+        self.lock().asleep = false;
         self.news.notify_one();
+    }
+
+    /// The same, and have it look often for a while.
+    pub(super) fn nudge(&self) {
+        self.lock().nudged = true;
+        self.rouse();
     }
 
     /// No more jobs; those that wait are still done.

@@ -332,3 +332,49 @@ async fn only_a_change_of_leases_is_not_synced() {
     store.probe().await.unwrap();
     assert_eq!(set_to().await, FULL);
 }
+
+/// Commits until the next one would be made on the caller's own thread.
+async fn warm_up(store: &SqliteStore) {
+    for _ in 0..200 {
+        store.commit(append("warm", "up")).await.unwrap();
+        let is_asleep = store.queue.borrow(&store.writer).is_some_and(|writer| writer.is_prompt());
+        if is_asleep {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("no write took under a millisecond");
+}
+
+#[tokio::test]
+async fn a_lone_caller_writes_without_waking_the_thread() {
+    let place = place();
+    let store = place.open();
+    let mut news = store.hub().subscribe(Topic::Stream(stream("流")));
+    // The thread looks around now and then, and is not asleep at that moment.
+    for _ in 0..50 {
+        warm_up(&store).await;
+        let Some(committed) = store.commit(append("流", "すぐに")).now_or_never() else {
+            continue;
+        };
+        assert!(committed.unwrap().appended[0].last_seq >= 1);
+        assert!(matches!(news.take()[..], [.., Wake::Chunk { .. }]));
+        return;
+    }
+    panic!("never written at its first poll, so always by somebody else");
+}
+
+#[tokio::test]
+async fn a_lone_caller_never_waits_for_another_process() {
+    let place = place();
+    let store = place.open();
+    warm_up(&store).await;
+    let other = place.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let begun = Instant::now();
+    let mut commit = Box::pin(store.commit(append("流", "後で")));
+    assert!(futures_util::poll!(&mut commit).is_pending(), "left to the thread");
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(commit.await.unwrap().appended[0].last_seq, 1);
+}

@@ -1,16 +1,18 @@
-//! The one thread that writes. It takes every commit that waits, decides and writes them in one
-//! transaction, and only after that is on the disk wakes the watchers and answers the callers.
-//! While it syncs, the next batch gathers; so the more callers, the more share one sync.
+//! The one that writes, one at a time. Its thread takes every commit that waits, decides and writes
+//! them in one transaction, and only after that is on the disk wakes the watchers and answers the
+//! callers. While it syncs, the next batch gathers; so the more callers, the more share one sync.
+//! A caller who finds it asleep writes on its own thread: two switches of threads cost as much as
+//! the disk (docs/decisions/0007).
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use shikiri_sqlite::Database;
+use shikiri_sqlite::{Database, Wait};
 
 use super::Durability;
 use super::answers::Answers;
@@ -23,7 +25,7 @@ use super::tail::Tail;
 use super::write::write;
 use crate::clock::Clock;
 use crate::commit::{Commit, Committed};
-use crate::error::CommitError;
+use crate::error::{CommitError, StoreError};
 use crate::hub::{Hub, Topic, Wake};
 use crate::settle::{Loaded, Needs, Writes, settle};
 
@@ -47,6 +49,10 @@ const CHECKPOINT_PAGES: i32 = 2_000;
 /// With this many, readers that never all pause have kept the log from starting over.
 const OVERGROWN_PAGES: i32 = 32_000;
 
+/// Callers write by themselves while a write takes no longer than this: the runtime's thread that
+/// does it can do nothing else meanwhile.
+const PROMPT: Duration = Duration::from_millis(1);
+
 /// Attempts to get the write lock, each as long as the connection's busy timeout.
 const LOCK_ATTEMPTS: u32 = 2;
 
@@ -59,6 +65,8 @@ pub(super) struct Writer {
     tail: Tail,
     wal_pages: Arc<AtomicI32>,
     batch_limit: usize,
+    /// The last write was of one commit, and short enough to be made on its caller's thread.
+    is_prompt: bool,
     gathering: Gathering,
     /// Somebody is about to subscribe: look often, although nobody has yet.
     watch_until: Option<Instant>,
@@ -95,6 +103,7 @@ impl Writer {
             tail,
             wal_pages,
             batch_limit: BATCH_COMMITS,
+            is_prompt: false,
             gathering: Gathering::default(),
             watch_until: None,
             durability,
@@ -102,31 +111,38 @@ impl Writer {
         })
     }
 
-    /// Works until the queue is closed and empty.
-    pub(super) fn run(mut self, queue: &Arc<Queue>) {
+    /// What the thread does until the queue is closed and empty.
+    pub(super) fn run(shared: &Mutex<Self>, queue: &Arc<Queue>) {
         let _abandon = AbandonOnExit(Arc::clone(queue));
         let mut jobs = VecDeque::new();
         let mut batch = Batch::default();
+        let mut patience = LOOK_OFTEN;
         loop {
-            let patience = if jobs.is_empty() { self.patience() } else { Duration::ZERO };
+            let patience_now = if jobs.is_empty() { patience } else { Duration::ZERO };
             let room = BATCH_COMMITS.saturating_sub(jobs.len());
-            match queue.take(&mut jobs, room, patience) {
-                Taken::Closed if jobs.is_empty() => return,
-                Taken::Nudged => self.watch_until = Some(Instant::now() + AFTER_NUDGE),
-                _ => {}
+            let taken = queue.take(&mut jobs, room, patience_now);
+            if taken == Taken::Closed && jobs.is_empty() {
+                return;
             }
-            batch.fill(&mut jobs, self.batch_limit);
+            // What a panic may have left behind was rolled back where it was caught.
+            let mut writer = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if taken == Taken::Nudged {
+                writer.watch_until = Some(Instant::now() + AFTER_NUDGE);
+            }
+            batch.fill(&mut jobs, writer.batch_limit);
             if !batch.commits.is_empty() {
-                self.commit_batch(&mut batch, jobs.len(), queue);
+                writer.commit_batch(&mut batch, jobs.len(), queue);
                 if jobs.is_empty() {
-                    self.gathering.wait(queue, self.batch_limit);
+                    let most = writer.batch_limit;
+                    writer.gathering.wait(queue, most);
                 }
             } else if let Some(Job::Task(task)) = jobs.pop_front() {
-                self.guarded(|writer| task(writer)).unwrap_or_else(|_| self.roll_back());
+                writer.guarded(|writer| task(writer)).unwrap_or_else(|_| writer.roll_back());
             } else {
-                self.look_around();
+                writer.look_around();
             }
-            self.checkpoint_if_large();
+            writer.checkpoint_if_large();
+            patience = writer.patience();
         }
     }
 
@@ -142,6 +158,7 @@ impl Writer {
         let outcome = self.settle_batch(&batch.commits);
         let (size, took) = (batch.commits.len(), started.elapsed());
         self.adapt(size, took);
+        self.is_prompt = size == 1 && took < PROMPT;
         match outcome {
             Ok((outcomes, writes)) => {
                 self.gathering.expect(size + taken + queue.len(), took);
@@ -161,6 +178,37 @@ impl Writer {
             }
         }
         self.tail.publish(&self.hub);
+    }
+
+    /// Writes one commit on the thread of its caller, without waiting for other processes. None if
+    /// it was not written at once: that is for the thread, which may wait.
+    pub(super) fn commit_here(
+        &mut self,
+        commit: &Commit,
+        queue: &Queue,
+    ) -> Option<Result<Committed, CommitError>> {
+        if !self.is_prompt || self.database.wait_for_locks(Wait::Never).is_err() {
+            return None;
+        }
+        let started = Instant::now();
+        let settled = self.settle_batch(std::slice::from_ref(commit));
+        self.is_prompt = started.elapsed() < PROMPT;
+        let outcome = match settled {
+            Ok((mut outcomes, writes)) => {
+                self.publish(&writes);
+                outcomes.pop()
+            }
+            // Whether it was written is not known: it must not be written again.
+            Err(Fault { error: error @ StoreError::Unknown(_), .. }) => Some(Err(error.into())),
+            Err(_) => None,
+        };
+        if let Err(error) = self.database.wait_for_locks(Wait::Usual) {
+            tracing::error!(%error, "writes will not wait for other processes: {error}");
+        }
+        if self.log_is_long() {
+            queue.rouse();
+        }
+        outcome
     }
 
     /// One commit of the batch cannot be written: the others must not suffer.
@@ -306,11 +354,20 @@ impl Writer {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_prompt(&self) -> bool {
+        self.is_prompt
+    }
+
+    fn log_is_long(&self) -> bool {
+        self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES
+    }
+
     fn checkpoint_if_large(&mut self) {
-        let pages = self.wal_pages.load(Ordering::Relaxed);
-        if pages < CHECKPOINT_PAGES {
+        if !self.log_is_long() {
             return;
         }
+        let pages = self.wal_pages.load(Ordering::Relaxed);
         self.wal_pages.store(0, Ordering::Relaxed);
         let done = if pages < OVERGROWN_PAGES {
             self.database.checkpoint()

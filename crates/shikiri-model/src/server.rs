@@ -1,0 +1,129 @@
+//! MCP servers of a tenant: what its executions can reach besides the engine's own tools.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ServerId, TenantId};
+use crate::models::Status;
+use crate::record::{Columns, Document};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct McpServer {
+    pub id: ServerId,
+    pub tenant: TenantId,
+    /// Unique in the tenant; part of its tools' names, `mcp__NAME__TOOL`.
+    pub name: String,
+    #[serde(flatten)]
+    pub transport: Transport,
+    /// Values may hold `${name}`, filled in from the tokens of each request.
+    #[serde(default)]
+    pub headers_template: BTreeMap<String, String>,
+    /// Only these tools; None for all.
+    #[serde(default)]
+    pub allowed_tools: Option<Vec<String>>,
+    #[serde(default)]
+    pub allow_private: bool,
+    #[serde(default)]
+    pub status: Status,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Transport {
+    Http {
+        url: String,
+    },
+    Sse {
+        url: String,
+    },
+    /// A program and its arguments, split at spaces.
+    Stdio {
+        command: Vec<String>,
+    },
+}
+
+impl Transport {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Http { .. } => "http",
+            Self::Sse { .. } => "sse",
+            Self::Stdio { .. } => "stdio",
+        }
+    }
+}
+
+/// A token that a template names and nobody gave.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    #[error("the request must give the token {0:?}")]
+    Missing(String),
+    #[error("the token {0:?} holds a line break or another control character")]
+    Unfit(String),
+}
+
+/// Fills in each `${name}` of a template.
+pub fn fill_in(template: &str, tokens: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+    let mut filled = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("${") {
+        filled.push_str(before);
+        // A brace that is never closed is text.
+        let Some((name, left)) = after.split_once('}') else {
+            rest = &rest[before.len()..];
+            break;
+        };
+        let value = tokens.get(name).ok_or_else(|| TemplateError::Missing(name.to_owned()))?;
+        if value.chars().any(char::is_control) {
+            return Err(TemplateError::Unfit(name.to_owned()));
+        }
+        filled.push_str(value);
+        rest = left;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+impl Document for McpServer {
+    const KIND: &'static str = "mcp_server";
+
+    fn tenant(&self) -> TenantId {
+        self.tenant.clone()
+    }
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn columns(&self) -> Columns {
+        Columns {
+            state: self.status.as_str().to_owned(),
+            unique: Some(self.name.clone()),
+            ..Columns::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_of_a_template_is_filled_in_or_missed_by_name() {
+        let tokens = BTreeMap::from([
+            ("a".to_owned(), "鍵${b}".to_owned()),
+            ("bad".to_owned(), "x\r\nHost: y".to_owned()),
+        ]);
+        let filled = |template| fill_in(template, &tokens);
+        assert_eq!(
+            filled("Bearer ${a}"),
+            Ok("Bearer 鍵${b}".to_owned()),
+            "values are not templates"
+        );
+        assert_eq!(filled("plain $a {a} ${"), Ok("plain $a {a} ${".to_owned()));
+        assert_eq!(filled("${a}${a}"), Ok("鍵${b}鍵${b}".to_owned()));
+        assert_eq!(filled("x ${b}"), Err(TemplateError::Missing("b".to_owned())));
+        assert_eq!(filled("${}"), Err(TemplateError::Missing(String::new())));
+        assert_eq!(filled("${bad}"), Err(TemplateError::Unfit("bad".to_owned())));
+    }
+}
