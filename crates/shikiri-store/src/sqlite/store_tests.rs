@@ -158,8 +158,14 @@ async fn a_commit_whose_answer_is_lost_with_the_writer_may_have_happened() {
     let place = place();
     let store = place.open();
     let (hold, held) = std::sync::mpsc::channel::<()>();
-    let busy = Box::new(move |_: &mut Writer| assert!(held.recv().is_err()));
+    let (begin, begun) = oneshot::channel();
+    let busy = Box::new(move |_: &mut Writer| {
+        begin.send(()).unwrap();
+        assert!(held.recv().is_err());
+    });
     store.queue.push(Job::Task(busy)).await.unwrap();
+    // Or the thread would take both at once.
+    begun.await.unwrap();
     let commit = store.commit(append("流", "一"));
     // As the thread does however it ends, after the commit was handed in.
     let ends = async { store.queue.abandon() };
