@@ -21,6 +21,16 @@ pub enum AppError {
     /// Its owner must be activated first.
     #[error("{kind} {id} is inactive: an admin can activate it")]
     Inactive { kind: &'static str, id: String },
+    /// Another execution writes to the conversation.
+    #[error("conversation {conversation} is busy with {execution}: wait for its end, or cancel it")]
+    Locked { conversation: String, execution: String, retry_after: Duration },
+    #[error("tokens: {0}")]
+    MissingToken(String),
+    #[error("preferred_skills: there is no active skill {0:?}")]
+    NoSuchSkill(String),
+    /// What the model needs to run is not on this machine.
+    #[error("{0}")]
+    NoEngine(String),
     /// Too much at once; there is room again after `retry_after`.
     #[error("{detail}")]
     Limit { detail: String, retry_after: Duration },

@@ -7,6 +7,7 @@ pub mod agents;
 mod app;
 pub mod connections;
 mod error;
+pub mod execution;
 mod failpoint;
 pub mod gate;
 pub mod keys;

@@ -18,6 +18,7 @@ pub(crate) enum Code {
     Unauthorized,
     Forbidden,
     TenantInactive,
+    ModelInactive,
     HostNotAllowed,
     OriginNotAllowed,
     NotFound,
@@ -25,6 +26,13 @@ pub(crate) enum Code {
     RunNotFound,
     KeyNotFound,
     QuestionNotFound,
+    ModelNotFound,
+    ConversationNotFound,
+    ExecutionNotFound,
+    SkillNotFound,
+    MissingToken,
+    ConversationLocked,
+    EngineUnavailable,
     MethodNotAllowed,
     RequestTimeout,
     Conflict,
@@ -44,6 +52,7 @@ impl Code {
             Self::Unauthorized => (S::UNAUTHORIZED, "UNAUTHORIZED", "A valid key is needed"),
             Self::Forbidden => (S::FORBIDDEN, "FORBIDDEN", "This key may not do that"),
             Self::TenantInactive => (S::FORBIDDEN, "TENANT_INACTIVE", "The tenant is inactive"),
+            Self::ModelInactive => (S::FORBIDDEN, "MODEL_INACTIVE", "The model is inactive"),
             Self::HostNotAllowed => (S::FORBIDDEN, "HOST_NOT_ALLOWED", "Host not allowed"),
             Self::OriginNotAllowed => (S::FORBIDDEN, "ORIGIN_NOT_ALLOWED", "Origin not allowed"),
             Self::NotFound => (S::NOT_FOUND, "NOT_FOUND", "Not found"),
@@ -51,6 +60,19 @@ impl Code {
             Self::RunNotFound => (S::NOT_FOUND, "RUN_NOT_FOUND", "No such run"),
             Self::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND", "No such key"),
             Self::QuestionNotFound => (S::NOT_FOUND, "QUESTION_NOT_FOUND", "No such open question"),
+            Self::ModelNotFound => (S::NOT_FOUND, "MODEL_NOT_FOUND", "No such model"),
+            Self::ConversationNotFound => {
+                (S::NOT_FOUND, "CONVERSATION_NOT_FOUND", "No such conversation")
+            }
+            Self::ExecutionNotFound => (S::NOT_FOUND, "EXECUTION_NOT_FOUND", "No such execution"),
+            Self::SkillNotFound => (S::BAD_REQUEST, "SKILL_NOT_FOUND", "No such skill"),
+            Self::MissingToken => (S::BAD_REQUEST, "MISSING_TOKEN", "A token is missing"),
+            Self::ConversationLocked => {
+                (S::CONFLICT, "CONVERSATION_LOCKED", "The conversation is busy")
+            }
+            Self::EngineUnavailable => {
+                (S::SERVICE_UNAVAILABLE, "ENGINE_UNAVAILABLE", "The engine cannot run here")
+            }
             Self::MethodNotAllowed => {
                 (S::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "Method not allowed")
             }
@@ -74,6 +96,7 @@ pub(crate) struct Problem {
     detail: String,
     field: Option<String>,
     retry_after: Option<Duration>,
+    execution_id: Option<String>,
 }
 
 /// RFC 9457, with a stable `code`.
@@ -94,6 +117,9 @@ pub(crate) struct ProblemJson<'a> {
     field: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+    /// The execution that is in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution_id: Option<&'a str>,
 }
 
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
@@ -102,7 +128,7 @@ const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, retry_after: None }
+        Self { code, detail: detail.into(), field: None, retry_after: None, execution_id: None }
     }
 
     pub(crate) fn invalid(field: impl Into<String>, reason: impl std::fmt::Display) -> Self {
@@ -153,6 +179,7 @@ impl Problem {
             retry_after_ms: self
                 .retry_after
                 .map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            execution_id: self.execution_id.as_deref(),
         }
     }
 }
@@ -169,7 +196,16 @@ impl From<AppError> for Problem {
             AppError::NotFound { kind, .. } => Self::new(missing(kind), text),
             AppError::Invalid { field, reason } => Self::invalid(field, reason),
             AppError::Exists { .. } | AppError::NotNow(_) => Self::new(Code::Conflict, text),
+            AppError::Inactive { kind: "model", .. } => Self::new(Code::ModelInactive, text),
             AppError::Inactive { .. } => Self::new(Code::TenantInactive, text),
+            AppError::Locked { execution, retry_after, .. } => Self {
+                retry_after: Some(retry_after),
+                execution_id: Some(execution),
+                ..Self::new(Code::ConversationLocked, text)
+            },
+            AppError::MissingToken(_) => Self::new(Code::MissingToken, text),
+            AppError::NoSuchSkill(_) => Self::new(Code::SkillNotFound, text),
+            AppError::NoEngine(_) => Self::new(Code::EngineUnavailable, text),
             AppError::Limit { detail, retry_after } => {
                 Self { retry_after: Some(retry_after), ..Self::new(Code::LimitExceeded, detail) }
             }
@@ -194,6 +230,9 @@ fn missing(kind: &str) -> Code {
         "tenant" => Code::TenantNotFound,
         "run" => Code::RunNotFound,
         "key" => Code::KeyNotFound,
+        "model" => Code::ModelNotFound,
+        "conversation" => Code::ConversationNotFound,
+        "execution" => Code::ExecutionNotFound,
         "open question" => Code::QuestionNotFound,
         _ => Code::NotFound,
     }

@@ -86,7 +86,15 @@ impl From<AppError> for Failure {
                 }
                 None => Self::told(Exit::NotFound, error),
             },
-            AppError::Invalid { .. } => Self::told(Exit::Usage, error),
+            AppError::Invalid { .. } | AppError::MissingToken(_) | AppError::NoSuchSkill(_) => {
+                Self::told(Exit::Usage, error)
+            }
+            AppError::Locked { .. } => {
+                Self::new(Exit::Refused, error, "wait for its end, or stop it: `shikiri cancel`")
+            }
+            AppError::NoEngine(_) => {
+                Self::new(Exit::Unavailable, error, "look with `shikiri doctor`")
+            }
             AppError::Exists { .. } | AppError::NotNow(_) | AppError::Limit { .. } => {
                 Self::told(Exit::Refused, error)
             }

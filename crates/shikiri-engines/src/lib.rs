@@ -1,0 +1,5 @@
+//! The engines that executions run on. Each tells what it does in the model's one vocabulary.
+
+pub mod claude_code;
+pub mod messages;
+pub mod offline;
