@@ -1,5 +1,7 @@
 //! `App`: the store, the agents and the settings, held by every door.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +12,12 @@ use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
 
 use crate::connections::ConnectionCounts;
 use crate::error::AppError;
+use crate::execution::Engines;
+use crate::gate::limits::Slots;
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents, Here};
 use crate::watch::Watch;
+use crate::workspace::Workspaces;
 
 /// How often a use case starts over when somebody else changed the record first.
 const MAX_TRIES: u32 = 50;
@@ -31,6 +36,18 @@ pub struct AppOptions {
     pub connection_idle: Duration,
     /// Connections that one principal may have; past that, its idlest ones end.
     pub max_connections: usize,
+    /// Where files of conversations and engines lie; without it there are none.
+    pub data: Option<PathBuf>,
+    /// Bytes that one workspace may hold for more to be put in.
+    pub max_workspace: u64,
+    /// How long an engine may work on one execution.
+    pub execution_timeout: Duration,
+    /// How long a request waits for its conversation.
+    pub lock_wait: Duration,
+    /// How long a conversation stays locked by an execution that does not renew it.
+    pub lock_lease: Duration,
+    /// What engines see of this process's environment.
+    pub engine_env: BTreeMap<String, String>,
 }
 
 impl Default for AppOptions {
@@ -42,6 +59,12 @@ impl Default for AppOptions {
             retention: Duration::from_secs(30 * 24 * 3_600),
             connection_idle: Duration::from_secs(24 * 3_600),
             max_connections: 4_096,
+            data: None,
+            max_workspace: 1024 * 1024 * 1024,
+            execution_timeout: Duration::from_secs(300),
+            lock_wait: Duration::from_secs(5),
+            lock_lease: Duration::from_secs(600),
+            engine_env: BTreeMap::new(),
         }
     }
 }
@@ -53,6 +76,9 @@ pub struct App {
     pub(crate) options: Arc<AppOptions>,
     pub(crate) connection_counts: Arc<ConnectionCounts>,
     pub(crate) here: Arc<Here>,
+    pub(crate) workspaces: Arc<Workspaces>,
+    pub(crate) engines: Engines,
+    pub(crate) execution_slots: Arc<Slots>,
     counters: Arc<Counters>,
 }
 
@@ -65,8 +91,18 @@ impl App {
             options: Arc::new(options),
             connection_counts: Arc::default(),
             here: Arc::default(),
+            workspaces: Arc::default(),
+            engines: Engines::default(),
+            execution_slots: Arc::new(Slots::new("executions", usize::MAX)),
             counters,
         }
+    }
+
+    /// With engines for executions.
+    #[must_use]
+    pub fn with_engines(mut self, engines: Engines) -> Self {
+        self.engines = engines;
+        self
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {

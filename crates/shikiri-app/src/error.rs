@@ -21,6 +21,9 @@ pub enum AppError {
     /// Its owner must be activated first.
     #[error("{kind} {id} is inactive: an admin can activate it")]
     Inactive { kind: &'static str, id: String },
+    /// Not with this key.
+    #[error("{0}")]
+    Forbidden(String),
     /// Another execution writes to the conversation.
     #[error("conversation {conversation} is busy with {execution}: wait for its end, or cancel it")]
     Locked { conversation: String, execution: String, retry_after: Duration },
@@ -34,6 +37,9 @@ pub enum AppError {
     /// Too much at once; there is room again after `retry_after`.
     #[error("{detail}")]
     Limit { detail: String, retry_after: Duration },
+    /// More than fits; waiting does not help.
+    #[error("{0}")]
+    TooLarge(String),
     /// It may or may not have been done: look before trying again.
     #[error("{0}")]
     Unknown(String),

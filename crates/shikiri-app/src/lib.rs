@@ -6,15 +6,22 @@
 pub mod agents;
 mod app;
 pub mod connections;
+pub mod conversations;
 mod error;
 pub mod execution;
 mod failpoint;
+mod fields;
 pub mod gate;
 pub mod keys;
 mod metered;
+pub mod models;
 pub mod run;
+pub mod servers;
+pub mod skills;
 pub mod tenants;
+pub mod usage;
 mod watch;
+pub mod workspace;
 
 pub use app::{App, AppOptions};
 pub use error::AppError;

@@ -1,12 +1,14 @@
 //! Tenants: make, change, list, remove.
 
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{ModelId, TenantId};
+use shikiri_model::models::Model;
 use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
 use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
 use shikiri_store::{Commit, CommitError, StoreExt, store};
 
 use crate::app::{App, busy, entropy, max_tries};
 use crate::error::AppError;
+use crate::fields::set;
 
 /// What a caller may set; absent fields stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -60,21 +62,34 @@ impl LimitsPatch {
     }
 }
 
-fn set<T: Clone>(field: &mut T, value: Option<&T>) {
-    if let Some(value) = value {
-        field.clone_from(value);
-    }
-}
-
 impl App {
-    /// Makes the tenant `local` if this is a fresh store.
+    /// Makes the tenant `local` and the model `offline`, which it uses, if this is a fresh store or
+    /// one from before there were models. The two come in one commit, so with the model there
+    /// nothing is left to do, and a default that was taken away later stays away.
     pub async fn ensure_local_tenant(&self) -> Result<(), AppError> {
-        let local = Tenant::new(TenantId::local(), "Local".to_owned());
-        let put = RecordChange::put(&local, Expect::New)?;
-        match self.store.commit(Commit::new().record(put)).await {
-            Ok(_) | Err(CommitError::Exists(_)) => Ok(()),
-            Err(other) => Err(other.into()),
+        let (system, local) = (TenantId::system(), TenantId::local());
+        for _ in 0..max_tries() {
+            if self.store.load::<Model>(&system, ModelId::offline().as_str()).await?.is_some() {
+                return Ok(());
+            }
+            let found = self.store.load::<Tenant>(&system, local.as_str()).await?;
+            let expect = found.as_ref().map_or(Expect::New, |found| Expect::Version(found.version));
+            let mut tenant = found.map_or_else(
+                || Tenant::new(local.clone(), "Local".to_owned()),
+                |found| found.value,
+            );
+            tenant.model_id.get_or_insert_with(|| ModelId::offline().to_string());
+            let commit = Commit::new()
+                .record(RecordChange::put(&tenant, expect)?)
+                .record(RecordChange::put(&Model::offline(), Expect::New)?);
+            match self.store.commit(commit).await {
+                Ok(_) => return Ok(()),
+                // Another process does the same right now.
+                Err(CommitError::Exists(_) | CommitError::Conflict(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
         }
+        Err(busy("tenant", local.as_str()))
     }
 
     pub async fn create_tenant(
@@ -82,7 +97,7 @@ impl App {
         id: Option<TenantId>,
         patch: TenantPatch,
     ) -> Result<Stored<Tenant>, AppError> {
-        patch.check()?;
+        self.check_patch(&patch).await?;
         let id = match id {
             Some(id) if id == TenantId::system() => {
                 return Err(AppError::invalid("id", "is reserved: choose another"));
@@ -113,12 +128,20 @@ impl App {
         id: &TenantId,
         patch: TenantPatch,
     ) -> Result<Stored<Tenant>, AppError> {
-        patch.check()?;
+        self.check_patch(&patch).await?;
         self.update::<Tenant>(&TenantId::system(), id.as_str(), |tenant| {
             patch.apply(tenant);
             Ok(())
         })
         .await
+    }
+
+    async fn check_patch(&self, patch: &TenantPatch) -> Result<(), AppError> {
+        patch.check()?;
+        match &patch.model_id {
+            Some(Some(model)) => self.check_model_id(model).await,
+            _ => Ok(()),
+        }
     }
 
     pub async fn list_tenants(
@@ -163,6 +186,36 @@ impl App {
             }
         }
         Err(busy("tenant", id.as_str()))
+    }
+
+    /// Makes something that belongs to an active tenant.
+    pub(crate) async fn create_in_tenant<T: Document>(
+        &self,
+        tenant: &TenantId,
+        value: T,
+    ) -> Result<Stored<T>, AppError> {
+        let put = RecordChange::put(&value, Expect::New)?;
+        let at = self.commit_in_tenant(tenant, Commit::new().record(put)).await?.at;
+        Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value })
+    }
+
+    /// Removes something of a tenant, whatever has become of it meanwhile.
+    pub(crate) async fn delete_record<T: Document + Send>(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+    ) -> Result<(), AppError> {
+        for _ in 0..max_tries() {
+            let Some(stored) = self.store.load::<T>(tenant, id).await? else {
+                return Err(AppError::not_found(T::KIND, id));
+            };
+            let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
+            match self.store.commit(Commit::new().record(delete)).await {
+                Err(CommitError::Conflict(_)) => {}
+                other => return other.map(drop).map_err(AppError::from),
+            }
+        }
+        Err(busy(T::KIND, id))
     }
 
     /// A page of documents, and where the next page starts.

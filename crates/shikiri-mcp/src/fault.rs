@@ -89,9 +89,11 @@ impl From<AppError> for Fault {
             | AppError::Exists { .. }
             | AppError::MissingToken(_)
             | AppError::NoSuchSkill(_) => Self::params(error.to_string()),
-            AppError::NotNow(_) | AppError::Inactive { .. } | AppError::NoEngine(_) => {
-                Self::request(error.to_string())
-            }
+            AppError::NotNow(_)
+            | AppError::Inactive { .. }
+            | AppError::NoEngine(_)
+            | AppError::Forbidden(_)
+            | AppError::TooLarge(_) => Self::request(error.to_string()),
             AppError::Limit { retry_after, .. } | AppError::Locked { retry_after, .. } => {
                 let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
                 Self::request(error.to_string()).with(json!({ "retry_after_ms": wait }))

@@ -133,6 +133,11 @@ impl RunId {
     pub fn mint_execution(now: Timestamp, entropy: Entropy) -> Self {
         Self(mint("exe_", now, entropy))
     }
+
+    /// Whether it was minted for an execution.
+    pub fn is_execution(&self) -> bool {
+        self.0.starts_with("exe_")
+    }
 }
 
 impl ModelId {

@@ -12,12 +12,15 @@ use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use shikiri_app::gate::{self, Caller};
-use shikiri_model::ids::{KeyId, RunId, TenantId};
+use shikiri_model::ids::{ConversationId, KeyId, ModelId, RunId, ServerId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
+use shikiri_model::models::Model;
+use shikiri_model::record::Stored;
 use shikiri_model::tenant::Tenant;
 
 use crate::error::{Code, Problem};
 use crate::state::Shared;
+use crate::views::ModelJson;
 
 /// What can be had without a key. Everything else needs one, also what does not exist.
 pub(crate) const PUBLIC: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
@@ -144,6 +147,111 @@ impl FromRequestParts<Shared> for RunAccess {
     }
 }
 
+/// As `TenantAccess`, with the conversation in the path, which may or may not exist.
+pub(crate) struct ConversationAccess {
+    pub(crate) access: TenantAccess,
+    pub(crate) conversation: ConversationId,
+}
+
+impl FromRequestParts<Shared> for ConversationAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = TenantAccess::from_request_parts(parts, web).await?;
+        let id = path_id(parts, "c").await;
+        let conversation = id.parse().map_err(|_| Problem::missing("conversation", &id))?;
+        Ok(Self { access, conversation })
+    }
+}
+
+/// As `TenantAccess`, with the MCP server in the path, which may or may not exist.
+pub(crate) struct ServerAccess {
+    pub(crate) access: TenantAccess,
+    pub(crate) server: ServerId,
+}
+
+impl FromRequestParts<Shared> for ServerAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = TenantAccess::from_request_parts(parts, web).await?;
+        let id = path_id(parts, "s").await;
+        let server = id.parse().map_err(|_| Problem::missing("mcp_server", &id))?;
+        Ok(Self { access, server })
+    }
+}
+
+/// As `TenantAccess`, with the skill's name in the path, which may be none that a skill can have.
+pub(crate) struct SkillAccess {
+    pub(crate) access: TenantAccess,
+    pub(crate) name: String,
+}
+
+impl FromRequestParts<Shared> for SkillAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = TenantAccess::from_request_parts(parts, web).await?;
+        Ok(Self { access, name: path_id(parts, "name").await })
+    }
+}
+
+/// The caller holds a key, whosever it is, and is within its tenant's rate. Models are everybody's
+/// to see.
+pub(crate) struct AnyKey {
+    is_admin: bool,
+}
+
+impl AnyKey {
+    /// As much of a model as the caller may see.
+    pub(crate) fn model(&self, stored: Stored<Model>) -> ModelJson {
+        if self.is_admin { stored.into() } else { ModelJson::for_tenant(stored) }
+    }
+}
+
+impl FromRequestParts<Shared> for AnyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        match caller(parts)?.scope {
+            KeyScope::Admin => Ok(Self { is_admin: true }),
+            KeyScope::Tenant(tenant) => {
+                web.gate.count_request(&*web.gate.tenant(&tenant).await?)?;
+                Ok(Self { is_admin: false })
+            }
+        }
+    }
+}
+
+/// The model in the path, which may or may not exist.
+pub(crate) struct ModelInPath(pub(crate) ModelId);
+
+impl FromRequestParts<Shared> for ModelInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let id = path_id(parts, "m").await;
+        id.parse().map(Self).map_err(|_| Problem::missing("model", &id))
+    }
+}
+
+/// As `TenantAccess`, with the execution in the path, which may or may not exist.
+pub(crate) struct ExecutionAccess {
+    pub(crate) access: TenantAccess,
+    pub(crate) execution: RunId,
+}
+
+impl FromRequestParts<Shared> for ExecutionAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let access = TenantAccess::from_request_parts(parts, web).await?;
+        let id = path_id(parts, "e").await;
+        let execution = id.parse().map_err(|_| Problem::missing("execution", &id))?;
+        Ok(Self { access, execution })
+    }
+}
+
 /// The same answer, after the same lookups, for a tenant that is not there and one that is not
 /// the caller's.
 async fn authorize(parts: &mut Parts, web: &Shared) -> Result<TenantAccess, Problem> {
@@ -159,7 +267,7 @@ async fn authorize(parts: &mut Parts, web: &Shared) -> Result<TenantAccess, Prob
 }
 
 /// A part of the path; empty, and so no valid id, if it cannot be read.
-async fn path_id(parts: &mut Parts, name: &str) -> String {
+pub(crate) async fn path_id(parts: &mut Parts, name: &str) -> String {
     let params = RawPathParams::from_request_parts(parts, &()).await;
     let found = params.ok().and_then(|params| {
         params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())

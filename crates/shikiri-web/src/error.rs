@@ -150,6 +150,11 @@ impl Problem {
         AppError::not_found("tenant", shown(id)).into()
     }
 
+    /// An id in the path that cannot be one.
+    pub(crate) fn missing(kind: &'static str, id: &str) -> Self {
+        AppError::not_found(kind, shown(id)).into()
+    }
+
     pub(crate) fn no_run(id: &str) -> Self {
         AppError::not_found("run", shown(id)).into()
     }
@@ -198,6 +203,7 @@ impl From<AppError> for Problem {
             AppError::Exists { .. } | AppError::NotNow(_) => Self::new(Code::Conflict, text),
             AppError::Inactive { kind: "model", .. } => Self::new(Code::ModelInactive, text),
             AppError::Inactive { .. } => Self::new(Code::TenantInactive, text),
+            AppError::Forbidden(_) => Self::new(Code::Forbidden, text),
             AppError::Locked { execution, retry_after, .. } => Self {
                 retry_after: Some(retry_after),
                 execution_id: Some(execution),
@@ -209,6 +215,7 @@ impl From<AppError> for Problem {
             AppError::Limit { detail, retry_after } => {
                 Self { retry_after: Some(retry_after), ..Self::new(Code::LimitExceeded, detail) }
             }
+            AppError::TooLarge(_) => Self::new(Code::PayloadTooLarge, text),
             AppError::Unknown(cause) => {
                 tracing::warn!(%cause, "the outcome of a request is not known");
                 Self::new(Code::Unavailable, UNKNOWN)

@@ -63,9 +63,18 @@ pub(crate) enum Failures {
     Problem(ProblemJson<'static>),
 }
 
+/// The routes as OpenAPI writes them: a parameter that takes slashes has no form of its own there.
+pub(crate) fn described() -> utoipa::openapi::OpenApi {
+    let mut document = router::api().into_openapi();
+    let paths = std::mem::take(&mut document.paths.paths);
+    let plain = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item));
+    document.paths.paths = plain.collect();
+    document
+}
+
 /// The OpenAPI document as JSON.
 pub fn openapi_json() -> String {
-    router::api().into_openapi().to_pretty_json().unwrap_or_default()
+    described().to_pretty_json().unwrap_or_default()
 }
 
 pub(crate) fn document() -> &'static str {

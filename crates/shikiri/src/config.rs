@@ -34,6 +34,10 @@ pub struct Settings {
     pub max_streams: Option<usize>,
     pub node_lease_seconds: Option<f64>,
     pub retention_days: Option<f64>,
+    pub execution_timeout_seconds: Option<f64>,
+    pub lock_wait_seconds: Option<f64>,
+    pub lock_lease_seconds: Option<f64>,
+    pub claude_bin: Option<String>,
     pub durability: Option<Durability>,
     pub postgres_connections: Option<u32>,
     pub log: Option<String>,
@@ -71,6 +75,11 @@ pub struct Config {
     pub max_streams: Option<usize>,
     pub node_lease: Duration,
     pub retention: Duration,
+    pub execution_timeout: Duration,
+    pub lock_wait: Duration,
+    pub lock_lease: Duration,
+    /// Where the Claude Code program is, if not in PATH.
+    pub claude_bin: Option<PathBuf>,
     pub durability: Durability,
     pub postgres_connections: Option<u32>,
     /// What to log; the command decides if nobody says.
@@ -123,11 +132,23 @@ impl Config {
             max_connections: layers.count("max_connections", |s| s.max_connections)?,
             max_streams: layers.count("max_streams", |s| s.max_streams)?,
             node_lease: layers
-                .span("node_lease_seconds", |s| s.node_lease_seconds, Duration::from_secs(1))?
+                .seconds("node_lease_seconds", |s| s.node_lease_seconds)?
                 .unwrap_or(Duration::from_secs(15)),
             retention: layers
                 .span("retention_days", |s| s.retention_days, DAY)?
                 .unwrap_or(30 * DAY),
+            execution_timeout: layers
+                .seconds("execution_timeout_seconds", |s| s.execution_timeout_seconds)?
+                .unwrap_or(Duration::from_secs(300)),
+            lock_wait: layers
+                .seconds("lock_wait_seconds", |s| s.lock_wait_seconds)?
+                .unwrap_or(Duration::from_secs(5)),
+            lock_lease: layers
+                .seconds("lock_lease_seconds", |s| s.lock_lease_seconds)?
+                .unwrap_or(Duration::from_secs(600)),
+            claude_bin: layers
+                .find(|s| s.claude_bin.clone())
+                .map(|(path, layer)| layer.folder.join(path)),
             durability: layers.plain(|s| s.durability).unwrap_or_default(),
             postgres_connections: layers.plain(|s| s.postgres_connections),
             log: layers.plain(|s| s.log.clone()),
@@ -191,6 +212,14 @@ impl Layers {
             }
             found => Ok(found.map(|(count, _)| count)),
         }
+    }
+
+    fn seconds(
+        &self,
+        key: &str,
+        value: impl Fn(&Settings) -> Option<f64>,
+    ) -> Result<Option<Duration>, Failure> {
+        self.span(key, value, Duration::from_secs(1))
     }
 
     /// A number of units as a time between a fifth of a second and a century.

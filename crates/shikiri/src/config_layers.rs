@@ -56,6 +56,16 @@ pub(crate) fn environment_layer(
             text(env_vars::NODE_LEASE_SECONDS)?,
         )?,
         retention_days: number(env_vars::RETENTION_DAYS, text(env_vars::RETENTION_DAYS)?)?,
+        execution_timeout_seconds: number(
+            env_vars::EXECUTION_TIMEOUT_SECONDS,
+            text(env_vars::EXECUTION_TIMEOUT_SECONDS)?,
+        )?,
+        lock_wait_seconds: number(env_vars::LOCK_WAIT_SECONDS, text(env_vars::LOCK_WAIT_SECONDS)?)?,
+        lock_lease_seconds: number(
+            env_vars::LOCK_LEASE_SECONDS,
+            text(env_vars::LOCK_LEASE_SECONDS)?,
+        )?,
+        claude_bin: text(env_vars::CLAUDE_BIN)?,
         durability: word(env_vars::DURABILITY, text(env_vars::DURABILITY)?)?,
         postgres_connections: number(
             env_vars::POSTGRES_CONNECTIONS,

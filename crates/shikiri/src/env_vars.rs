@@ -31,6 +31,16 @@ pub const NODE_LEASE_SECONDS: EnvVar =
     var("SHIKIRI_NODE_LEASE_SECONDS", "a silent server's runs are taken over after this [15]");
 pub const RETENTION_DAYS: EnvVar =
     var("SHIKIRI_RETENTION_DAYS", "events of ended runs are kept this long [30]");
+pub const EXECUTION_TIMEOUT_SECONDS: EnvVar =
+    var("SHIKIRI_EXECUTION_TIMEOUT_SECONDS", "longest time of one execution [300]");
+pub const LOCK_WAIT_SECONDS: EnvVar =
+    var("SHIKIRI_LOCK_WAIT_SECONDS", "how long a request waits for a busy conversation [5]");
+pub const LOCK_LEASE_SECONDS: EnvVar =
+    var("SHIKIRI_LOCK_LEASE_SECONDS", "a conversation whose server is silent is free after [600]");
+pub const CLAUDE_BIN: EnvVar =
+    var("SHIKIRI_CLAUDE_BIN", "the Claude Code program [claude, found in PATH]");
+pub const KEY: EnvVar =
+    var("SHIKIRI_KEY", "key for `shikiri run --server` [the one in .shikiri/admin.key]");
 pub const DURABILITY: EnvVar =
     var("SHIKIRI_DURABILITY", "full: a commit survives a power cut; normal: a crash [full]");
 pub const POSTGRES_CONNECTIONS: EnvVar =
@@ -49,6 +59,7 @@ pub const CAI_AGENT_ID: EnvVar = var("CAI_AGENT_ID", "the same, if SHIKIRI_AGENT
 pub const XDG_CONFIG_HOME: EnvVar =
     var("XDG_CONFIG_HOME", "folder of shikiri/config.toml [~/.config]");
 pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config");
+pub const USER: EnvVar = var("USER", "on whose behalf `shikiri run` acts [local]");
 pub const PATH: EnvVar = var("PATH", "where `shikiri doctor` looks for the claude program");
 pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
 pub const TERM: EnvVar = var("TERM", "dumb: no colours");
@@ -67,6 +78,11 @@ pub const ALL: &[EnvVar] = &[
     MAX_STREAMS,
     NODE_LEASE_SECONDS,
     RETENTION_DAYS,
+    EXECUTION_TIMEOUT_SECONDS,
+    LOCK_WAIT_SECONDS,
+    LOCK_LEASE_SECONDS,
+    CLAUDE_BIN,
+    KEY,
     DURABILITY,
     POSTGRES_CONNECTIONS,
     LOG,
@@ -77,6 +93,7 @@ pub const ALL: &[EnvVar] = &[
     CAI_AGENT_ID,
     XDG_CONFIG_HOME,
     HOME,
+    USER,
     PATH,
     NO_COLOR,
     TERM,

@@ -95,12 +95,14 @@ impl From<AppError> for Failure {
             AppError::NoEngine(_) => {
                 Self::new(Exit::Unavailable, error, "look with `shikiri doctor`")
             }
-            AppError::Exists { .. } | AppError::NotNow(_) | AppError::Limit { .. } => {
-                Self::told(Exit::Refused, error)
-            }
-            AppError::Inactive { .. } => {
-                let next = "`shikiri tenants set ID --status active` allows it";
-                Self::new(Exit::Refused, error, next)
+            AppError::Exists { .. }
+            | AppError::NotNow(_)
+            | AppError::Limit { .. }
+            | AppError::Forbidden(_)
+            | AppError::TooLarge(_) => Self::told(Exit::Refused, error),
+            AppError::Inactive { kind, .. } => {
+                let next = format!("`shikiri {kind}s set ID --status active` allows it");
+                Self::new(Exit::Refused, &error, &next)
             }
             AppError::Unknown(_) => {
                 Self::new(Exit::Unavailable, error, "look before you try again")
@@ -118,6 +120,11 @@ fn list_command(kind: &str) -> Option<&'static str> {
         "run" | "stream" => Some("shikiri runs list"),
         "tenant" => Some("shikiri tenants list"),
         "key" => Some("shikiri keys list"),
+        "model" => Some("shikiri models list"),
+        "mcp_server" => Some("shikiri servers list"),
+        "skill" => Some("shikiri skills list"),
+        "conversation" => Some("shikiri conversations list"),
+        "execution" => Some("shikiri executions list"),
         _ => None,
     }
 }

@@ -60,8 +60,9 @@ fn print(output: Output, run: &RunId, delivery: &Delivery, as_json: bool) -> Res
 }
 
 /// The data of the event's SSE frame, and its name.
-fn json_of(run: &RunId, event: EventRef<'_>) -> Value {
-    let mut all = json!({ "seq": event.seq, "at": event.at, "run_id": run, "event": event.kind });
+pub(crate) fn json_of(run: &RunId, event: EventRef<'_>) -> Value {
+    let id = if run.is_execution() { "execution_id" } else { "run_id" };
+    let mut all = json!({ "seq": event.seq, "at": event.at, id: run, "event": event.kind });
     if let (Some(all), Ok(Value::Object(data))) =
         (all.as_object_mut(), serde_json::from_str(event.data))
     {

@@ -16,5 +16,6 @@ pub mod output;
 pub mod serve;
 pub mod signals;
 pub mod store_url;
+pub mod terminal;
 pub mod text;
 pub mod wiring;

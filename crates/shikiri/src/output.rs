@@ -30,6 +30,11 @@ impl Output {
         Self { colour: colour_wanted() && io::stdout().is_terminal() }
     }
 
+    /// To paint what goes to stderr.
+    pub fn stderr() -> Self {
+        Self { colour: stderr_colour() }
+    }
+
     /// Without colours, whoever reads it.
     pub fn plain() -> Self {
         Self { colour: false }
@@ -54,6 +59,13 @@ impl Output {
         Ok(stdout.flush()?)
     }
 
+    /// Writes a part of a line, at once.
+    pub fn piece(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        Ok(stdout.flush()?)
+    }
+
     /// A value as indented JSON.
     pub fn json(self, value: &impl Serialize) -> Result<(), Failure> {
         self.line(&safe_json(&serde_json::to_string_pretty(value).map_err(not_json)?))
@@ -66,6 +78,16 @@ impl Output {
 
     /// Columns under their names; nothing is cut, so that ids can be copied.
     pub fn table(self, head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        self.figures(head, rows, head.len())
+    }
+
+    /// As a table whose columns from `names` on are numbers: they stand to the right.
+    pub fn figures(
+        self,
+        head: &[&str],
+        rows: &[Vec<String>],
+        names: usize,
+    ) -> Result<(), Failure> {
         let width_of = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column));
             let widths = cells.map(|cell| cell.chars().count());
@@ -73,7 +95,11 @@ impl Output {
         };
         let widths: Vec<usize> = (0..head.len()).map(width_of).collect();
         let align = |cells: &[String]| {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            let columns = cells.iter().zip(&widths).enumerate();
+            let padded = columns.map(|(column, (cell, width))| match column < names {
+                true => format!("{cell:width$}"),
+                false => format!("{cell:>width$}"),
+            });
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         let names: Vec<String> = head.iter().map(|name| (*name).to_uppercase()).collect();

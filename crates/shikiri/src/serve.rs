@@ -40,7 +40,7 @@ impl Running {
         // First, because it fails without having changed anything.
         let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
-        let app = wiring::open_app(config, offer.agents, Access::Write).await?;
+        let app = wiring::open_app(config, &offer, Access::Write).await?;
         wiring::ensure_admin_key(&app, config).await?;
         let node = Node::start(app.clone());
         let drain = CancellationToken::new();

@@ -26,6 +26,19 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
+/// Text of several lines, with control characters made visible instead of obeyed.
+pub fn safe_text(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_unsafe(c) && !matches!(c, '\n' | '\t') {
+            safe.extend(c.escape_unicode());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
 /// One line of at most `width` characters.
 pub fn short(text: &str, width: usize) -> String {
     let line = one_line(text);
@@ -76,6 +89,11 @@ mod tests {
             "a\\u{1b}[31m b\\u{9b}2J \\u{202e}c"
         );
         assert_eq!(one_line("日本 語"), "日本 語");
+    }
+
+    #[test]
+    fn lines_and_tabs_of_a_text_stay() {
+        assert_eq!(safe_text("a\tb\n\u{1b}[2J\rc"), "a\tb\n\\u{1b}[2J\\u{d}c");
     }
 
     #[test]

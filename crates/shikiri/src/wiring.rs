@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use shikiri_app::execution::{self, Engine, Engines};
 use shikiri_app::run::Agent;
-use shikiri_app::{App, AppError, AppOptions};
+use shikiri_app::{App, AppOptions};
+// CLAUDE use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::offline::Offline;
 use shikiri_mcp::{Extras, McpOptions};
-use shikiri_model::ids::TenantId;
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use shikiri_store::sqlite::{self, SqliteOptions, SqliteStore};
@@ -22,6 +24,8 @@ use crate::store_url::StoreUrl;
 #[derive(Default)]
 pub struct Offer {
     pub agents: Vec<Arc<dyn Agent>>,
+    /// In place of the plain ones.
+    pub engines: Option<Vec<Arc<dyn Engine>>>,
     /// To MCP clients, beyond the agents.
     pub extras: Extras,
     pub mcp: McpOptions,
@@ -36,6 +40,11 @@ pub fn agents() -> Vec<Arc<dyn Agent>> {
     shikiri_app::agents::samples()
 }
 
+/// What executions run on.
+fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
+    let _ = config; vec![Arc::new(Offline)] // CLAUDE
+}
+
 /// What somebody wants with the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -48,7 +57,7 @@ pub enum Access {
 /// Everything a command or a server works with.
 pub async fn open_app(
     config: &Config,
-    agents: Vec<Arc<dyn Agent>>,
+    offer: &Offer,
     access: Access,
 ) -> Result<App, Failure> {
     if access == Access::Write {
@@ -58,11 +67,19 @@ pub async fn open_app(
     let options = AppOptions {
         node_lease: config.node_lease,
         retention: config.retention,
+        execution_timeout: config.execution_timeout,
+        lock_wait: config.lock_wait,
+        lock_lease: config.lock_lease,
+        data: Some(config.data_folder()),
+        engine_env: execution::inherited(std::env::vars()),
         ..AppOptions::default()
     };
-    let app = App::new(store, agents, options);
+    let engines = offer.engines.clone().unwrap_or_else(|| engines(config));
+    let app =
+        App::new(store, offer.agents.clone(), options).with_engines(Engines::new(engines));
     if access == Access::Write {
-        ensure_local_tenant(&app).await?;
+        // It looks first: a command that changes something else does not write this.
+        app.ensure_local_tenant().await?;
     }
     Ok(app)
 }
@@ -116,15 +133,6 @@ fn look(path: &Path) -> Result<Database, Failure> {
         }
         error => Failure::told(Exit::Unavailable, error),
     })
-}
-
-async fn ensure_local_tenant(app: &App) -> Result<(), Failure> {
-    // Looked for first: a command that changes something else should not write this.
-    match app.tenant(&TenantId::local()).await {
-        Err(AppError::NotFound { .. }) => app.ensure_local_tenant().await?,
-        found => drop(found?),
-    }
-    Ok(())
 }
 
 /// Has the key in the data folder open everything. Only a server needs it: commands work on the

@@ -1,7 +1,7 @@
 //! What an engine is: it takes an order, does one turn of a conversation, and tells what it does.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,6 +30,13 @@ pub trait Engine: Send + Sync + 'static {
         told: Told,
         stop: CancellationToken,
     ) -> Result<(), EngineError>;
+
+    /// Files below `home` without which the session cannot be taken up, relative to it. They are
+    /// kept in the store, so that any node can, and put back as they were before each turn.
+    fn session_files(&self, home: &Path, session_id: &str) -> Vec<PathBuf> {
+        let _ = (home, session_id);
+        Vec::new()
+    }
 
     /// A title for a conversation, by a light model. None if this engine has no such thing.
     async fn title(&self, wanted: &TitleOrder) -> Option<Result<Titled, EngineError>> {

@@ -1,4 +1,4 @@
-//! How much one tenant may ask for, and how many streams may be open.
+//! How much one tenant may ask for, and how many streams and executions it may have at once.
 //!
 //! Counted per node and in memory: the limits protect a node from its callers, they are no bill.
 
@@ -45,64 +45,68 @@ impl RateLimiter {
     }
 }
 
-pub(super) struct StreamSlots {
+/// Places for things of one kind that go on at the same time.
+pub(crate) struct Slots {
+    /// What has a place, in the plural.
+    what: &'static str,
     max: usize,
-    open: Mutex<Open>,
+    taken: Mutex<Taken>,
 }
 
 #[derive(Default)]
-struct Open {
+struct Taken {
     total: usize,
     by_tenant: HashMap<TenantId, usize>,
 }
 
-/// One open stream; gives its place back when dropped.
-pub(super) struct StreamSlot {
-    slots: Arc<StreamSlots>,
+/// One place; given back when dropped.
+pub(crate) struct Slot {
+    slots: Arc<Slots>,
     tenant: TenantId,
 }
 
-/// Streams end when their readers leave, which nobody can predict.
-const RETRY_STREAM: Duration = Duration::from_secs(5);
+/// They end when their readers leave or their work is done, which nobody can predict.
+const RETRY_SLOT: Duration = Duration::from_secs(5);
 
-impl StreamSlots {
-    pub(super) fn new(max: usize) -> Self {
-        Self { max, open: Mutex::default() }
+impl Slots {
+    pub(crate) fn new(what: &'static str, max: usize) -> Self {
+        Self { what, max, taken: Mutex::default() }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).total
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).total
     }
 
-    pub(super) fn take(
+    pub(crate) fn take(
         self: &Arc<Self>,
         tenant: &TenantId,
         tenant_max: Option<u32>,
-    ) -> Result<StreamSlot, AppError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.total >= self.max {
-            let detail = format!("the server's {} streams are all open", self.max);
-            return Err(AppError::Limit { detail, retry_after: RETRY_STREAM });
+    ) -> Result<Slot, AppError> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let what = self.what;
+        if taken.total >= self.max {
+            let detail = format!("the server's {} {what} are all in use", self.max);
+            return Err(AppError::Limit { detail, retry_after: RETRY_SLOT });
         }
-        let own = open.by_tenant.get(tenant).copied().unwrap_or(0);
+        let own = taken.by_tenant.get(tenant).copied().unwrap_or(0);
         if let Some(max) = tenant_max.filter(|max| own >= *max as usize) {
-            let detail = format!("the tenant's {max} streams are all open: close one first");
-            return Err(AppError::Limit { detail, retry_after: RETRY_STREAM });
+            let detail = format!("the tenant's {max} {what} are all in use: end one first");
+            return Err(AppError::Limit { detail, retry_after: RETRY_SLOT });
         }
-        open.total += 1;
-        open.by_tenant.insert(tenant.clone(), own + 1);
-        Ok(StreamSlot { slots: Arc::clone(self), tenant: tenant.clone() })
+        taken.total += 1;
+        taken.by_tenant.insert(tenant.clone(), own + 1);
+        Ok(Slot { slots: Arc::clone(self), tenant: tenant.clone() })
     }
 }
 
-impl Drop for StreamSlot {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut open = self.slots.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.total = open.total.saturating_sub(1);
-        if let Some(own) = open.by_tenant.get_mut(&self.tenant) {
+        let mut taken = self.slots.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.total = taken.total.saturating_sub(1);
+        if let Some(own) = taken.by_tenant.get_mut(&self.tenant) {
             *own -= 1;
             if *own == 0 {
-                open.by_tenant.remove(&self.tenant);
+                taken.by_tenant.remove(&self.tenant);
             }
         }
     }
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn streams_are_counted_per_tenant_and_in_all() {
-        let slots = Arc::new(StreamSlots::new(3));
+        let slots = Arc::new(Slots::new("streams", 3));
         let (a, b) = (tenant("a"), tenant("b"));
         let first = slots.take(&a, Some(2)).unwrap();
         let _second = slots.take(&a, Some(2)).unwrap();

@@ -4,7 +4,7 @@
 //! rate and one count of streams, and a key that is revoked through one door is forgotten by all.
 
 mod caches;
-mod limits;
+pub(crate) mod limits;
 mod live_keys;
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::error::AppError;
 use caches::{KeyCache, TenantCache};
-use limits::{RateLimiter, StreamSlot, StreamSlots};
+use limits::{RateLimiter, Slot, Slots};
 use live_keys::{LiveKey, LiveKeys};
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct Gate {
     tenants: TenantCache,
     live_keys: LiveKeys,
     rates: RateLimiter,
-    streams: Arc<StreamSlots>,
+    streams: Arc<Slots>,
     draining: CancellationToken,
 }
 
@@ -54,7 +54,7 @@ pub struct Caller {
 /// A place among the open streams, held by a key; given back when dropped.
 pub struct OpenStream {
     key: Arc<LiveKey>,
-    _slot: StreamSlot,
+    _slot: Slot,
 }
 
 impl OpenStream {
@@ -72,7 +72,7 @@ impl Gate {
             tenants: TenantCache::default(),
             live_keys: LiveKeys::new(draining.clone()),
             rates: RateLimiter::default(),
-            streams: Arc::new(StreamSlots::new(options.max_streams)),
+            streams: Arc::new(Slots::new("streams", options.max_streams)),
             draining,
             app,
         })

@@ -86,7 +86,7 @@ impl Driver {
         cancel: CancellationToken,
     ) -> Arc<Self> {
         let store = Arc::clone(&app.store);
-        let outbox = Outbox::new(store, run.tenant.clone(), run.stream(), guard.clone());
+        let outbox = Outbox::new(store, run.tenant.clone(), run.stream(), vec![guard.clone()]);
         Arc::new(Self {
             app,
             run,

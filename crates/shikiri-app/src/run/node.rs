@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::sweep::{forget_node, requeue_runs_of, sweep};
+use super::vital::{Vital, bury_the_dead};
 use super::worker::{Invitation, Worker};
 use crate::app::{App, entropy};
 use crate::error::AppError;
@@ -50,6 +51,7 @@ impl Node {
 
 /// Joins, works until the lease is lost, and joins again, until stopped.
 async fn live(app: App, stop: CancellationToken) {
+    bury_the_dead(&app).await;
     while !stop.is_cancelled() {
         let joined = match join(&app).await {
             Ok(joined) => joined,
@@ -60,6 +62,7 @@ async fn live(app: App, stop: CancellationToken) {
             }
         };
         let tenure = Tenure { app: app.clone(), node: joined.0, guard: joined.1.guard() };
+        let _vital = Vital::show(&app, &tenure.node, &tenure.guard);
         tenure.work(&stop).await;
     }
 }

@@ -20,11 +20,12 @@ const MAX_WAITING: usize = 1024 * 1024;
 /// Pause before a refused write is tried again; the node's lease ends the trying.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     store: Arc<dyn Store>,
     tenant: TenantId,
     stream: StreamId,
-    guard: Guard,
+    /// Leases under which it writes.
+    guards: Vec<Guard>,
     state: Mutex<State>,
     moved: Notify,
 }
@@ -43,21 +44,21 @@ struct State {
 
 /// Resolves, given to `committed`, once everything up to it is durable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 impl Outbox {
-    pub(super) fn new(
+    pub(crate) fn new(
         store: Arc<dyn Store>,
         tenant: TenantId,
         stream: StreamId,
-        guard: Guard,
+        guards: Vec<Guard>,
     ) -> Arc<Self> {
         let state = Mutex::default();
-        Arc::new(Self { store, tenant, stream, guard, state, moved: Notify::new() })
+        Arc::new(Self { store, tenant, stream, guards, state, moved: Notify::new() })
     }
 
     /// Queues an event; waits only while too much is queued already.
-    pub(super) async fn push(
+    pub(crate) async fn push(
         self: &Arc<Self>,
         event: NewEvent,
         note: Option<String>,
@@ -86,10 +87,21 @@ impl Outbox {
         if note.is_some() {
             state.note = note;
         }
+        self.start_flush(state);
+        Ticket(state.pushed)
+    }
+
+    fn start_flush(self: &Arc<Self>, state: &mut State) {
         if !std::mem::replace(&mut state.flushing, true) {
             tokio::spawn(Arc::clone(self).flush());
         }
-        Ticket(state.pushed)
+    }
+
+    /// Replaces the stream's note, with the next events or without any.
+    pub(crate) fn note(self: &Arc<Self>, note: String) {
+        let mut state = self.lock();
+        state.note = Some(note);
+        self.start_flush(&mut state);
     }
 
     /// Waits until the ticket's event is durable.
@@ -112,7 +124,7 @@ impl Outbox {
     }
 
     /// Waits until all that was pushed is durable.
-    pub(super) async fn settled(&self) -> Result<(), CommitError> {
+    pub(crate) async fn settled(&self) -> Result<(), CommitError> {
         let last = Ticket(self.lock().pushed);
         self.committed(last).await
     }
@@ -138,7 +150,8 @@ impl Outbox {
         loop {
             let (events, note) = {
                 let mut state = self.lock();
-                if state.waiting.is_empty() || state.lost.is_some() {
+                let nothing = state.waiting.is_empty() && state.note.is_none();
+                if nothing || state.lost.is_some() {
                     state.flushing = false;
                     drop(state);
                     return self.moved.notify_waiters();
@@ -171,7 +184,7 @@ impl Outbox {
             note,
             close: false,
         };
-        let commit = Commit::new().guarded_by(self.guard.clone()).append(append);
+        let commit = Commit { guards: self.guards.clone(), ..Commit::new() }.append(append);
         loop {
             failpoint::hit("outbox.before_commit");
             match self.store.commit(commit.clone()).await {

@@ -9,7 +9,7 @@ use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, Committed};
 
 use super::use_cases::{CommitOrRefusal, RunView, apply, enqueue};
-use super::worker::Invitation;
+use super::worker::{Invitation, Work};
 use crate::app::{App, entropy};
 use crate::error::AppError;
 use crate::failpoint;
@@ -104,18 +104,28 @@ impl App {
         place: Invitation,
         now: Timestamp,
     ) -> Result<Option<Enqueued>, AppError> {
-        let mut queued = decide(run, Command::Enqueue, now)?;
-        let started = decide(&queued.run, Command::Start { node: place.node() }, now)?;
-        queued.run = started.run;
-        queued.events.extend(started.events);
-        let mut commit = apply(Commit::new(), &queued, Expect::New)?.guarded_by(place.guard());
+        let (run, mut commit) = started_here(run, &place, now)?;
         commit.appends.extend(beside);
-        match place.start(queued.run, commit).await {
+        match place.start(run, commit, Work::Journaled).await {
             Ok(committed) => Ok(Some(Enqueued::New(committed))),
             Err(CommitOrRefusal::Commit(CommitError::Lease(_))) => Ok(None),
             Err(other) => known(other).map(Some),
         }
     }
+}
+
+/// The run as made and started in one go, and the commit that does it.
+pub(crate) fn started_here(
+    run: &Run,
+    place: &Invitation,
+    now: Timestamp,
+) -> Result<(Run, Commit), AppError> {
+    let mut queued = decide(run, Command::Enqueue, now)?;
+    let started = decide(&queued.run, Command::Start { node: place.node() }, now)?;
+    queued.run = started.run;
+    queued.events.extend(started.events);
+    let commit = apply(Commit::new(), &queued, Expect::New)?.guarded_by(place.guard());
+    Ok((queued.run, commit))
 }
 
 /// What became of a start.
@@ -136,6 +146,6 @@ fn known(refused: CommitOrRefusal) -> Result<Enqueued, AppError> {
     }
 }
 
-fn is_good_key(key: &str) -> bool {
+pub(crate) fn is_good_key(key: &str) -> bool {
     (1..=MAX_KEY).contains(&key.chars().count()) && !key.chars().any(char::is_control)
 }

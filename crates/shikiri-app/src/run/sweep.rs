@@ -101,13 +101,20 @@ pub(super) async fn requeue_runs_of(app: &App, node: &NodeId) -> Result<(), AppE
     }
 }
 
-/// Puts one run back in the queue. A run that is not the node's any more needs nothing.
+/// Puts one run back in the queue; an execution is ended, since no engine can be taken up. A run that is not the node's any more needs nothing.
 pub(super) async fn lose(
     app: &App,
     tenant: &TenantId,
     run: &RunId,
     node: &NodeId,
 ) -> Result<(), AppError> {
+    let found = match app.load_run(tenant, run).await {
+        Err(AppError::NotFound { .. }) => return Ok(()),
+        found => found?,
+    };
+    if found.value.execution.is_some() {
+        return app.interrupt_execution(tenant, run, node).await;
+    }
     let command = |_: &Run| Command::Lose { node: node.clone() };
     match app.change_run(tenant, run, None, command).await {
         Ok(_) | Err(AppError::NotNow(_) | AppError::NotFound { .. }) => Ok(()),

@@ -50,7 +50,7 @@ impl App {
         self.view(self.load_run(tenant, id).await?).await
     }
 
-    pub(super) async fn load_run(
+    pub(crate) async fn load_run(
         &self,
         tenant: &TenantId,
         id: &RunId,
@@ -357,7 +357,7 @@ pub(super) fn enqueue(run: &Run, now: Timestamp) -> Result<Commit, AppError> {
     Ok(apply(Commit::new(), &decision, Expect::New)?)
 }
 
-pub(super) fn apply(
+pub(crate) fn apply(
     mut commit: Commit,
     decision: &Decision,
     expect: Expect,

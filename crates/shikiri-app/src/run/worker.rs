@@ -5,10 +5,11 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use serde::Deserialize;
 use shikiri_model::ids::{NodeId, RunId, TenantId};
 use shikiri_model::journal::Journal;
-use shikiri_model::lease::Guard;
+use shikiri_model::lease::{Guard, Lease};
 use shikiri_model::record::{Claim, Document, Record, Stored};
 use shikiri_model::run::{Command, Outcome, Run, RunError, RunStatus};
 use shikiri_store::{Commit, CommitError, Committed, StoreError, Topic, store};
@@ -22,6 +23,7 @@ use super::sweep::lose;
 use super::use_cases::CommitOrRefusal;
 use crate::app::App;
 use crate::error::AppError;
+use crate::execution::{self, Errand, Stops};
 use crate::failpoint;
 
 /// A run that was claimed and not started within this time, or within a node's lease if that is
@@ -57,6 +59,14 @@ struct Carried {
     ended: CancellationToken,
 }
 
+/// What carrying a new run takes.
+pub(crate) enum Work {
+    /// An agent's: what it does is in the journal, so that any node can take it up.
+    Journaled,
+    /// An engine's, which ends with this process.
+    Engine(Box<Errand>),
+}
+
 /// A free place, taken until the run that it is used for has ended here.
 pub(crate) struct Invitation {
     worker: Arc<Worker>,
@@ -64,21 +74,22 @@ pub(crate) struct Invitation {
 }
 
 impl Invitation {
-    pub(super) fn node(&self) -> NodeId {
+    pub(crate) fn node(&self) -> NodeId {
         self.worker.node.clone()
     }
 
     /// What the commit that starts the run must carry.
-    pub(super) fn guard(&self) -> Guard {
+    pub(crate) fn guard(&self) -> Guard {
         self.worker.guard.clone()
     }
 
     /// Commits the run as started here, and carries it. In a task of the worker's: whoever asked
     /// may be gone before the commit is, and a run that was started must be carried.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         self,
         run: Run,
         commit: Commit,
+        work: Work,
     ) -> Result<Committed, CommitOrRefusal> {
         let Self { worker, permit } = self;
         let tasks = worker.tasks.clone();
@@ -89,7 +100,7 @@ impl Invitation {
             let place = worker.take_up(&id).await;
             let committed = worker.app.commit_in_tenant(&run.tenant, commit).await;
             let carry = match &committed {
-                Ok(committed) => Some(committed.at),
+                Ok(committed) => Some(committed.clone()),
                 Err(CommitOrRefusal::Commit(CommitError::Store(StoreError::Unknown(_)))) => {
                     // It may have been written: then nobody carries it.
                     worker.put_back(&run.tenant, &run.id).await;
@@ -99,11 +110,12 @@ impl Invitation {
             };
             // Nobody may be waiting any more.
             let _ = told.send(committed);
-            if let Some(at) = carry {
+            if let Some(Committed { at, leases, .. }) = carry {
                 let (version, attempts) = (1, 0);
                 let started =
                     Stored { version, attempts, created_at: at, updated_at: at, value: run };
-                worker.carry_new(&started, place.carried.cancel.clone()).await;
+                let cancel = place.carried.cancel.clone();
+                worker.carry_new(&started, work, leases, cancel).await;
             }
             drop(place);
             drop(permit);
@@ -232,12 +244,42 @@ impl Worker {
         Some(Invitation { worker: Arc::clone(self), permit })
     }
 
-    async fn carry_new(&self, started: &Stored<Run>, cancel: CancellationToken) {
+    /// `leases`: those that its commit took.
+    async fn carry_new(
+        &self,
+        started: &Stored<Run>,
+        work: Work,
+        leases: Vec<Lease>,
+        cancel: CancellationToken,
+    ) {
         let run = &started.value;
-        // Nothing of it can have happened before.
-        let ending = self.drive(run, Journal::default(), cancel).await;
-        let ended = self.end(started, ending).await;
+        let ended = match work {
+            // Nothing of it can have happened before.
+            Work::Journaled => {
+                let ending = self.drive(run, Journal::default(), cancel).await;
+                self.end(started, ending).await
+            }
+            Work::Engine(errand) => self.carry_engine(started, *errand, leases, cancel).await,
+        };
         self.settle(ended, &run.tenant, &run.id).await;
+    }
+
+    async fn carry_engine(
+        &self,
+        started: &Stored<Run>,
+        errand: Errand,
+        leases: Vec<Lease>,
+        cancel: CancellationToken,
+    ) -> Result<(), AppError> {
+        let Some(lock) = leases.first().map(Lease::guard) else {
+            return Err(AppError::Broken("an execution was started without its lock".to_owned()));
+        };
+        let stops = Stops { cancel, lost: self.lost.clone() };
+        let carried = execution::carry(&self.app, started, errand, self.guard.clone(), lock, stops);
+        match std::panic::AssertUnwindSafe(carried).catch_unwind().await {
+            Ok(carried) => carried,
+            Err(_) => Err(AppError::Broken("the engine panicked".to_owned())),
+        }
     }
 
     async fn settle(&self, attempted: Result<(), AppError>, tenant: &TenantId, id: &RunId) {
@@ -410,7 +452,6 @@ impl Worker {
 
 /// A panicking agent fails its run; it does not take the worker with it.
 async fn catch_panic(carry: impl Future<Output = Ending>) -> Ending {
-    use futures_util::FutureExt as _;
     match std::panic::AssertUnwindSafe(carry).catch_unwind().await {
         Ok(ending) => ending,
         Err(_) => {

@@ -69,10 +69,10 @@ async fn a_tenant_gets_what_its_limits_allow() {
 
     let first = gate.open_stream(&caller, &limited).unwrap();
     let refused = gate.open_stream(&caller, &limited).err().unwrap();
-    assert_eq!(refused.to_string(), "the tenant's 1 streams are all open: close one first");
+    assert_eq!(refused.to_string(), "the tenant's 1 streams are all in use: end one first");
     let _second = gate.open_stream(&caller, &tenant).unwrap();
     let refused = gate.open_stream(&caller, &tenant).err().unwrap();
-    assert_eq!(refused.to_string(), "the server's 2 streams are all open");
+    assert_eq!(refused.to_string(), "the server's 2 streams are all in use");
     assert_eq!(gate.open_streams(), 2);
     drop(first);
     assert_eq!(gate.open_streams(), 1);

@@ -12,5 +12,6 @@ mod samples;
 mod starts;
 mod tenants;
 mod updates;
+mod usage;
 mod watch;
 mod world;

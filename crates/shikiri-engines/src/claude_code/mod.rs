@@ -1,1 +1,87 @@
-//! claude_code
+//! Claude Code as an engine: the CLI, driven as the Agent SDK drives it.
+//!
+//! Messages go both ways as lines of JSON over stdin and stdout, among them control requests: the
+//! first one carries the system prompt, others ask for permissions or interrupt. `translate` turns
+//! what comes into the model's vocabulary, `ledger` and `transcripts` count what was spent,
+//! `supervisor` is the process that ends whatever a run leaves behind, `drive` puts it together.
+//!
+//! A run is over when the CLI has given a result, says that it is idle, and no subagent lives that
+//! it would take up again: with subagents in the background one prompt has several results.
+
+mod agents;
+mod command;
+mod control;
+mod drive;
+mod files;
+mod ledger;
+mod lines;
+mod process;
+mod redact;
+mod supervisor;
+mod transcripts;
+mod translate;
+mod version;
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use shikiri_app::execution::{Engine, EngineError, Order, TitleOrder, Titled, Told};
+use shikiri_model::models::{EngineKind, Model};
+use tokio_util::sync::CancellationToken;
+
+pub use supervisor::supervise_if_asked;
+
+use drive::Programs;
+use version::Cli;
+
+/// The model of messages that the CLI writes itself.
+const SYNTHETIC: &str = "<synthetic>";
+/// This program, even if its file was replaced since it started.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+#[derive(Debug)]
+pub struct ClaudeCode {
+    cli: Cli,
+    supervisor: PathBuf,
+}
+
+impl ClaudeCode {
+    /// With the CLI at `bin`, or the `claude` that is on the PATH. The program that makes this must
+    /// call `supervise_if_asked` before anything else: it is started again to supervise.
+    pub fn new(bin: Option<PathBuf>) -> Self {
+        let here = PathBuf::from(THIS_PROGRAM);
+        let supervisor = if here.exists() { here } else { std::env::current_exe().unwrap_or(here) };
+        Self { cli: Cli::new(bin), supervisor }
+    }
+
+    /// With another program that calls `supervise_if_asked`.
+    #[must_use]
+    pub fn supervised_by(self, supervisor: PathBuf) -> Self {
+        Self { supervisor, ..self }
+    }
+}
+
+#[async_trait]
+impl Engine for ClaudeCode {
+    fn kind(&self) -> EngineKind {
+        EngineKind::ClaudeCode
+    }
+
+    async fn check(&self, _model: &Model) -> Result<(), EngineError> {
+        self.cli.find().await.map(|_| ())
+    }
+
+    async fn run(
+        &self,
+        order: Order,
+        told: Told,
+        stop: CancellationToken,
+    ) -> Result<(), EngineError> {
+        let programs = Programs { supervisor: self.supervisor.clone(), cli: self.cli.find().await? };
+        drive::run(&programs, order, told, stop).await
+    }
+
+    async fn title(&self, wanted: &TitleOrder) -> Option<Result<Titled, EngineError>> {
+        Some(crate::messages::title(wanted).await)
+    }
+}

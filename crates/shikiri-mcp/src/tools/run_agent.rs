@@ -1,11 +1,17 @@
-//! `run_agent`: starts a run and answers at once with its id and the link to it.
+//! `run_agent`: starts a run, of an agent or of a conversation's next turn, and answers at once
+//! with its id and the link to it.
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shikiri_app::execution::NewExecution;
 use shikiri_app::run::NewRun;
 use shikiri_app::{App, AppError};
+use shikiri_model::execution::Executor;
+use shikiri_model::ids::ConversationId;
 
 use super::{arguments, refused, run_tool};
 use crate::catalogue::ShortTool;
@@ -18,7 +24,8 @@ pub(super) struct RunAgent(pub(super) App);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    agent: String,
+    agent: Option<String>,
+    conversation: Option<ConversationId>,
     #[serde(default)]
     input: Option<Value>,
     idempotency_key: Option<String>,
@@ -31,7 +38,14 @@ impl ShortTool for RunAgent {
             "type": "object",
             "properties": {
                 "agent": { "type": "string", "enum": self.0.agent_names() },
-                "input": { "type": "object", "description": "The agent's arguments" },
+                "conversation": {
+                    "type": "string",
+                    "description": "In place of an agent: a conversation whose next turn this is",
+                },
+                "input": {
+                    "type": ["object", "string"],
+                    "description": "The agent's arguments, or what is said in the conversation",
+                },
                 "idempotency_key": {
                     "type": "string",
                     "minLength": 1,
@@ -39,14 +53,14 @@ impl ShortTool for RunAgent {
                     "description": "The same key gives the same run, however often it is sent",
                 },
             },
-            "required": ["agent"],
             "additionalProperties": false,
         });
         let hints = ToolAnnotations::new().read_only(false).destructive(false).idempotent(false);
         run_tool(
             "run_agent",
             "Start an agent",
-            "Starts an agent in the background and answers at once with its run_id",
+            "Starts an agent, or the next turn of a conversation, in the background and answers at \
+             once with its run_id",
             input,
             hints,
         )
@@ -63,6 +77,24 @@ impl ShortTool for RunAgent {
 impl RunAgent {
     async fn start(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
         let wanted: Arguments = arguments::read(arguments)?;
+        match (wanted.agent, wanted.conversation) {
+            (Some(agent), None) => {
+                self.start_agent(caller, agent, wanted.input, wanted.idempotency_key).await
+            }
+            (None, Some(conversation)) => {
+                self.start_turn(caller, conversation, wanted.input, wanted.idempotency_key).await
+            }
+            _ => Err(AppError::invalid("agent", "name either an agent or a conversation")),
+        }
+    }
+
+    async fn start_agent(
+        &self,
+        caller: &Caller,
+        agent: String,
+        input: Option<Value>,
+        idempotency_key: Option<String>,
+    ) -> Result<Value, AppError> {
         let connection = &caller.connection;
         let origin = json!({
             "door": "mcp",
@@ -71,11 +103,42 @@ impl RunAgent {
             "who": { "instance": caller.instance },
         });
         let new = NewRun {
-            agent: wanted.agent,
-            input: wanted.input.unwrap_or_else(|| json!({})),
-            idempotency_key: wanted.idempotency_key,
+            agent,
+            input: input.unwrap_or_else(|| json!({})),
+            idempotency_key,
             origin: Some(origin),
         };
         Ok(handle(&self.0.start_run(&connection.tenant, new).await?))
+    }
+
+    async fn start_turn(
+        &self,
+        caller: &Caller,
+        conversation: ConversationId,
+        input: Option<Value>,
+        idempotency_key: Option<String>,
+    ) -> Result<Value, AppError> {
+        let said = match &input {
+            Some(Value::String(said)) => Some(said.as_str()),
+            Some(Value::Object(fields)) => fields.get("user_input").and_then(Value::as_str),
+            _ => None,
+        };
+        let Some(said) = said else {
+            let reason = "must be a text, or an object with the text as `user_input`";
+            return Err(AppError::invalid("input", reason));
+        };
+        let connection = &caller.connection;
+        let user_id = caller.instance.clone();
+        let new = NewExecution {
+            conversation,
+            user_input: said.to_owned(),
+            executor: Executor { user_id, name: None, email: None },
+            tokens: BTreeMap::new(),
+            preferred_skills: Vec::new(),
+            model_id: None,
+            idempotency_key,
+        };
+        let run = self.0.execute(&connection.tenant, new).await?;
+        Ok(handle(&self.0.run(&connection.tenant, &run.value.id).await?))
     }
 }

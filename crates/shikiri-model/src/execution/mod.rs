@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub use message::{EngineMessage, Finish, Spender, SubagentStart, ToolUse};
 pub use processor::{Expected, Message, MessageKind, Processor};
-pub use records::{MessageLog, ToolLog, UsageLog};
+pub use records::{MessageLog, SessionFiles, ToolLog, UsageLog};
 pub use tally::{PriceList, SpenderKind, Tally, UsageRow, total};
 pub use tools::{ToolCall, ToolTracker};
 pub use usage::{Cost, Price, Prices, Usage};

@@ -1,5 +1,7 @@
 //! What is kept of an execution besides its events: messages, tool calls, usage.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -112,6 +114,33 @@ impl UsageLog {
             at,
             row,
         })
+    }
+}
+
+/// What an engine needs to take up a conversation, as it was after the last completed turn. What
+/// a later turn wrote that was not completed is not in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFiles {
+    pub conversation: ConversationId,
+    pub tenant: TenantId,
+    pub session_id: String,
+    /// Texts by their path below the engine's home.
+    pub files: BTreeMap<String, String>,
+}
+
+impl Document for SessionFiles {
+    const KIND: &'static str = "session_files";
+
+    fn tenant(&self) -> TenantId {
+        self.tenant.clone()
+    }
+
+    fn id(&self) -> &str {
+        self.conversation.as_str()
+    }
+
+    fn columns(&self) -> Columns {
+        Columns::default()
     }
 }
 

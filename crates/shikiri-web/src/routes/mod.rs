@@ -1,11 +1,18 @@
 //! One file per resource: its JSON and its handlers.
 
+pub(crate) mod conversations;
 pub(crate) mod docs;
+pub(crate) mod executions;
+pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod keys;
+pub(crate) mod models;
 pub(crate) mod run_events;
 pub(crate) mod runs;
+pub(crate) mod servers;
+pub(crate) mod skills;
 pub(crate) mod tenants;
+pub(crate) mod usage;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

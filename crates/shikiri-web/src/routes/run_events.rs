@@ -19,7 +19,7 @@ use crate::state::Shared;
 pub(crate) struct EventsQuery {
     /// Start after this event. A `Last-Event-ID` header wins.
     #[param(value_type = Option<u64>)]
-    after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// Follows a run: what has happened after the cursor, then what happens

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
 use shikiri_model::tenant::TenantStatus;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::created;
 use crate::access::{Admin, TenantManagement};
 use crate::error::Problem;
-use crate::json::Json;
+use crate::json::{Json, some};
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
 use crate::state::Shared;
@@ -62,15 +62,6 @@ struct LimitsChange {
     #[serde(default, deserialize_with = "some")]
     #[schema(value_type = Option<u32>)]
     requests_per_minute: Option<Option<u32>>,
-}
-
-/// Tells `null` from a field that was left out.
-fn some<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    T::deserialize(deserializer).map(Some)
 }
 
 impl From<LimitsChange> for LimitsPatch {

@@ -20,6 +20,8 @@ pub(super) fn resync(kept_after: u64) -> String {
 
 pub(super) struct EventWriter {
     run: RunId,
+    /// What the id is called: an execution's readers know it as that.
+    id_name: &'static str,
     /// `,"at":"…","run_id":"…"` for `at`.
     middle: String,
     at: Option<Timestamp>,
@@ -30,13 +32,14 @@ const OVERHEAD: usize = 160;
 
 impl EventWriter {
     pub(super) fn new(run: RunId) -> Self {
-        Self { run, middle: String::new(), at: None }
+        let id_name = if run.is_execution() { "execution_id" } else { "run_id" };
+        Self { run, id_name, middle: String::new(), at: None }
     }
 
     pub(super) fn write(&mut self, out: &mut Vec<u8>, event: EventRef<'_>) {
         if self.at != Some(event.at) {
             // Ids have no character that JSON would escape.
-            self.middle = format!(r#","at":"{}","run_id":"{}""#, event.at, self.run);
+            self.middle = format!(r#","at":"{}","{}":"{}""#, event.at, self.id_name, self.run);
             self.at = Some(event.at);
         }
         let mut digits = [0; 20];

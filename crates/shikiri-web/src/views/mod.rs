@@ -1,18 +1,33 @@
 //! What the outside sees of things, as JSON. The command line prints the same.
 
+mod conversation;
+mod execution;
+mod file;
 mod key;
+mod model;
 mod run;
+mod server;
+mod skill;
 mod tenant;
+mod usage;
 
 use serde::Serialize;
 use shikiri_model::record::Position;
 use utoipa::ToSchema;
 
+pub use conversation::{ConversationJson, ConversationStatusJson, MessageJson};
+pub use execution::{ExecutionJson, UsageJson};
+pub(crate) use execution::{ToolCallJson, UsageRowJson, Whole};
+pub use file::FileJson;
 pub use key::{KeyJson, MadeKey};
+pub use model::{EngineJson, ModelJson, StatusJson};
 pub use run::RunJson;
 pub(crate) use run::Status as RunStatusJson;
+pub use server::{ServerCheckJson, ServerJson, ServerTypeJson};
+pub use skill::SkillJson;
 pub(crate) use tenant::Status as TenantStatusJson;
 pub use tenant::TenantJson;
+pub use usage::UsageReportJson;
 
 /// A page of a list.
 #[derive(Serialize, ToSchema)]

@@ -73,7 +73,7 @@ enum Kind {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = RunError)]
-struct ErrorJson {
+pub(super) struct ErrorJson {
     code: String,
     message: String,
 }
@@ -109,11 +109,17 @@ fn run_json(run: Run, created_at: Timestamp, updated_at: Timestamp) -> RunJson {
         message: Value::Null,
         questions: run.questions.into_iter().map(QuestionJson::from).collect(),
         result: run.result,
-        error: run.error.map(|RunError { code, message }| ErrorJson { code, message }),
+        error: run.error.map(ErrorJson::from),
         parent_run_id: run.parent.map(|parent| parent.run),
         created_at,
         updated_at,
         ended_at: run.ended_at,
+    }
+}
+
+impl From<RunError> for ErrorJson {
+    fn from(RunError { code, message }: RunError) -> Self {
+        Self { code, message }
     }
 }
 

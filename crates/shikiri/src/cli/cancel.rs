@@ -11,7 +11,7 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The run to stop, with the runs that it called
+    /// The run or execution to stop, with the runs that it called
     run: RunId,
     #[command(flatten)]
     tenant: TenantArgument,

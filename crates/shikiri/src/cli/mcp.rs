@@ -18,7 +18,7 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
     logging::start(&config, "warn")?;
     let mut signals = Signals::catch()?;
     let offer = wiring::offer();
-    let app = wiring::open_app(&config, offer.agents, Access::Write).await?;
+    let app = wiring::open_app(&config, &offer, Access::Write).await?;
     let node = Node::start(app.clone());
     let mcp = Mcp::new(app, offer.extras, offer.mcp);
     let (input, output) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());

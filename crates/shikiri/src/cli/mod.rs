@@ -4,14 +4,22 @@
 mod attach;
 mod cancel;
 mod completions;
+mod conversations;
 mod db;
 mod demo;
 mod doctor;
+mod executions;
 mod keys;
 mod mcp;
+mod misuse;
+mod models;
 mod openapi;
+mod parts;
+mod run;
 mod runs;
 mod serve;
+mod servers;
+mod skills;
 mod tenants;
 mod usage;
 
@@ -64,6 +72,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Serve REST and event streams, and carry runs
     Serve(serve::Arguments),
+    /// Do one turn of a conversation, told as it happens; Ctrl-C cancels it
+    Run(run::Arguments),
     /// Serve MCP over stdin and stdout, on the same store
     Mcp,
     /// Owners of everything: create, list, show, set, delete
@@ -72,12 +82,29 @@ enum Command {
     /// API keys: create, list, revoke a tenant's; rotate-admin
     #[command(subcommand)]
     Keys(keys::Command),
+    /// AI models with their engines and prices: create, list, show, set
+    #[command(subcommand)]
+    Models(models::Command),
+    /// MCP servers of a tenant: create, list, show, set, remove, check
+    #[command(subcommand)]
+    Servers(servers::Command),
+    /// Skills of a tenant: create, list, show, set, remove
+    #[command(subcommand)]
+    Skills(skills::Command),
+    /// Conversations of a tenant: create, list, show, set, archive, messages, remove
+    #[command(subcommand)]
+    Conversations(conversations::Command),
     /// Durable runs of agents: start, list, show
     #[command(subcommand)]
     Runs(runs::Command),
-    /// Follow a run's events, from the first one on; Ctrl-C detaches
+    /// Turns of conversations: list, show
+    #[command(subcommand)]
+    Executions(executions::Command),
+    /// Tokens and what they cost
+    Usage(usage::Arguments),
+    /// Follow a run or an execution, from its first event on; Ctrl-C detaches
     Attach(attach::Arguments),
-    /// Stop a run
+    /// Stop a run or an execution
     Cancel(cancel::Arguments),
     /// The database: check, backup, restore, migrate
     #[command(subcommand)]
@@ -110,7 +137,7 @@ struct JsonArgument {
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return usage::answer(&error),
+        Err(error) => return misuse::answer(&error),
     };
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -139,6 +166,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp => mcp::run(&global).await,
+        Command::Run(arguments) => run::run(&global, arguments).await,
         Command::Doctor(arguments) => doctor::run(&global.config()?, &arguments).await,
         Command::Db(command) => db::run(&global.config()?, command).await,
         Command::Tenants(command) => {
@@ -149,9 +177,27 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
             let config = global.config()?;
             keys::run(&open(&config, command.access()).await?, &config, command).await
         }
+        Command::Models(command) => {
+            models::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Servers(command) => {
+            servers::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Skills(command) => {
+            skills::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Conversations(command) => {
+            conversations::run(&open(&global.config()?, command.access()).await?, command).await
+        }
         Command::Runs(command) => {
             let config = global.config()?;
             runs::run(&open(&config, command.access()).await?, &config, command).await
+        }
+        Command::Executions(command) => {
+            executions::run(&open(&global.config()?, Access::Read).await?, command).await
+        }
+        Command::Usage(arguments) => {
+            usage::run(&open(&global.config()?, Access::Read).await?, arguments).await
         }
         Command::Attach(arguments) => {
             attach::run(&open(&global.config()?, Access::Read).await?, arguments).await
@@ -176,7 +222,7 @@ impl Global {
 }
 
 async fn open(config: &Config, access: Access) -> Result<App, Failure> {
-    wiring::open_app(config, wiring::agents(), access).await
+    wiring::open_app(config, &wiring::offer(), access).await
 }
 
 #[cfg(test)]

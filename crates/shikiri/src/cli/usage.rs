@@ -1,72 +1,138 @@
-//! A command line that cannot be read: one line that says what to write instead.
+//! `shikiri usage`: tokens and cost.
 
-use std::process::ExitCode;
+use clap::{Args, ValueEnum};
+use shikiri_app::App;
+use shikiri_app::usage::{GroupBy, Span, Spending, UsageGroup};
+use shikiri_model::execution::{Cost, SpenderKind, Usage};
+use shikiri_model::ids::TenantId;
+use shikiri_web::views::UsageReportJson;
 
-use clap::error::ErrorKind;
+use super::JsonArgument;
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::one_line;
 
-use crate::exit::{Exit, Failure};
-use crate::output::complain;
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// What each line is about; days and months are those of UTC
+    #[arg(long, default_value = "model")]
+    by: By,
+    /// From this time or day on, such as 2026-11-01 or 2026-11-01T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Up to this time, or to the end of this day
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// Only what this tenant spent [default: all tenants]
+    #[arg(long, value_name = "ID")]
+    tenant: Option<TenantId>,
+    #[command(flatten)]
+    json: JsonArgument,
+}
 
-/// Prints help where it was asked for, else the complaint.
-pub(super) fn answer(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that went away has seen enough.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(Exit::Usage as u8)
-        }
-        _ => {
-            complain(&complaint(&error.render().to_string()));
-            ExitCode::from(Exit::Usage as u8)
-        }
+#[derive(Clone, Copy, ValueEnum)]
+enum By {
+    Model,
+    Subagent,
+    Executor,
+    Conversation,
+    Day,
+    Month,
+    Tenant,
+}
+
+pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { by, from, to, tenant, json } = arguments;
+    let span = Span::read(from.as_deref(), to.as_deref())?;
+    let report = app.usage(tenant.as_ref(), by.into(), span).await?;
+    if json.json {
+        return Output::stdout().json(&UsageReportJson::from(report));
+    }
+    let figures = |key: Vec<String>, spending: &Spending| Figures {
+        key,
+        usage: spending.usage,
+        cost: spending.cost,
+    };
+    let of = |group: &UsageGroup| {
+        figures(vec![name(group), group.spending.executions.to_string()], &group.spending)
+    };
+    let total = vec!["total".to_owned(), report.total.executions.to_string()];
+    let rows: Vec<_> =
+        report.groups.iter().map(of).chain([figures(total, &report.total)]).collect();
+    table(&[report.group_by.as_str(), "executions"], 1, &rows)
+}
+
+/// A type of subagents may be called as the main thread is.
+fn name(group: &UsageGroup) -> String {
+    let key = one_line(&group.key);
+    match (group.kind, &group.executor) {
+        (Some(SpenderKind::Subagent), _) if key == "main" => "main (subagent)".to_owned(),
+        (_, Some(executor)) => match &executor.name {
+            Some(name) => format!("{key} ({})", one_line(name)),
+            None => key,
+        },
+        _ => key,
     }
 }
 
-/// Of clap's paragraphs, what is wrong and the tip; the usage is a `--help` away.
-fn complaint(rendered: &str) -> Failure {
-    let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
-    let (message, usage) = text.split_once("\n\nUsage:").unwrap_or((text, ""));
-    let help = match usage.split_whitespace().take_while(|word| is_command(word)).last() {
-        None | Some("shikiri") => "`shikiri --help` shows what there is".to_owned(),
-        Some(_) => {
-            let words: Vec<&str> =
-                usage.split_whitespace().take_while(|word| is_command(word)).collect();
-            format!("`{} --help` shows how to write it", words.join(" "))
-        }
-    };
-    let message = message.split("\n\nFor more information").next().unwrap_or(message);
-    let message = message.replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
-    Failure::usage(message, &help)
+/// A line of a bill: what it is about, tokens and cost.
+pub(super) struct Figures {
+    pub(super) key: Vec<String>,
+    pub(super) usage: Usage,
+    pub(super) cost: Cost,
 }
 
-fn is_command(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_lowercase())
-        && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
+/// Numbers stand under each other, costs by their points; the first `names` columns are none.
+pub(super) fn table(key: &[&str], names: usize, rows: &[Figures]) -> Result<(), Failure> {
+    let decimals = rows.iter().map(|row| decimals(row.cost)).max().unwrap_or(0).max(4);
+    let cells = |row: &Figures| {
+        let usage = &row.usage;
+        let written = usage.cache_write_5m_tokens.saturating_add(usage.cache_write_1h_tokens);
+        let numbers = [usage.input_tokens, usage.output_tokens, written, usage.cache_read_tokens];
+        let mut cells = row.key.clone();
+        cells.extend(numbers.map(|number| number.to_string()));
+        cells.push(dollars(row.cost, decimals));
+        cells
+    };
+    let head = [key, &["input", "output", "cache write", "cache read", "cost usd"]].concat();
+    Output::stdout().figures(&head, &rows.iter().map(cells).collect::<Vec<_>>(), names)
+}
+
+/// With at least so many decimals, and all that it has.
+pub(super) fn dollars(cost: Cost, least: usize) -> String {
+    let decimals = decimals(cost).max(least);
+    format!("{:.decimals$}", cost.dollars())
+}
+
+fn decimals(cost: Cost) -> usize {
+    cost.dollars().to_string().split_once('.').map_or(0, |(_, part)| part.len())
+}
+
+impl From<By> for GroupBy {
+    fn from(by: By) -> Self {
+        match by {
+            By::Model => Self::Model,
+            By::Subagent => Self::Subagent,
+            By::Executor => Self::Executor,
+            By::Conversation => Self::Conversation,
+            By::Day => Self::Day,
+            By::Month => Self::Month,
+            By::Tenant => Self::Tenant,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
-    fn line(arguments: &[&str]) -> String {
-        let error = super::super::Arguments::try_parse_from(arguments).err().unwrap();
-        super::complaint(&error.render().to_string()).to_string()
-    }
+    use super::*;
+    use shikiri_model::execution::{Price, Prices};
 
     #[test]
-    fn usage_errors_are_one_line_with_a_way_out() {
-        let lines = [
-            line(&["shikiri", "serve", "--lisen", "x"]),
-            line(&["shikiri", "srve"]),
-            line(&["shikiri", "attach"]),
-            line(&["shikiri", "keys", "rotate-admin", "--all"]),
-            line(&["shikiri", "runs", "list", "--tenant", "a b"]),
-            line(&["shikiri", "--log-format", "xml", "doctor"]),
-        ];
-        insta::assert_snapshot!(lines.join("\n"));
+    fn a_cost_is_printed_with_all_its_digits() {
+        let prices = Prices { input: Price::from_micros(300_000), ..Prices::default() };
+        let cost = |input_tokens| prices.cost(&Usage { input_tokens, ..Usage::default() });
+        assert_eq!(dollars(cost(1), 4), "0.0000003");
+        assert_eq!(dollars(cost(10_000_000), 4), "3.0000");
+        assert_eq!(dollars(Cost::default(), 4), "0.0000");
     }
 }

@@ -26,6 +26,8 @@ const MAX_ANSWER: usize = 16 * 1024 * 1024;
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
+    /// As the server is called.
+    host: String,
     key: String,
 }
 
@@ -37,7 +39,18 @@ impl Client {
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
             _ => {}
         }
-        Self { address, key }
+        Self { address, host: address.to_string(), key }
+    }
+
+    /// To a server that is known as `host:port`.
+    pub async fn named(authority: &str, key: String) -> io::Result<Self> {
+        let address = tokio::net::lookup_host(authority).await?.next();
+        let unknown = || io::Error::other("the name stands for no address");
+        Ok(Self { address: address.ok_or_else(unknown)?, host: authority.to_owned(), key })
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     /// Whether a Shikiri answers there.
@@ -52,9 +65,19 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> io::Result<(StatusCode, Value)> {
-        let text = body.map(Value::to_string).unwrap_or_default();
-        let request = self.build(method, path).header(ACCEPT, "application/json");
-        let answer = self.send(request.body(Full::new(Bytes::from(text)))).await?;
+        self.request_with(method, path, &[], body).await
+    }
+
+    /// One request with headers of its own.
+    pub async fn request_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> io::Result<(StatusCode, Value)> {
+        let all = [&[(ACCEPT.as_str(), "application/json")], headers].concat();
+        let answer = self.exchange(method, path, &all, body).await?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER).collect();
         let body = tokio::time::timeout(ANSWER_TIMEOUT, body).await?;
@@ -96,7 +119,7 @@ impl Client {
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, self.address.to_string())
+            .header(HOST, &self.host)
             .header(CONTENT_TYPE, "application/json");
         match self.key.as_str() {
             "" => request,

@@ -11,6 +11,7 @@ mod chaos;
 mod demo;
 mod disk_full;
 mod drain;
+mod executions;
 mod fuzz;
 mod http;
 mod mcp;

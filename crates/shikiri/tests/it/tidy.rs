@@ -20,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-app", &["shikiri-model", "shikiri-store"]),
     ("shikiri-web", &["shikiri-model", "shikiri-app"]),
     ("shikiri-mcp", &["shikiri-model", "shikiri-app"]),
+    ("shikiri-engines", &["shikiri-model", "shikiri-app"]),
     (
         "shikiri",
         &[
@@ -29,6 +30,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shikiri-app",
             "shikiri-web",
             "shikiri-mcp",
+            "shikiri-engines",
         ],
     ),
 ];
@@ -43,6 +45,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("shikiri-app", &["rusqlite", "sqlx", "axum"]),
     ("shikiri-web", &["rusqlite", "sqlx"]),
     ("shikiri-mcp", &["rusqlite", "sqlx"]),
+    ("shikiri-engines", &["rusqlite", "sqlx", "axum"]),
 ];
 
 /// Names under `[dependencies]` of a manifest.

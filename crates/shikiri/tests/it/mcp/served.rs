@@ -11,7 +11,7 @@ use shikiri::config::{Config, Durability, Settings, Surroundings};
 use shikiri::serve::Running;
 use shikiri::wiring::Offer;
 use shikiri_app::run::{Agent, AgentError, Context, OnUnknown};
-use shikiri_mcp::{Extras, Mcp, McpOptions};
+use shikiri_mcp::{Mcp, McpOptions};
 use shikiri_testkit::Client;
 use tokio::sync::Semaphore;
 
@@ -30,7 +30,7 @@ impl Served {
 
     pub(super) async fn with_patience(agents: Vec<Arc<dyn Agent>>, patience: Duration) -> Self {
         let mcp = McpOptions { patience };
-        Self::with(Offer { agents, mcp, extras: Extras::default() }).await
+        Self::with(Offer { agents, mcp, ..Offer::default() }).await
     }
 
     pub(super) async fn with(offer: Offer) -> Self {

@@ -1,0 +1,295 @@
+//! An execution from the request to the end, in ten steps:
+//!
+//!  1. request      what was asked is well-formed, or it is the same request again
+//!  2. checks       tenant, conversation, model, servers, skills and tokens are there
+//!  3. lock         the conversation is this execution's, under a lease with a fence
+//!  4. context      everything that the turn needs, in one place
+//!  5. options      the engine's order is written
+//!  6. engine run   the engine works, until it ends or its time does
+//!  7. messages     each thing it tells becomes events and a message that is kept
+//!  8. tools        each tool is followed from its call to its end
+//!  9. results      how it ended, what it cost, what the conversation is called
+//! 10. commit       all of it at once, and with it the lock is free
+//!
+//! Steps 1 to 3 are the caller's, who is told what is wrong. From then on the worker carries the
+//! execution, whether or not anybody listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shikiri_model::execution::{EngineMessage, Expected, Processor};
+use shikiri_model::ids::TenantId;
+use shikiri_model::lease::Guard;
+use shikiri_model::record::Stored;
+use shikiri_model::run::Run;
+use shikiri_model::time::Timestamp;
+use shikiri_store::CommitError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::conclude::{Report, title};
+use super::engine::{EngineError, Told};
+use super::lock::Locked;
+use super::options::aliases;
+use super::request::{Means, NewExecution};
+use crate::app::App;
+use crate::error::AppError;
+use crate::run::Outbox;
+
+/// How long an engine that was asked to stop may take to tell what it spent.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Messages taken from the engine at a time.
+const TAKEN_AT_ONCE: usize = 64;
+
+impl App {
+    /// Starts one turn of a conversation; with a known idempotency key, gives the one that has it.
+    pub async fn execute(
+        &self,
+        tenant: &TenantId,
+        request: NewExecution,
+    ) -> Result<Stored<Run>, AppError> {
+        // 1. request
+        request.check()?;
+        if let Some(known) = self.known_execution(tenant, &request).await? {
+            return Ok(known);
+        }
+        // 2. checks
+        let means = self.means(tenant, &request).await?;
+        // 3. lock
+        self.start_under_lock(tenant, &request, means).await
+    }
+}
+
+/// What a worker needs to carry an execution that was started.
+pub(crate) struct Errand {
+    pub(super) means: Means,
+    pub(super) prompt: String,
+    /// The tenant's place for one execution.
+    pub(super) _slot: crate::gate::limits::Slot,
+}
+
+/// Whoever can end an execution besides its engine.
+pub(crate) struct Stops {
+    /// Somebody wants it stopped.
+    pub(crate) cancel: CancellationToken,
+    /// This node is stopping, or is no node any more.
+    pub(crate) lost: CancellationToken,
+}
+
+/// Why an engine was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    Cancelled,
+    Timeout,
+    /// The node stops, or has lost the conversation.
+    Interrupted,
+}
+
+/// Steps 4 to 10, in the worker.
+pub(crate) async fn carry(
+    app: &App,
+    started: &Stored<Run>,
+    errand: Errand,
+    node: Guard,
+    lock: Guard,
+    stops: Stops,
+) -> Result<(), AppError> {
+    // 4. context
+    let mut context = Context::new(app, started, errand, node, lock);
+    // 5. options
+    let resume = context.means.conversation.value.session_id.clone();
+    let order = app.order(&context.means, &context.prompt, resume.clone()).await?;
+    context.home.clone_from(&order.home);
+    if let Some(session) = resume {
+        app.unpack(&context.means, &order.home, &session).await?;
+    }
+    // 6. engine run, with 7. messages and 8. tools inside
+    let ended = context.run_engine(order, &stops).await?;
+    // 9. results
+    let left = context.processor.close();
+    context.tell_all(left).await?;
+    let mut report = context.report(&ended);
+    if report.is_success() && context.means.conversation.value.title.is_none() {
+        report.title = Some(context.give_title(&report).await?);
+        report.bill(&context.processor);
+    }
+    // 10. commit, and with it release
+    context.outbox.settled().await?;
+    app.conclude(started, &context, report).await
+}
+
+/// Everything about one execution under way.
+pub(super) struct Context<'a> {
+    app: &'a App,
+    pub(super) means: Means,
+    pub(super) prompt: String,
+    pub(super) node: Guard,
+    pub(super) lock: Locked,
+    /// The engine's.
+    pub(super) home: std::path::PathBuf,
+    pub(super) processor: Processor,
+    outbox: Arc<Outbox>,
+    begun: Instant,
+    _slot: crate::gate::limits::Slot,
+}
+
+/// How the engine ended.
+pub(super) struct Ended {
+    pub(super) stopped: Option<Stopped>,
+    pub(super) outcome: Result<(), EngineError>,
+    pub(super) took: Duration,
+}
+
+impl<'a> Context<'a> {
+    fn new(
+        app: &'a App,
+        started: &'a Stored<Run>,
+        errand: Errand,
+        node: Guard,
+        lock: Guard,
+    ) -> Self {
+        let run = &started.value;
+        let Errand { means, prompt, _slot } = errand;
+        let guards = vec![node.clone(), lock.clone()];
+        let outbox = Outbox::new(Arc::clone(&app.store), run.tenant.clone(), run.stream(), guards);
+        let expected = Expected {
+            turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
+            resumed: means.conversation.value.session_id.is_some(),
+            prices: means.prices(),
+            aliases: aliases(&means, &app.options.engine_env),
+            subagent_model: subagent_model(&means),
+        };
+        Self {
+            app,
+            prompt,
+            node,
+            lock: Locked::new(app, lock),
+            home: std::path::PathBuf::new(),
+            processor: Processor::new(expected),
+            outbox,
+            begun: Instant::now(),
+            means,
+            _slot,
+        }
+    }
+
+    async fn run_engine(
+        &mut self,
+        order: super::engine::Order,
+        stops: &Stops,
+    ) -> Result<Ended, AppError> {
+        let (told, mut heard) = Told::channel();
+        let stop = CancellationToken::new();
+        let engine = Arc::clone(&self.means.engine);
+        let mut work = engine.run(order, told, stop.clone());
+        let (mut outcome, mut stopped) = (None, None);
+        let mut messages = Vec::with_capacity(TAKEN_AT_ONCE);
+        let limit = self.begun + self.app.options.execution_timeout;
+        let mut end = limit;
+        let lock_lost = self.lock.keep();
+        tokio::pin!(lock_lost);
+        loop {
+            let why = tokio::select! {
+                taken = heard.recv_many(&mut messages, TAKEN_AT_ONCE) => {
+                    if taken == 0 && outcome.is_some() {
+                        break;
+                    }
+                    self.take_all(&mut messages).await?;
+                    continue;
+                }
+                // What it told before is still in the channel.
+                ended = &mut work, if outcome.is_none() => {
+                    outcome = Some(ended);
+                    continue;
+                }
+                () = tokio::time::sleep_until(end) => {
+                    if stopped.is_some() {
+                        break;
+                    }
+                    Stopped::Timeout
+                }
+                () = stops.cancel.cancelled(), if stopped.is_none() => Stopped::Cancelled,
+                () = stops.lost.cancelled(), if stopped.is_none() => Stopped::Interrupted,
+                () = &mut lock_lost, if stopped.is_none() => Stopped::Interrupted,
+            };
+            if outcome.is_none() {
+                stopped = Some(why);
+            }
+            end = Instant::now() + STOP_GRACE;
+            stop.cancel();
+        }
+        let outcome = outcome.unwrap_or(Ok(()));
+        Ok(Ended { stopped, outcome, took: self.begun.elapsed() })
+    }
+
+    /// 7 and 8: what was told, as events in the order in which it was told.
+    async fn take_all(&mut self, messages: &mut Vec<EngineMessage>) -> Result<(), AppError> {
+        let now = self.app.store.now().await?;
+        for message in messages.drain(..) {
+            let events = self.processor.take(message, now);
+            self.tell_all(events).await?;
+        }
+        if self.processor.take_spent() {
+            // Whoever finds this execution without its node writes the bill from this.
+            let note = serde_json::to_string(&self.processor.rows())?;
+            self.outbox.note(note);
+        }
+        Ok(())
+    }
+
+    async fn tell_all(&self, events: Vec<shikiri_model::event::NewEvent>) -> Result<(), AppError> {
+        for event in events {
+            self.outbox.push(event, None).await?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, ended: &Ended) -> Report {
+        Report::new(&self.processor, ended, self.app.options.execution_timeout)
+    }
+
+    /// From the engine's light model, or else the first words of the input.
+    async fn give_title(&mut self, report: &Report) -> Result<String, AppError> {
+        let (text, spent) = title(self.app, &self.means, &self.prompt, report.answer()).await;
+        if let Some(spent) = spent {
+            self.processor.take(spent, Timestamp::default());
+        }
+        let data = serde_json::json!({ "title": text });
+        self.tell_all(vec![shikiri_model::event::NewEvent::from_value("title", &data)]).await?;
+        Ok(text)
+    }
+}
+
+/// What a subagent uses that asks for nothing.
+fn subagent_model(means: &Means) -> String {
+    means.model.subagent_model.clone().unwrap_or_else(|| means.model.model_name.clone())
+}
+
+/// A write that was refused because the lease is gone leaves nothing to be done here.
+pub(super) fn is_lost(error: &CommitError) -> bool {
+    matches!(error, CommitError::Lease(_))
+}
+
+#[cfg(test)]
+mod tests {
+    /// Row 1.35: the flow is told in ten steps, and each is done where it is told.
+    #[test]
+    fn the_ten_steps_stand_in_their_order() {
+        let text = include_str!("flow.rs");
+        let steps = [
+            "// 1. request",
+            "// 2. checks",
+            "// 3. lock",
+            "// 4. context",
+            "// 5. options",
+            "// 6. engine run, with 7. messages and 8. tools",
+            "// 9. results",
+            "// 10. commit",
+        ];
+        let mut rest = text;
+        for step in steps {
+            let (_, after) = rest.split_once(step).unwrap_or_else(|| panic!("{step} is missing"));
+            rest = after;
+        }
+    }
+}

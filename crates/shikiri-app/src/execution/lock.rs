@@ -1,0 +1,180 @@
+//! One writer per conversation: the lease, the wait for it, and its keeping.
+
+use std::future::Future;
+use std::time::Duration;
+
+use shikiri_model::conversation::lock_of;
+use shikiri_model::execution::{Cost, Execution, Usage};
+use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::lease::{Guard, LeaseChange, LeaseRefusal};
+use shikiri_model::record::{Document, Stored};
+use shikiri_model::run::Run;
+use shikiri_store::{CommitError, StoreError, StoreExt, Topic, store};
+use tokio::time::Instant;
+
+use super::flow::Errand;
+use super::request::{Means, NewExecution};
+use crate::app::{App, entropy};
+use crate::error::AppError;
+use crate::run::{CommitOrRefusal, Work};
+
+/// Between two looks at a lock that another process may have freed without telling us.
+const LOCK_POLL: Duration = Duration::from_millis(50);
+/// What a caller is advised who waited in vain.
+const RETRY_LOCKED: Duration = Duration::from_secs(1);
+
+/// What became of an attempt to start.
+enum Attempt {
+    Started(Stored<Run>),
+    /// By the execution of this id.
+    Held(String),
+    /// Somebody changed the conversation since it was read.
+    Changed,
+}
+
+impl App {
+    pub(super) async fn known_execution(
+        &self,
+        tenant: &TenantId,
+        request: &NewExecution,
+    ) -> Result<Option<Stored<Run>>, AppError> {
+        let Some(key) = request.unique_key() else { return Ok(None) };
+        let found = self.store.find(Run::KIND, tenant, &key).await?;
+        Ok(found.map(|record| store::decode(&record)).transpose()?)
+    }
+
+    /// Takes the lock and makes the execution in one commit, as soon as the lock is free.
+    pub(super) async fn start_under_lock(
+        &self,
+        tenant: &TenantId,
+        request: &NewExecution,
+        mut means: Means,
+    ) -> Result<Stored<Run>, AppError> {
+        let deadline = Instant::now() + self.options.lock_wait;
+        let lock = lock_of(&request.conversation);
+        let mut freed = self.store.hub().subscribe(Topic::Lease(lock.clone()));
+        loop {
+            match self.try_start(request, means).await? {
+                Attempt::Started(run) => return Ok(run),
+                Attempt::Changed => {}
+                Attempt::Held(execution) => loop {
+                    let now = Instant::now();
+                    if now >= deadline {
+                        return Err(AppError::Locked {
+                            conversation: request.conversation.to_string(),
+                            execution,
+                            retry_after: RETRY_LOCKED,
+                        });
+                    }
+                    // Look before trying again: a hundred waiters are not a hundred writers.
+                    let pause = LOCK_POLL.min(deadline - now);
+                    let _ = tokio::time::timeout(pause, freed.next()).await;
+                    if self.store.lease(&lock).await?.is_none_or(|(_, lapsed)| lapsed) {
+                        break;
+                    }
+                },
+            }
+            // Whoever had the lock has changed the conversation.
+            means = self.means(tenant, request).await?;
+        }
+    }
+
+    async fn try_start(&self, request: &NewExecution, means: Means) -> Result<Attempt, AppError> {
+        let tenant = means.tenant.id.clone();
+        let slot =
+            self.execution_slots.take(&tenant, means.tenant.limits.max_concurrent_executions)?;
+        let Some(place) = self.here.invite() else {
+            let detail = "this node carries as many runs as it can: try again".to_owned();
+            return Err(AppError::Limit { detail, retry_after: RETRY_LOCKED });
+        };
+        let now = self.store.now().await?;
+        let id = RunId::mint_execution(now, entropy()?);
+        let mut run = Run::new(id, tenant, "execution".to_owned(), request.input(), now);
+        run.idempotency_key = request.unique_key();
+        run.execution = Some(Box::new(Execution {
+            conversation: request.conversation.clone(),
+            turn: means.conversation.value.turns + 1,
+            model_id: means.model.id.clone(),
+            engine: means.model.engine,
+            executor: request.executor.clone(),
+            usage: Usage::default(),
+            total_cost_usd: Cost::default(),
+        }));
+        let acquire = LeaseChange::Acquire {
+            name: lock_of(&request.conversation),
+            owner: run.id.to_string(),
+            ttl: self.options.lock_lease,
+        };
+        let conversation = means.conversation.value.key();
+        let version = means.conversation.version;
+        let (run, commit) = crate::run::started_here(&run, &place, now)?;
+        let commit = commit.lease(acquire).requiring(conversation.clone(), version);
+        let errand = Errand { means, prompt: request.user_input.clone(), _slot: slot };
+        match place.start(run.clone(), commit, Work::Engine(Box::new(errand))).await {
+            Ok(committed) => Ok(Attempt::Started(Stored {
+                version: 1,
+                attempts: 0,
+                created_at: committed.at,
+                updated_at: committed.at,
+                value: run,
+            })),
+            Err(CommitOrRefusal::Commit(error)) => {
+                self.refused(error, &conversation, request, &run).await
+            }
+            Err(CommitOrRefusal::Refused(error)) => Err(error),
+        }
+    }
+
+    async fn refused(
+        &self,
+        error: CommitError,
+        conversation: &shikiri_model::record::RecordKey,
+        request: &NewExecution,
+        run: &Run,
+    ) -> Result<Attempt, AppError> {
+        match error {
+            CommitError::Lease(LeaseRefusal::Held { owner, .. }) => Ok(Attempt::Held(owner)),
+            CommitError::Conflict(changed) if changed == *conversation => Ok(Attempt::Changed),
+            // The same request was faster.
+            CommitError::NotUnique(_) => {
+                let known = self.known_execution(&run.tenant, request).await?;
+                known.map(Attempt::Started).ok_or_else(|| AppError::from(error))
+            }
+            CommitError::Lease(LeaseRefusal::Lost { .. }) => {
+                Err(AppError::Unavailable("this node is stopping".to_owned()))
+            }
+            other => Err(other.into()),
+        }
+    }
+}
+
+/// A lock that is held.
+#[derive(Clone)]
+pub(super) struct Locked {
+    app: App,
+    pub(super) guard: Guard,
+}
+
+impl Locked {
+    pub(super) fn new(app: &App, guard: Guard) -> Self {
+        Self { app: app.clone(), guard }
+    }
+
+    /// Renews it for as long as the execution lives; returns when it is lost.
+    pub(super) fn keep(&self) -> impl Future<Output = ()> + Send + use<> {
+        let Self { app, guard } = self.clone();
+        async move {
+            let ttl = app.options.lock_lease;
+            loop {
+                tokio::time::sleep(ttl / 3).await;
+                match app.store.renew(&guard, ttl).await {
+                    Ok(_) => {}
+                    Err(CommitError::Store(
+                        StoreError::Unavailable(_) | StoreError::Unknown(_),
+                    )) => {}
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+}

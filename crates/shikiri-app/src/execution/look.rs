@@ -1,0 +1,142 @@
+//! Looking at executions: one, a conversation's, and what each did and spent.
+
+use shikiri_model::execution::{ToolCall, ToolLog, ToolTracker, ToolUse, UsageLog, UsageRow};
+use shikiri_model::ids::{ConversationId, RunId, TenantId};
+use shikiri_model::record::{Document, Position, RecordQuery, Stored};
+use shikiri_model::run::{Run, RunStatus};
+use shikiri_store::StoreError;
+
+use crate::app::App;
+use crate::error::AppError;
+
+const PAGE_BYTES: usize = 1024 * 1024;
+
+impl App {
+    pub async fn execution(&self, tenant: &TenantId, id: &RunId) -> Result<Stored<Run>, AppError> {
+        let missing = || AppError::not_found("execution", id);
+        match self.load_run(tenant, id).await {
+            Ok(run) if run.value.execution.is_some() => Ok(run),
+            Ok(_) | Err(AppError::NotFound { .. }) => Err(missing()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// A conversation's executions, newest first.
+    pub async fn list_executions(
+        &self,
+        tenant: &TenantId,
+        conversation: &ConversationId,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Run>>, Option<Position>), AppError> {
+        self.conversation(tenant, conversation).await?;
+        self.list_records(RecordQuery {
+            kind: Run::KIND,
+            tenant: Some(tenant.clone()),
+            parent: Some(conversation.to_string()),
+            after,
+            newest_first: true,
+            limit,
+            ..RecordQuery::default()
+        })
+        .await
+    }
+
+    /// The tools that an execution called: as kept, or, while it runs and if it failed, as its
+    /// events tell.
+    pub async fn execution_tools(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+    ) -> Result<Vec<ToolCall>, AppError> {
+        let run = self.execution(tenant, id).await?.value;
+        if run.status == RunStatus::Completed {
+            let logs: Vec<ToolLog> = self.all_of(tenant, id).await?;
+            if !logs.is_empty() {
+                return Ok(logs.into_iter().map(|log| log.call).collect());
+            }
+        }
+        self.tools_told(&run).await
+    }
+
+    async fn tools_told(&self, run: &Run) -> Result<Vec<ToolCall>, AppError> {
+        let mut tracker = ToolTracker::default();
+        let mut after = 0;
+        loop {
+            let page = match self.store.read(&run.tenant, &run.stream(), after, PAGE_BYTES).await {
+                Ok(page) => page,
+                // Its events are no longer kept.
+                Err(StoreError::Cursor(_) | StoreError::NoStream(_)) => break,
+                Err(error) => return Err(error.into()),
+            };
+            for event in page.chunks.iter().flat_map(|chunk| chunk.events_after(after)) {
+                follow(&mut tracker, event.kind, event.data, event.at);
+            }
+            match page.chunks.last() {
+                Some(last) => after = last.last_seq(),
+                None => break,
+            }
+        }
+        Ok(tracker.calls().to_vec())
+    }
+
+    /// The rows of an execution's bill; of one that runs, up to now.
+    pub async fn execution_usage(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+    ) -> Result<(RunStatus, Vec<UsageRow>), AppError> {
+        let run = self.execution(tenant, id).await?.value;
+        if run.status.is_terminal() {
+            let logs: Vec<UsageLog> = self.all_of(tenant, id).await?;
+            return Ok((run.status, logs.into_iter().map(|log| log.row).collect()));
+        }
+        let stream = self.store.stream(tenant, &run.stream()).await?;
+        let rows = stream.and_then(|stream| serde_json::from_str(&stream.note?).ok());
+        Ok((run.status, rows.unwrap_or_default()))
+    }
+
+    async fn all_of<T: Document + Send>(
+        &self,
+        tenant: &TenantId,
+        execution: &RunId,
+    ) -> Result<Vec<T>, AppError> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let (page, next) = self
+                .list_records::<T>(RecordQuery {
+                    kind: T::KIND,
+                    tenant: Some(tenant.clone()),
+                    parent: Some(execution.to_string()),
+                    after,
+                    limit: 200,
+                    ..RecordQuery::default()
+                })
+                .await?;
+            all.extend(page.into_iter().map(|stored| stored.value));
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+fn follow(tracker: &mut ToolTracker, kind: &str, data: &str, at: shikiri_model::time::Timestamp) {
+    if kind != "tool_use" && kind != "tool_result" {
+        return;
+    }
+    let Ok(data) = serde_json::from_str::<serde_json::Value>(data) else { return };
+    let text = |name: &str| data[name].as_str().map(str::to_owned);
+    let Some(id) = text("tool_use_id") else { return };
+    if kind == "tool_result" {
+        return tracker.end(&id, data["is_error"] == true, at);
+    }
+    let tool = ToolUse {
+        id,
+        name: text("tool_name").unwrap_or_default(),
+        input: data["tool_input"].clone(),
+        parent: text("parent_tool_use_id"),
+    };
+    tracker.begin(&tool, at);
+}

@@ -1,0 +1,184 @@
+//! What an engine is ordered to do: prompt, model, servers, skills and environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use shikiri_model::models::Model;
+
+use super::engine::Order;
+use super::request::Means;
+use crate::app::App;
+use crate::error::AppError;
+use crate::workspace;
+
+/// Variables of the server's environment that an engine may see, besides those that start with a
+/// prefix below. `HOME` is the engine's own.
+const INHERITED: [&str; 14] = [
+    "PATH",
+    "LANG",
+    "TZ",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_SUBAGENT_MODEL",
+    "CLAUDE_CODE_MAX_RETRIES",
+];
+const INHERITED_PREFIXES: [&str; 2] = ["ANTHROPIC_", "AWS_"];
+
+/// Of an environment, what engines may see.
+pub fn inherited(
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    let may_see = |name: &str| {
+        INHERITED.contains(&name) || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
+    };
+    environment.into_iter().filter(|(name, _)| may_see(name)).collect()
+}
+
+/// Families of models whose name an environment variable may give.
+const FAMILIES: [(&str, &str); 3] = [
+    ("haiku", "ANTHROPIC_DEFAULT_HAIKU_MODEL"),
+    ("sonnet", "ANTHROPIC_DEFAULT_SONNET_MODEL"),
+    ("opus", "ANTHROPIC_DEFAULT_OPUS_MODEL"),
+];
+
+/// What each alias stands for: by the models' records, then by the environment.
+pub(super) fn aliases(means: &Means, env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for (alias, variable) in FAMILIES {
+        if let Some(name) = env.get(variable) {
+            found.insert(alias.to_owned(), name.clone());
+        }
+    }
+    // A model of the same engine says it best.
+    let (others, own): (Vec<&Model>, Vec<&Model>) =
+        means.models.iter().partition(|model| model.engine != means.model.engine);
+    for model in others.into_iter().chain(own) {
+        for alias in &model.aliases {
+            found.insert(alias.clone(), model.model_name.clone());
+        }
+    }
+    found
+}
+
+pub(super) fn environment(
+    inherited: &BTreeMap<String, String>,
+    model: &Model,
+) -> BTreeMap<String, String> {
+    let mut env = inherited.clone();
+    env.insert("ANTHROPIC_MODEL".to_owned(), model.model_name.clone());
+    if let Some(region) = &model.region {
+        // Only Bedrock has regions.
+        env.insert("CLAUDE_CODE_USE_BEDROCK".to_owned(), "1".to_owned());
+        env.insert("AWS_REGION".to_owned(), region.clone());
+    }
+    env.extend(model.env.clone());
+    env
+}
+
+impl App {
+    pub(super) async fn order(
+        &self,
+        means: &Means,
+        prompt: &str,
+        resume: Option<String>,
+    ) -> Result<Order, AppError> {
+        let env = environment(&self.options.engine_env, &means.model);
+        let aliases = aliases(means, &env);
+        let resolve = |name: &String| aliases.get(name).unwrap_or(name).clone();
+        let subagent_model = means.model.subagent_model.as_ref();
+        let subagent_model =
+            subagent_model.or_else(|| env.get("CLAUDE_CODE_SUBAGENT_MODEL")).map(resolve);
+        let home = self.engine_home(means)?;
+        let folder = match means.workspace_enabled() {
+            true => self.workspace_folder(&means.conversation.value.id).await?,
+            false => home.join("work"),
+        };
+        if !folder.as_os_str().is_empty() && self.options.data.is_some() {
+            make_private(&folder)?;
+        }
+        Ok(Order {
+            prompt: prompt.to_owned(),
+            system_prompt: self.system_prompt(means).await?,
+            model: means.model.clone(),
+            subagent_model,
+            aliases,
+            resume,
+            servers: means.servers.clone(),
+            skills: means.skills.clone(),
+            folder,
+            home,
+            env,
+        })
+    }
+
+    /// It belongs to the conversation: what the engine needs to resume lies there.
+    fn engine_home(&self, means: &Means) -> Result<PathBuf, AppError> {
+        let Some(data) = &self.options.data else { return Ok(PathBuf::new()) };
+        let home = data.join("engines").join(means.conversation.value.id.as_str());
+        make_private(&home)?;
+        Ok(home)
+    }
+
+    async fn system_prompt(&self, means: &Means) -> Result<String, AppError> {
+        let mut parts = Vec::new();
+        if !means.tenant.system_prompt.trim().is_empty() {
+            parts.push(means.tenant.system_prompt.clone());
+        }
+        if means.workspace_enabled() {
+            let conversation = &means.conversation.value.id;
+            let folder = self.workspace_folder(conversation).await?;
+            let files = self.list_files_of(conversation).await?;
+            parts.push(workspace::block(&folder, &files));
+        }
+        if !means.preferred_skills.is_empty() {
+            let names = means.preferred_skills.join(", ");
+            parts.push(format!(
+                "The user prefers these skills: {names}. Use them where they fit the request."
+            ));
+        }
+        Ok(parts.join("\n\n"))
+    }
+}
+
+fn make_private(folder: &std::path::Path) -> Result<(), AppError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| AppError::Broken(format!("cannot make {}: {error}", folder.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_sees_only_what_is_on_the_list() {
+        let given = ["PATH", "ANTHROPIC_API_KEY", "AWS_PROFILE", "HOME", "SECRET", "SHIKIRI_STORE"];
+        let seen = inherited(given.map(|name| (name.to_owned(), "値".to_owned())));
+        let names: Vec<_> = seen.keys().map(String::as_str).collect();
+        assert_eq!(names, ["ANTHROPIC_API_KEY", "AWS_PROFILE", "PATH"]);
+    }
+
+    #[test]
+    fn a_region_means_bedrock_and_the_record_has_the_last_word() {
+        let mut model = Model::offline();
+        let server = BTreeMap::from([("AWS_REGION".to_owned(), "here".to_owned())]);
+        let env = environment(&server, &model);
+        assert_eq!(
+            (env["AWS_REGION"].as_str(), env.get("CLAUDE_CODE_USE_BEDROCK")),
+            ("here", None)
+        );
+        model.region = Some("us-west-2".to_owned());
+        model.env.insert("ANTHROPIC_MODEL".to_owned(), "mine".to_owned());
+        let env = environment(&server, &model);
+        assert_eq!(env["AWS_REGION"], "us-west-2");
+        assert_eq!(env["CLAUDE_CODE_USE_BEDROCK"], "1");
+        assert_eq!(env["ANTHROPIC_MODEL"], "mine");
+    }
+}

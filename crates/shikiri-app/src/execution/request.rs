@@ -1,0 +1,250 @@
+//! What one may ask of an execution, and what is asked is checked against before anything starts.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use shikiri_model::conversation::{Conversation, ConversationStatus};
+use shikiri_model::execution::{Executor, PriceList};
+use shikiri_model::ids::{ConversationId, ModelId, TenantId};
+use shikiri_model::models::{Model, Status};
+use shikiri_model::record::{RecordQuery, Stored};
+use shikiri_model::server::{McpServer, TemplateError, fill_in};
+use shikiri_model::skill::Skill;
+use shikiri_model::tenant::{Tenant, TenantStatus};
+
+use super::engine::{Engine, Server};
+use crate::app::App;
+use crate::error::AppError;
+
+/// A turn that somebody wants done.
+#[derive(Clone)]
+pub struct NewExecution {
+    pub conversation: ConversationId,
+    pub user_input: String,
+    pub executor: Executor,
+    /// Secrets for the headers of MCP servers. They live in memory only.
+    pub tokens: BTreeMap<String, String>,
+    pub preferred_skills: Vec<String>,
+    pub model_id: Option<ModelId>,
+    pub idempotency_key: Option<String>,
+}
+
+const MAX_INPUT: usize = 1024 * 1024;
+const MAX_NAME: usize = 200;
+const MAX_TOKENS: usize = 100;
+const MAX_TOKEN: usize = 16 * 1024;
+const MAX_SKILLS: usize = 100;
+
+impl NewExecution {
+    pub(super) fn check(&self) -> Result<(), AppError> {
+        if self.user_input.trim().is_empty() {
+            return Err(AppError::invalid("user_input", "must not be empty"));
+        }
+        if self.user_input.len() > MAX_INPUT {
+            return Err(AppError::invalid("user_input", "must have at most 1 MiB"));
+        }
+        check_executor(&self.executor)?;
+        if self.preferred_skills.len() > MAX_SKILLS {
+            return Err(AppError::invalid("preferred_skills", "at most 100 can be preferred"));
+        }
+        if self.tokens.len() > MAX_TOKENS {
+            return Err(AppError::invalid("tokens", "at most 100 can be given"));
+        }
+        for (name, value) in &self.tokens {
+            if name.chars().count() > MAX_NAME || value.len() > MAX_TOKEN {
+                return Err(AppError::invalid("tokens", "a token has at most 16 KiB"));
+            }
+            // A line break would let a token add headers of its own.
+            if value.chars().any(char::is_control) {
+                let reason = "a value holds a line break or another control character";
+                return Err(AppError::invalid("tokens", reason));
+            }
+        }
+        let key = self.idempotency_key.as_deref();
+        if !key.is_none_or(crate::run::is_good_key) {
+            let reason = "must have 1 to 200 characters, none of them a control character";
+            return Err(AppError::invalid("Idempotency-Key", reason));
+        }
+        Ok(())
+    }
+
+    /// As it is kept: without the tokens.
+    pub(super) fn input(&self) -> Value {
+        json!({ "user_input": self.user_input, "preferred_skills": self.preferred_skills })
+    }
+
+    /// Unique in the tenant, and of no use for another conversation.
+    pub(super) fn unique_key(&self) -> Option<String> {
+        let key = self.idempotency_key.as_ref()?;
+        Some(format!("execution:{}:{key}", self.conversation))
+    }
+}
+
+fn check_executor(executor: &Executor) -> Result<(), AppError> {
+    let fits = |text: &str| {
+        (1..=MAX_NAME).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+    };
+    let reason = "must have 1 to 200 characters, none of them a control character";
+    if !fits(&executor.user_id) {
+        return Err(AppError::invalid("executor.user_id", reason));
+    }
+    if !executor.name.as_deref().is_none_or(fits) {
+        return Err(AppError::invalid("executor.name", reason));
+    }
+    if !executor.email.as_deref().is_none_or(fits) {
+        return Err(AppError::invalid("executor.email", reason));
+    }
+    Ok(())
+}
+
+/// All that the checks found: what the turn is done with.
+pub(crate) struct Means {
+    pub(super) tenant: Tenant,
+    pub(super) conversation: Stored<Conversation>,
+    pub(super) model: Model,
+    /// All active ones, for aliases and prices.
+    pub(super) models: Vec<Model>,
+    pub(super) servers: Vec<Server>,
+    pub(super) skills: Vec<Skill>,
+    pub(super) preferred_skills: Vec<String>,
+    pub(super) engine: std::sync::Arc<dyn Engine>,
+}
+
+impl Means {
+    pub(super) fn prices(&self) -> PriceList {
+        // Two records may name one model: the execution's own counts.
+        let models = std::iter::once(&self.model).chain(&self.models);
+        PriceList::new(models.map(|model| (model.model_name.clone(), model.prices)))
+    }
+
+    pub(super) fn workspace_enabled(&self) -> bool {
+        self.conversation.value.workspace_enabled.unwrap_or(self.tenant.workspace_enabled)
+    }
+}
+
+impl App {
+    /// Looks up everything that the request names, and refuses what does not exist, is inactive
+    /// or is missing.
+    pub(super) async fn means(
+        &self,
+        tenant: &TenantId,
+        request: &NewExecution,
+    ) -> Result<Means, AppError> {
+        let tenant = self.tenant(tenant).await?.value;
+        if tenant.status == TenantStatus::Inactive {
+            return Err(AppError::Inactive { kind: "tenant", id: tenant.id.to_string() });
+        }
+        let conversation = self.active_conversation(&tenant.id, &request.conversation).await?;
+        let models = self.active_models().await?;
+        let wanted = request.model_id.as_ref().or(conversation.value.model_id.as_ref());
+        let model = self.model_for(&tenant, wanted, &models).await?;
+        let skills = self.active::<Skill>(&tenant.id).await?;
+        for name in &request.preferred_skills {
+            if !skills.iter().any(|skill| skill.name == *name) {
+                return Err(AppError::NoSuchSkill(name.clone()));
+            }
+        }
+        let servers = self.active::<McpServer>(&tenant.id).await?;
+        let servers = fill_all(servers, &request.tokens)?;
+        let engine = self.engine_for(&model).await?;
+        let preferred_skills = request.preferred_skills.clone();
+        Ok(Means { tenant, conversation, model, models, servers, skills, preferred_skills, engine })
+    }
+
+    pub(super) async fn active_conversation(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+    ) -> Result<Stored<Conversation>, AppError> {
+        let conversation = self.conversation(tenant, id).await?;
+        if conversation.value.status == ConversationStatus::Archived {
+            let text = format!("conversation {id} is archived: start another");
+            return Err(AppError::NotNow(text));
+        }
+        Ok(conversation)
+    }
+
+    /// The execution's model, else the conversation's, else the tenant's.
+    async fn model_for(
+        &self,
+        tenant: &Tenant,
+        wanted: Option<&ModelId>,
+        active: &[Model],
+    ) -> Result<Model, AppError> {
+        let wanted = wanted.map(ModelId::as_str).or(tenant.model_id.as_deref());
+        let Some(wanted) = wanted else {
+            let reason = "neither the request nor the conversation nor the tenant names a model";
+            return Err(AppError::invalid("model_id", reason));
+        };
+        if let Some(model) = active.iter().find(|model| model.id.as_str() == wanted) {
+            return Ok(model.clone());
+        }
+        let id = wanted.parse().map_err(|_| AppError::not_found("model", wanted))?;
+        self.model(&id).await?;
+        Err(AppError::Inactive { kind: "model", id: wanted.to_owned() })
+    }
+
+    async fn engine_for(&self, model: &Model) -> Result<std::sync::Arc<dyn Engine>, AppError> {
+        let Some(engine) = self.engines.get(model.engine) else {
+            let kind = model.engine.as_str();
+            let text = format!("model {}: this server has no engine {kind:?}", model.id);
+            return Err(AppError::NoEngine(text));
+        };
+        engine.check(model).await.map_err(|error| AppError::NoEngine(error.to_string()))?;
+        Ok(std::sync::Arc::clone(engine))
+    }
+
+    async fn active_models(&self) -> Result<Vec<Model>, AppError> {
+        self.active(&TenantId::system()).await
+    }
+
+    async fn active<T: shikiri_model::record::Document + Send>(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Vec<T>, AppError> {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let (page, next) = self
+                .list_records::<T>(RecordQuery {
+                    kind: T::KIND,
+                    tenant: Some(tenant.clone()),
+                    state: Some(Status::Active.as_str().to_owned()),
+                    after,
+                    limit: 200,
+                    ..RecordQuery::default()
+                })
+                .await?;
+            all.extend(page.into_iter().map(|stored| stored.value));
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+/// Puts the request's tokens into the headers of each server.
+fn fill_all(
+    servers: Vec<McpServer>,
+    tokens: &BTreeMap<String, String>,
+) -> Result<Vec<Server>, AppError> {
+    let filled = servers.into_iter().map(|server| {
+        let headers = server.headers_template.iter().map(|(name, template)| {
+            let value = fill_in(template, tokens).map_err(|error| match error {
+                TemplateError::Missing(_) => {
+                    AppError::MissingToken(format!("{error}, for the server {}", server.name))
+                }
+                TemplateError::Unfit(_) => AppError::invalid("tokens", error.to_string()),
+            })?;
+            Ok((name.clone(), value))
+        });
+        Ok(Server {
+            headers: headers.collect::<Result<_, AppError>>()?,
+            name: server.name,
+            transport: server.transport,
+            allowed_tools: server.allowed_tools,
+        })
+    });
+    filled.collect()
+}

@@ -1,0 +1,319 @@
+//! MCP servers of a tenant: make, change, list, remove, try.
+
+mod address;
+mod check;
+mod http;
+mod sse;
+mod stdio;
+
+use std::collections::BTreeMap;
+
+use hyper::Uri;
+use shikiri_model::ids::{ServerId, TenantId};
+use shikiri_model::key::KeyScope;
+use shikiri_model::models::Status;
+use shikiri_model::record::{Document, Position, RecordQuery, Stored};
+use shikiri_model::server::{McpServer, Transport};
+use shikiri_store::StoreExt;
+
+use crate::app::{App, entropy};
+use crate::error::AppError;
+use crate::fields::{check_name, check_text, set};
+
+pub use check::{ServerReport, TriedServer};
+
+/// What a caller may set; absent fields stay as they are.
+#[derive(Clone, Default)]
+pub struct ServerPatch {
+    pub name: Option<String>,
+    pub kind: Option<ServerKind>,
+    /// For `http` and `sse`.
+    pub url: Option<String>,
+    /// For `stdio`: the program and its arguments.
+    pub command: Option<Vec<String>>,
+    pub headers_template: Option<BTreeMap<String, String>>,
+    pub allowed_tools: Option<Option<Vec<String>>>,
+    pub allow_private: Option<bool>,
+    pub status: Option<Status>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerKind {
+    Http,
+    Sse,
+    Stdio,
+    /// Comes with the native engines.
+    Openapi,
+}
+
+const MAX_URL: usize = 2_000;
+const MAX_WORDS: usize = 100;
+const MAX_WORD: usize = 4_000;
+const MAX_HEADERS: usize = 50;
+const MAX_HEADER: usize = 8 * 1024;
+const MAX_TOOLS: usize = 500;
+
+/// Headers that belong to the connection or the protocol, not to the server's owner.
+const OUR_HEADERS: [&str; 14] = [
+    "host",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+    "accept",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "last-event-id",
+];
+
+impl ServerPatch {
+    fn apply(&self, server: &mut McpServer) -> Result<(), AppError> {
+        set(&mut server.name, self.name.as_ref());
+        server.transport = self.transport(Some(&server.transport))?;
+        set(&mut server.headers_template, self.headers_template.as_ref());
+        set(&mut server.allowed_tools, self.allowed_tools.as_ref());
+        set(&mut server.allow_private, self.allow_private.as_ref());
+        set(&mut server.status, self.status.as_ref());
+        check(server)
+    }
+
+    /// Of the patch where it says so, else of what there is.
+    fn transport(&self, old: Option<&Transport>) -> Result<Transport, AppError> {
+        let old_kind = old.map(|old| match old {
+            Transport::Http { .. } => ServerKind::Http,
+            Transport::Sse { .. } => ServerKind::Sse,
+            Transport::Stdio { .. } => ServerKind::Stdio,
+        });
+        let Some(kind) = self.kind.or(old_kind) else {
+            return Err(AppError::invalid("type", "is needed: http, sse or stdio"));
+        };
+        let old_url = old.and_then(|old| match old {
+            Transport::Http { url } | Transport::Sse { url } => Some(url),
+            Transport::Stdio { .. } => None,
+        });
+        let old_command = old.and_then(|old| match old {
+            Transport::Stdio { command } => Some(command),
+            Transport::Http { .. } | Transport::Sse { .. } => None,
+        });
+        let (url, command) = (self.url.as_ref(), self.command.as_ref());
+        let url = || url.or(old_url).cloned();
+        let command = || command.or(old_command).cloned();
+        let needed = |field| AppError::invalid(field, "is needed for this type");
+        match kind {
+            ServerKind::Stdio if self.url.is_some() => {
+                Err(AppError::invalid("url", "is for http and sse: stdio has a `command`"))
+            }
+            ServerKind::Http | ServerKind::Sse if self.command.is_some() => {
+                Err(AppError::invalid("command", "is for stdio: http and sse have a `url`"))
+            }
+            ServerKind::Http => Ok(Transport::Http { url: url().ok_or_else(|| needed("url"))? }),
+            ServerKind::Sse => Ok(Transport::Sse { url: url().ok_or_else(|| needed("url"))? }),
+            ServerKind::Stdio => {
+                let command = command().ok_or_else(|| needed("command"))?;
+                Ok(Transport::Stdio { command })
+            }
+            ServerKind::Openapi => {
+                let reason = "openapi comes with the native engines: use http, sse or stdio";
+                Err(AppError::invalid("type", reason))
+            }
+        }
+    }
+}
+
+impl App {
+    /// `by` is who asks: programs on this machine are the admin's to start.
+    pub async fn create_server(
+        &self,
+        by: &KeyScope,
+        tenant: &TenantId,
+        patch: ServerPatch,
+    ) -> Result<Stored<McpServer>, AppError> {
+        let Some(name) = patch.name.clone() else {
+            return Err(AppError::invalid("name", "is needed"));
+        };
+        let mut server = McpServer {
+            id: ServerId::mint(self.store.now().await?, entropy()?),
+            tenant: tenant.clone(),
+            name,
+            transport: patch.transport(None)?,
+            headers_template: BTreeMap::new(),
+            allowed_tools: None,
+            allow_private: false,
+            status: Status::Active,
+        };
+        patch.apply(&mut server)?;
+        refuse_programs(by, &server)?;
+        self.refuse_taken_name(&server).await?;
+        self.create_in_tenant(tenant, server).await
+    }
+
+    pub async fn server(
+        &self,
+        tenant: &TenantId,
+        id: &ServerId,
+    ) -> Result<Stored<McpServer>, AppError> {
+        let found = self.store.load::<McpServer>(tenant, id.as_str()).await?;
+        found.ok_or_else(|| AppError::not_found(McpServer::KIND, id))
+    }
+
+    pub async fn list_servers(
+        &self,
+        tenant: &TenantId,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<McpServer>>, Option<Position>), AppError> {
+        self.tenant(tenant).await?;
+        self.list_records(RecordQuery {
+            kind: McpServer::KIND,
+            tenant: Some(tenant.clone()),
+            after,
+            limit,
+            ..RecordQuery::default()
+        })
+        .await
+    }
+
+    pub async fn update_server(
+        &self,
+        by: &KeyScope,
+        tenant: &TenantId,
+        id: &ServerId,
+        patch: ServerPatch,
+    ) -> Result<Stored<McpServer>, AppError> {
+        let mut wanted = self.server(tenant, id).await?.value;
+        refuse_programs(by, &wanted)?;
+        patch.apply(&mut wanted)?;
+        self.refuse_taken_name(&wanted).await?;
+        self.update::<McpServer>(tenant, id.as_str(), |server| {
+            // Also what it was: it may have become a program meanwhile.
+            refuse_programs(by, server)?;
+            patch.apply(server)?;
+            refuse_programs(by, server)
+        })
+        .await
+    }
+
+    pub async fn delete_server(&self, tenant: &TenantId, id: &ServerId) -> Result<(), AppError> {
+        self.delete_record::<McpServer>(tenant, id.as_str()).await
+    }
+
+    /// For a clear answer; that two of one name never are is the store's to see to.
+    async fn refuse_taken_name(&self, server: &McpServer) -> Result<(), AppError> {
+        let found = self.store.find(McpServer::KIND, &server.tenant, &server.name).await?;
+        match found.filter(|found| found.key.id != server.id.as_str()) {
+            Some(_) => {
+                let name = &server.name;
+                Err(AppError::NotNow(format!(
+                    "there is an MCP server {name} already: choose another name"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The words of a command that was written on one line.
+pub fn words(line: &str) -> Result<Vec<String>, AppError> {
+    if line.contains(['"', '\'', '\\']) {
+        let reason = "a line is split at spaces and knows no quotes: give a list of words";
+        return Err(AppError::invalid("command", reason));
+    }
+    Ok(line.split_whitespace().map(str::to_owned).collect())
+}
+
+fn refuse_programs(by: &KeyScope, server: &McpServer) -> Result<(), AppError> {
+    match (by, &server.transport) {
+        (KeyScope::Tenant(_), Transport::Stdio { .. }) => Err(AppError::Forbidden(
+            "a server of type stdio starts a program here: making or changing one needs the \
+             admin key"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check(server: &McpServer) -> Result<(), AppError> {
+    check_name(&server.name)?;
+    match &server.transport {
+        Transport::Http { url } | Transport::Sse { url } => check_url(url)?,
+        Transport::Stdio { command } => {
+            check_command(command)?;
+            if !server.headers_template.is_empty() {
+                let reason = "is for http and sse: a program gets no headers";
+                return Err(AppError::invalid("headers_template", reason));
+            }
+        }
+    }
+    check_headers(&server.headers_template)?;
+    let tools = server.allowed_tools.as_deref().unwrap_or_default();
+    if tools.len() > MAX_TOOLS {
+        return Err(AppError::invalid("allowed_tools", "at most 500 can be given"));
+    }
+    tools.iter().try_for_each(|tool| check_text("allowed_tools", tool, 200))
+}
+
+fn check_url(url: &str) -> Result<(), AppError> {
+    let refuse = |reason: &str| Err(AppError::invalid("url", reason));
+    if url.len() > MAX_URL {
+        return refuse("must have at most 2,000 characters");
+    }
+    let Ok(parsed) = url.parse::<Uri>() else {
+        return refuse("is not a URL: write http://… or https://…");
+    };
+    if !matches!(parsed.scheme_str(), Some("http" | "https")) {
+        return refuse("must start with http:// or https://");
+    }
+    if parsed.host().is_none_or(str::is_empty) {
+        return refuse("names no host");
+    }
+    if parsed.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return refuse("must hold no password: put it into headers_template");
+    }
+    Ok(())
+}
+
+fn check_command(command: &[String]) -> Result<(), AppError> {
+    let refuse = |reason: &str| Err(AppError::invalid("command", reason));
+    if command.first().is_none_or(|program| program.trim().is_empty()) {
+        return refuse("must name a program");
+    }
+    if command.len() > MAX_WORDS || command.iter().any(|word| word.len() > MAX_WORD) {
+        return refuse("must have at most 100 words of 4,000 bytes");
+    }
+    if command.iter().any(|word| word.chars().any(char::is_control)) {
+        return refuse("must hold no control character");
+    }
+    Ok(())
+}
+
+fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), AppError> {
+    let refuse = |name: &str, reason: &str| {
+        let shown: String = name.chars().take(100).collect();
+        Err(AppError::invalid("headers_template", format!("{shown:?} {reason}")))
+    };
+    if headers.len() > MAX_HEADERS {
+        return Err(AppError::invalid("headers_template", "at most 50 can be given"));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, value) in headers {
+        let lower = name.to_ascii_lowercase();
+        if hyper::header::HeaderName::from_bytes(name.as_bytes()).is_err() || name.len() > 200 {
+            return refuse(name, "is not a header's name");
+        }
+        if OUR_HEADERS.contains(&lower.as_str()) || lower.starts_with("proxy-") {
+            return refuse(name, "is set by the connection itself");
+        }
+        if value.len() > MAX_HEADER || value.chars().any(char::is_control) {
+            return refuse(name, "must have at most 8 KiB and no control character");
+        }
+        if !seen.insert(lower) {
+            return refuse(name, "is given twice");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Event streams, and the older transport that is made of one: answers come on a stream that tells
+//! first where messages go.
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::{Method, Uri};
+use serde_json::Value;
+
+use super::check::is_answer;
+use super::http::{MAX_ANSWER, Target, ok};
+
+/// Events as they come in, up to a bound in all.
+pub(super) struct Events {
+    body: Incoming,
+    buffer: Vec<u8>,
+    seen: usize,
+}
+
+struct Event {
+    name: String,
+    data: String,
+}
+
+impl Events {
+    pub(super) fn new(body: Incoming) -> Self {
+        Self { body, buffer: Vec::new(), seen: 0 }
+    }
+
+    pub(super) async fn answer_to(&mut self, request: &Value) -> Result<Value, String> {
+        loop {
+            let event = self.next().await?;
+            if let Ok(message) = serde_json::from_str::<Value>(&event.data)
+                && is_answer(&message, request)
+            {
+                return Ok(message);
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<Event, String> {
+        let mut event = Event { name: String::new(), data: String::new() };
+        loop {
+            let line = self.line().await?;
+            let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "" if line.is_empty() && !event.data.is_empty() => return Ok(event),
+                "event" => event.name = value.to_owned(),
+                "data" if event.data.is_empty() => event.data = value.to_owned(),
+                "data" => {
+                    event.data.push('\n');
+                    event.data.push_str(value);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn line(&mut self) -> Result<String, String> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line);
+                return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
+            }
+            let frame = self.body.frame().await.ok_or("its stream ended without an answer")?;
+            let frame = frame.map_err(|error| format!("its stream broke off: {error}"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            self.seen += data.len();
+            if self.seen > MAX_ANSWER {
+                return Err("its answer is over 1 MiB".to_owned());
+            }
+            self.buffer.extend_from_slice(&data);
+        }
+    }
+}
+
+pub(super) struct Sse {
+    target: Target,
+    events: Events,
+    endpoint: Uri,
+}
+
+impl Sse {
+    pub(super) async fn open(target: Target) -> Result<Self, String> {
+        let answer = ok(target.send(Method::GET, &target.uri, &[], None).await?)?;
+        let mut events = Events::new(answer.into_body());
+        let endpoint = loop {
+            let event = events.next().await?;
+            if event.name == "endpoint" {
+                break endpoint(&target.uri, &event.data)?;
+            }
+        };
+        Ok(Self { target, events, endpoint })
+    }
+
+    pub(super) async fn ask(&mut self, request: &Value) -> Result<Value, String> {
+        self.tell(request).await?;
+        self.events.answer_to(request).await
+    }
+
+    pub(super) async fn tell(&mut self, message: &Value) -> Result<(), String> {
+        let sent = self.target.send(Method::POST, &self.endpoint, &[], Some(message)).await?;
+        ok(sent).map(drop)
+    }
+}
+
+/// Where the server wants its messages: on the same host, or its word could lead us anywhere.
+fn endpoint(base: &Uri, told: &str) -> Result<Uri, String> {
+    let unreadable = |_| "it named an endpoint that cannot be read".to_owned();
+    let told: Uri = told.trim().parse().map_err(unreadable)?;
+    if told.authority().is_some() {
+        let same = told.authority() == base.authority() && told.scheme() == base.scheme();
+        return if same { Ok(told) } else { Err("it named an endpoint elsewhere".to_owned()) };
+    }
+    let mut parts = base.clone().into_parts();
+    parts.path_and_query = told.into_parts().path_and_query;
+    Uri::from_parts(parts).map_err(|_| "it named an endpoint that cannot be read".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_go_to_the_same_host_only() {
+        let base: Uri = "http://a.test:81/sse".parse().unwrap();
+        let at = |told| endpoint(&base, told).map(|uri| uri.to_string());
+        assert_eq!(at("/messages?id=1"), Ok("http://a.test:81/messages?id=1".to_owned()));
+        assert_eq!(at("http://a.test:81/m"), Ok("http://a.test:81/m".to_owned()));
+        for bad in ["http://a.test/m", "https://a.test:81/m", "//b.test/m", "http://b.test/", " "] {
+            assert!(at(bad).is_err(), "{bad:?}");
+        }
+    }
+}

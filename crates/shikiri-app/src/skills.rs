@@ -1,0 +1,179 @@
+//! Skills of a tenant: make, replace, list, remove.
+
+use std::collections::BTreeMap;
+
+use shikiri_model::ids::TenantId;
+use shikiri_model::models::Status;
+use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::skill::Skill;
+use shikiri_store::{Commit, CommitError, StoreExt};
+
+use crate::app::{App, busy, max_tries};
+use crate::error::AppError;
+use crate::fields::check_name;
+
+/// All that a skill is, besides its name.
+#[derive(Clone, Debug, Default)]
+pub struct SkillContent {
+    pub description: String,
+    /// `SKILL.md`.
+    pub content: String,
+    pub files: BTreeMap<String, String>,
+    pub status: Status,
+}
+
+const MAX_DESCRIPTION: usize = 1_024;
+const MAX_CONTENT: usize = 256 * 1024;
+const MAX_FILES: usize = 100;
+const MAX_TOTAL: usize = 2 * 1024 * 1024;
+const MAX_PATH: usize = 500;
+/// Of one part of a path: what file systems take.
+const MAX_PART: usize = 255;
+/// Skills can be large, so a page of them has an end in bytes too.
+const PAGE_SKILLS: u32 = 20;
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+impl App {
+    pub async fn create_skill(
+        &self,
+        tenant: &TenantId,
+        name: String,
+        content: SkillContent,
+    ) -> Result<Stored<Skill>, AppError> {
+        let skill = skill(tenant, name, content)?;
+        self.create_in_tenant(tenant, skill).await
+    }
+
+    /// Makes the skill or replaces the whole of it; true if it is new.
+    pub async fn put_skill(
+        &self,
+        tenant: &TenantId,
+        name: String,
+        content: SkillContent,
+    ) -> Result<(Stored<Skill>, bool), AppError> {
+        let skill = skill(tenant, name, content)?;
+        for _ in 0..max_tries() {
+            let Some(mut stored) = self.store.load::<Skill>(tenant, &skill.name).await? else {
+                match self.create_in_tenant(tenant, skill.clone()).await {
+                    Err(AppError::Exists { .. }) => continue,
+                    made => return Ok((made?, true)),
+                }
+            };
+            let put = RecordChange::put(&skill, Expect::Version(stored.version))?;
+            match self.store.commit(Commit::new().record(put)).await {
+                Ok(committed) => {
+                    stored.version += 1;
+                    stored.updated_at = committed.at;
+                    return Ok((Stored { value: skill, ..stored }, false));
+                }
+                Err(CommitError::Conflict(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Err(busy("skill", &skill.name))
+    }
+
+    pub async fn skill(&self, tenant: &TenantId, name: &str) -> Result<Stored<Skill>, AppError> {
+        refuse_unfit(name)?;
+        let found = self.store.load::<Skill>(tenant, name).await?;
+        found.ok_or_else(|| AppError::not_found("skill", name))
+    }
+
+    /// A page ends after 20 skills, or 4 MiB of them.
+    pub async fn list_skills(
+        &self,
+        tenant: &TenantId,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Skill>>, Option<Position>), AppError> {
+        self.tenant(tenant).await?;
+        let query = RecordQuery {
+            kind: Skill::KIND,
+            tenant: Some(tenant.clone()),
+            after,
+            limit: limit.min(PAGE_SKILLS),
+            ..RecordQuery::default()
+        };
+        let (mut skills, mut next) = self.list_records::<Skill>(query).await?;
+        let mut bytes = 0;
+        let fitting = skills.iter().take_while(|stored| {
+            bytes += size(&stored.value);
+            bytes <= PAGE_BYTES
+        });
+        // No skill is larger than a page.
+        let fitting = fitting.count();
+        if fitting < skills.len() {
+            skills.truncate(fitting);
+            next = skills.last().map(|stored| Position {
+                created_at: stored.created_at,
+                id: stored.value.name.clone(),
+            });
+        }
+        Ok((skills, next))
+    }
+
+    pub async fn delete_skill(&self, tenant: &TenantId, name: &str) -> Result<(), AppError> {
+        refuse_unfit(name)?;
+        self.delete_record::<Skill>(tenant, name).await
+    }
+}
+
+/// A name that no skill can have is not looked for.
+fn refuse_unfit(name: &str) -> Result<(), AppError> {
+    let shown = || name.chars().take(100).collect::<String>();
+    check_name(name).map_err(|_| AppError::not_found("skill", shown()))
+}
+
+fn skill(tenant: &TenantId, name: String, content: SkillContent) -> Result<Skill, AppError> {
+    check_name(&name)?;
+    let SkillContent { description, content, files, status } = content;
+    if description.chars().count() > MAX_DESCRIPTION || description.contains('\0') {
+        return Err(AppError::invalid("description", "must have at most 1,024 characters"));
+    }
+    if content.trim().is_empty() || content.len() > MAX_CONTENT {
+        return Err(AppError::invalid("content", "must have 1 byte to 256 KiB"));
+    }
+    check_files(&files)?;
+    let skill = Skill { name, tenant: tenant.clone(), description, content, files, status };
+    if size(&skill) > MAX_TOTAL {
+        return Err(AppError::invalid("files", "the skill must have at most 2 MiB in all"));
+    }
+    Ok(skill)
+}
+
+fn size(skill: &Skill) -> usize {
+    let files = skill.files.iter().map(|(path, text)| path.len() + text.len());
+    skill.description.len() + skill.content.len() + files.sum::<usize>()
+}
+
+fn check_files(files: &BTreeMap<String, String>) -> Result<(), AppError> {
+    if files.len() > MAX_FILES {
+        return Err(AppError::invalid("files", "at most 100 can be given"));
+    }
+    for path in files.keys() {
+        let shown: String = path.chars().take(100).collect();
+        let refuse = |reason: &str| Err(AppError::invalid("files", format!("{shown:?} {reason}")));
+        if !is_confined(path) {
+            return refuse("must be a relative path below the skill, without `..` or `\\`");
+        }
+        // On a file system that ignores case, this is the same file.
+        if path.eq_ignore_ascii_case("SKILL.md") {
+            return refuse("is the skill's `content`");
+        }
+        let folders = path.match_indices('/').map(|(end, _)| &path[..end]);
+        for folder in folders {
+            if files.contains_key(folder) {
+                return refuse("lies below another file of the skill");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_confined(path: &str) -> bool {
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= MAX_PART;
+    path.len() <= MAX_PATH
+        && !path.contains('\\')
+        && !path.chars().any(char::is_control)
+        && path.split('/').all(is_part)
+}

@@ -1,0 +1,234 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use super::*;
+
+/// Workspaces in a temporary folder, with something outside of them that nobody may reach.
+struct World {
+    folder: tempfile::TempDir,
+    conversation: ConversationId,
+    workspaces: Arc<Workspaces>,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("outside")).unwrap();
+        fs::write(folder.path().join("outside/secret"), "secret").unwrap();
+        let world =
+            Self { folder, conversation: "cnv_1".parse().unwrap(), workspaces: Arc::default() };
+        Folder::make(&world.root(), &world.conversation).unwrap();
+        world
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("workspaces")
+    }
+
+    /// Where the agent works.
+    fn inside(&self, path: &str) -> PathBuf {
+        self.root().join(self.conversation.as_str()).join(path)
+    }
+
+    fn outside(&self, path: &str) -> PathBuf {
+        self.folder.path().join("outside").join(path)
+    }
+
+    fn open(&self) -> Folder {
+        Folder::open(&self.root(), &self.conversation).unwrap()
+    }
+
+    async fn upload(&self, path: &str, max_workspace: u64) -> Upload {
+        let to = Destination {
+            root: self.root(),
+            conversation: self.conversation.clone(),
+            path: at(path),
+            max_workspace,
+            workspaces: Arc::clone(&self.workspaces),
+        };
+        let permit = Arc::clone(&self.workspaces.uploads).acquire_owned().await.unwrap();
+        Upload::start(to, permit).await.unwrap()
+    }
+
+    async fn put(&self, path: &str, bytes: &[u8]) -> Result<Placed, AppError> {
+        let mut upload = self.upload(path, 1_000).await;
+        upload.write(bytes).await?;
+        upload.finish().await
+    }
+
+    fn listed(&self) -> Vec<(String, u64)> {
+        let files = self.open().survey().files;
+        files.into_iter().map(|file| (file.path, file.size)).collect()
+    }
+
+    fn uploads(&self) -> usize {
+        fs::read_dir(self.root().join(".uploads")).unwrap().count()
+    }
+}
+
+fn at(path: &str) -> FilePath {
+    FilePath::parse(path).unwrap()
+}
+
+fn refusal<T>(result: io::Result<T>, path: &str) -> AppError {
+    failed(&result.map(drop).unwrap_err(), &at(path))
+}
+
+#[tokio::test]
+async fn no_link_leads_out_for_reading_writing_or_removing() {
+    let world = World::new();
+    symlink(world.outside("secret"), world.inside("file")).unwrap();
+    symlink("../../outside/secret", world.inside("relative")).unwrap();
+    symlink(world.outside(""), world.inside("folder")).unwrap();
+    symlink("/", world.inside("root")).unwrap();
+    fs::create_dir(world.inside("real")).unwrap();
+    symlink("../folder", world.inside("real/again")).unwrap();
+    let folder = world.open();
+    let to_secret = format!("root{}", world.outside("secret").display());
+    for path in ["file", "relative", "folder/secret", "real/again/secret", &to_secret] {
+        let refused = refusal(folder.read(&at(path)), path);
+        assert!(matches!(refused, AppError::Invalid { field: "path", .. }), "{path}: {refused}");
+    }
+    for path in ["folder/new", "folder/deep/new", "real/again/secret", "folder/secret"] {
+        let refused = world.put(path, b"new").await.unwrap_err();
+        assert!(matches!(refused, AppError::Invalid { field: "path", .. }), "{path}: {refused}");
+        assert!(folder.remove(&at(path)).is_err(), "{path}");
+    }
+    // A link in the place of a file gives way; what it leads to stays.
+    world.put("file", b"mine").await.unwrap();
+    folder.remove(&at("relative")).unwrap();
+    assert_eq!(world.listed(), [("file".to_owned(), 4)]);
+    assert_eq!(fs::read(world.outside("secret")).unwrap(), b"secret");
+    assert_eq!(fs::read_dir(world.outside("")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn links_that_stay_inside_lead_to_their_files_and_circles_to_nothing() {
+    let world = World::new();
+    world.put("real/file", b"text").await.unwrap();
+    symlink("real", world.inside("other")).unwrap();
+    symlink("circle", world.inside("circle")).unwrap();
+    symlink("..", world.inside("real/up")).unwrap();
+    let folder = world.open();
+    assert_eq!(folder.read(&at("other/file")).unwrap().1.size, 4);
+    for path in ["circle", "circle/file", "real/up/nothing", "real/file/deeper"] {
+        let refused = refusal(folder.read(&at(path)), path);
+        let found = matches!(refused, AppError::NotFound { .. } | AppError::NotNow(_));
+        assert!(found, "{path}: {refused:?}");
+    }
+    assert_eq!(world.listed(), [("real/file".to_owned(), 4)]);
+}
+
+#[test]
+fn a_link_in_the_place_of_a_workspace_is_not_followed() {
+    let world = World::new();
+    let other: ConversationId = "cnv_2".parse().unwrap();
+    symlink("cnv_1", world.root().join("cnv_2")).unwrap();
+    assert!(Folder::open(&world.root(), &other).is_err());
+    assert!(Folder::make(&world.root(), &other).is_err());
+}
+
+#[test]
+fn what_is_no_file_is_neither_read_nor_listed() {
+    let world = World::new();
+    let made = Command::new("mkfifo").arg(world.inside("pipe")).status().unwrap();
+    assert!(made.success());
+    let _socket = UnixListener::bind(world.inside("socket")).unwrap();
+    fs::create_dir(world.inside("folder")).unwrap();
+    fs::write(world.inside("a\nb"), "").unwrap();
+    let folder = world.open();
+    // A pipe that was opened to be read would keep us here until somebody writes.
+    for path in ["pipe", "socket", "folder", "missing"] {
+        let refused = refusal(folder.read(&at(path)), path);
+        assert!(matches!(refused, AppError::NotFound { .. }), "{path}: {refused:?}");
+    }
+    assert!(matches!(refusal(folder.remove(&at("folder")), "folder"), AppError::NotFound { .. }));
+    assert_eq!(world.listed(), []);
+    assert_eq!(folder.survey().count, 1, "the file whose name cannot be written");
+}
+
+#[tokio::test]
+async fn a_full_workspace_takes_what_replaces_and_no_more() {
+    let world = World::new();
+    let put = |path: &'static str, size: usize| {
+        let world = &world;
+        async move {
+            let mut upload = world.upload(path, 100).await;
+            upload.write(&vec![b'x'; size]).await.unwrap();
+            upload.finish().await.map(|placed| placed.is_new)
+        }
+    };
+    assert!(put("a", 60).await.unwrap());
+    assert!(matches!(put("b", 41).await, Err(AppError::TooLarge(_))));
+    assert!(!put("a", 100).await.unwrap());
+    assert!(matches!(put("a", 101).await, Err(AppError::TooLarge(_))));
+    assert!(!put("a", 10).await.unwrap());
+    // Of ten at once, each of which would fit alone, nine find a place.
+    let names = ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
+    let placed = futures_util::future::join_all(names.map(|name| put(name, 10))).await;
+    assert_eq!(placed.iter().filter(|placed| placed.is_ok()).count(), 9);
+    assert_eq!(world.open().survey().bytes, 100);
+    assert_eq!(world.uploads(), 0);
+}
+
+#[tokio::test]
+async fn an_upload_that_ends_early_leaves_nothing_and_one_that_was_killed_is_swept() {
+    let world = World::new();
+    let mut cut = world.upload("a", 100).await;
+    cut.write(b"half").await.unwrap();
+    let living = world.upload("b", 100).await;
+    assert_eq!(world.uploads(), 2);
+    drop(cut);
+    assert_eq!((world.uploads(), world.listed()), (1, vec![]));
+    // As a process that was killed leaves it: there, and locked by nobody.
+    fs::write(world.root().join(".uploads/old"), "half").unwrap();
+    let next = world.upload("c", 100).await;
+    assert_eq!(world.uploads(), 2, "the living one and the next");
+    next.finish().await.unwrap();
+    living.finish().await.unwrap();
+    assert_eq!(world.listed(), [("b".to_owned(), 0), ("c".to_owned(), 0)]);
+}
+
+#[tokio::test]
+async fn folders_come_with_their_first_file_and_go_with_their_last() {
+    let world = World::new();
+    world.put("a/b/c", b"1").await.unwrap();
+    world.put("a/d", b"2").await.unwrap();
+    // A file is no folder, and a folder no file.
+    for path in ["a", "a/b", "a/d/e"] {
+        let refused = world.put(path, b"3").await.unwrap_err();
+        assert!(matches!(refused, AppError::NotNow(_)), "{path}: {refused:?}");
+    }
+    let folder = world.open();
+    folder.remove(&at("a/b/c")).unwrap();
+    assert!(!world.inside("a/b").exists() && world.inside("a").exists());
+    folder.remove(&at("a/d")).unwrap();
+    assert!(!world.inside("a").exists());
+    world.put("a", b"3").await.unwrap();
+}
+
+#[test]
+fn an_agent_is_told_of_the_first_files_only() {
+    let file = |number: usize| FileRecord {
+        path: format!("資料/{number:03}.md"),
+        size: 7,
+        modified_at: shikiri_model::time::Timestamp::default(),
+    };
+    let empty = block(Path::new("/w/cnv_1"), &[]);
+    assert!(empty.contains("/w/cnv_1") && empty.ends_with("no files yet."), "{empty}");
+    let many = block(Path::new("/w/cnv_1"), &(0..203).map(file).collect::<Vec<_>>());
+    assert!(many.contains("- 資料/000.md (7 bytes)\n- 資料/001.md (7 bytes)\n"), "{many}");
+    assert!(many.ends_with("- 資料/199.md (7 bytes)\n- and 3 more"), "{many}");
+}
+
+#[tokio::test]
+async fn a_workspace_goes_as_a_whole_and_takes_nothing_along() {
+    let world = World::new();
+    world.put("a/b", b"1").await.unwrap();
+    symlink(world.outside(""), world.inside("a/folder")).unwrap();
+    Folder::remove_all(&world.root(), &world.conversation).unwrap();
+    assert!(!world.inside("").exists());
+    assert_eq!(fs::read(world.outside("secret")).unwrap(), b"secret");
+}

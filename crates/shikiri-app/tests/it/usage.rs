@@ -1,0 +1,143 @@
+//! Reports over bills: exact sums by whatever one asks.
+
+use std::time::Duration;
+
+use shikiri_app::AppError;
+use shikiri_app::tenants::TenantPatch;
+use shikiri_app::usage::{GroupBy, Span, UsageReport};
+use shikiri_model::execution::{
+    Cost, Execution, Executor, Price, Prices, SpenderKind, Usage, UsageLog, UsageRow,
+};
+use shikiri_model::ids::{ModelId, RunId, TenantId};
+use shikiri_model::models::EngineKind;
+use shikiri_model::record::{Expect, RecordChange};
+use shikiri_model::run::{Run, RunStatus};
+use shikiri_store::Commit;
+
+use crate::world::World;
+
+/// Millionths of a dollar per million tokens, chosen so that a sum of rounded numbers would show.
+const PRICE: u64 = 333_333;
+
+fn row(kind: SpenderKind, subagent: Option<&str>, model: &str, tokens: u64) -> UsageRow {
+    let usage = Usage { input_tokens: tokens, cache_read_tokens: 1, ..Usage::default() };
+    let prices = Prices { input: Price::from_micros(PRICE), ..Prices::default() };
+    UsageRow {
+        kind,
+        tool_use_id: subagent.map(|_| "t1".to_owned()),
+        agent_id: None,
+        subagent_type: subagent.map(str::to_owned),
+        model: model.to_owned(),
+        usage,
+        cost_usd: prices.cost(&usage),
+    }
+}
+
+/// Writes the bill of an execution as its end does: all rows in one commit.
+async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows: &[UsageRow]) {
+    let now = world.app.store().now().await.unwrap();
+    let mut entropy = [0; 10];
+    getrandom::fill(&mut entropy).unwrap();
+    let id = RunId::mint_execution(now, entropy);
+    let mut run =
+        Run::new(id, tenant.parse().unwrap(), "execution".into(), serde_json::json!({}), now);
+    run.status = RunStatus::Completed;
+    run.execution = Some(Box::new(Execution {
+        conversation: conversation.parse().unwrap(),
+        turn: 1,
+        model_id: ModelId::offline(),
+        engine: EngineKind::Offline,
+        executor: Executor { user_id: user.into(), name: Some("名".into()), email: None },
+        usage: Usage::default(),
+        total_cost_usd: Cost::default(),
+    }));
+    let mut commit = Commit::new();
+    for (number, row) in rows.iter().enumerate() {
+        let log = UsageLog::new(&run, number, row.clone(), now).unwrap();
+        commit = commit.record(RecordChange::put(&log, Expect::New).unwrap());
+    }
+    world.app.store().commit(commit).await.unwrap();
+}
+
+/// Key, input tokens, executions.
+fn groups(report: &UsageReport) -> Vec<(&str, u64, u64)> {
+    let of =
+        |g: &shikiri_app::usage::UsageGroup| (g.spending.usage.input_tokens, g.spending.executions);
+    report.groups.iter().map(|g| (g.key.as_str(), of(g).0, of(g).1)).collect()
+}
+
+async fn world() -> World {
+    let world = World::new(Vec::new()).await;
+    let other = Some("other".parse().unwrap());
+    world.app.create_tenant(other, TenantPatch::default()).await.unwrap();
+    let main = |tokens| row(SpenderKind::Main, None, "opus", tokens);
+    let sub = |kind, tokens| row(SpenderKind::Subagent, Some(kind), "haiku", tokens);
+    bill(&world, "local", "ann", "cnv_1", &[main(1), sub("Explore", 10), sub("main", 100)]).await;
+    bill(&world, "local", "bo", "cnv_1", &[main(1_000)]).await;
+    bill(&world, "other", "ann", "cnv_9", &[main(7)]).await;
+    world.clock.advance(Duration::from_secs(30 * 24 * 3_600));
+    bill(&world, "local", "ann", "cnv_2", &[main(10_000), sub("Explore", 100_000)]).await;
+    world
+}
+
+#[tokio::test]
+async fn spending_is_grouped_by_whatever_is_asked() {
+    let world = world().await;
+    let local = TenantId::local();
+    let expected: [(GroupBy, &[(&str, u64, u64)]); 7] = [
+        (GroupBy::Model, &[("haiku", 100_110, 2), ("opus", 11_001, 3)]),
+        (GroupBy::Subagent, &[("Explore", 100_010, 2), ("main", 11_001, 3), ("main", 100, 1)]),
+        (GroupBy::Executor, &[("ann", 110_111, 2), ("bo", 1_000, 1)]),
+        (GroupBy::Conversation, &[("cnv_2", 110_000, 1), ("cnv_1", 1_111, 2)]),
+        (GroupBy::Day, &[("2026-11-15", 1_111, 2), ("2026-12-15", 110_000, 1)]),
+        (GroupBy::Month, &[("2026-11", 1_111, 2), ("2026-12", 110_000, 1)]),
+        (GroupBy::Tenant, &[("local", 111_111, 3)]),
+    ];
+    for (group_by, expected) in expected {
+        let report = world.app.usage(Some(&local), group_by, Span::default()).await.unwrap();
+        assert_eq!(groups(&report), expected, "{group_by:?}");
+        assert_eq!(report.total.executions, 3);
+        let exact = Prices { input: Price::from_micros(PRICE), ..Prices::default() };
+        assert_eq!(report.total.cost, exact.cost(&report.total.usage));
+        let parts: Cost = report.groups.iter().map(|group| group.spending.cost).sum();
+        assert_eq!(parts, report.total.cost, "{group_by:?}");
+    }
+    let all = world.app.usage(None, GroupBy::Tenant, Span::default()).await.unwrap();
+    assert_eq!(groups(&all), [("local", 111_111, 3), ("other", 7, 1)]);
+    let nobody = world.app.usage(Some(&"no".parse().unwrap()), GroupBy::Day, Span::default()).await;
+    assert!(matches!(nobody, Err(AppError::NotFound { kind: "tenant", .. })));
+}
+
+#[tokio::test]
+async fn only_the_time_that_is_asked_for_counts() {
+    let world = world().await;
+    let total = async |from, to| {
+        let span = Span::read(from, to).unwrap();
+        let report = world.app.usage(Some(&TenantId::local()), GroupBy::Model, span).await;
+        report.unwrap().total.usage.input_tokens
+    };
+    let begun = Some("2026-11-15T20:00:00.000Z");
+    assert_eq!(total(begun, None).await, 111_111);
+    assert_eq!(total(None, begun).await, 0, "up to, but without");
+    assert_eq!(total(Some("2026-11-15T20:00:00.001Z"), None).await, 110_000);
+    assert_eq!(total(None, Some("2026-11-15")).await, 1_111);
+    assert_eq!(total(Some("2026-11-16"), Some("2026-12-14")).await, 0);
+    assert_eq!(total(Some("2026-12-15"), Some("2026-12-15")).await, 110_000);
+}
+
+/// More rows than a page has, some of them written in one millisecond.
+#[tokio::test]
+async fn many_rows_are_read_to_the_last_and_executions_are_counted_once() {
+    let world = World::new(Vec::new()).await;
+    let rows: Vec<_> =
+        (0..40).map(|n| row(SpenderKind::Subagent, Some(["a", "b"][n % 2]), "haiku", 1)).collect();
+    for number in 0..30 {
+        if number % 3 == 0 {
+            world.clock.advance(Duration::from_millis(1));
+        }
+        bill(&world, "local", "ann", "cnv_1", &rows).await;
+    }
+    let report = world.app.usage(None, GroupBy::Subagent, Span::default()).await.unwrap();
+    assert_eq!(groups(&report), [("a", 600, 30), ("b", 600, 30)]);
+    assert_eq!(report.total.executions, 30);
+}

@@ -1,0 +1,79 @@
+use shikiri_model::models::Model;
+
+use super::*;
+
+fn order() -> Order {
+    Order {
+        prompt: "p".into(),
+        system_prompt: String::new(),
+        model: Model { model_name: "opus-x".into(), ..Model::offline() },
+        subagent_model: Some("haiku-x".into()),
+        aliases: BTreeMap::from([("haiku".into(), "h".into()), ("opus".into(), "o".into())]),
+        resume: None,
+        servers: Vec::new(),
+        skills: Vec::new(),
+        folder: "/work".into(),
+        home: "/home".into(),
+        env: BTreeMap::from([
+            ("PATH".into(), "/bin".into()),
+            ("HOME".into(), "/else".into()),
+            ("ANTHROPIC_DEFAULT_OPUS_MODEL".into(), "given".into()),
+        ]),
+    }
+}
+
+fn server(name: &str, transport: Transport, header: &str) -> Server {
+    let headers = BTreeMap::from([("Authorization".to_owned(), header.to_owned())]);
+    Server { name: name.into(), transport, headers, allowed_tools: None }
+}
+
+#[test]
+fn the_command_line_is_the_sdk_s_and_values_cannot_become_options() {
+    let resumed = Order { resume: Some("-p".into()), ..order() };
+    let files = Files { servers: Some(Path::new("/s.json")), plugin: Some(Path::new("/plugin")) };
+    let given = arguments(&resumed, files);
+    let line: Vec<_> = given.iter().map(|argument| argument.to_str().unwrap()).collect();
+    assert_eq!(
+        line.join(" "),
+        "--output-format stream-json --verbose --input-format stream-json \
+         --include-partial-messages --permission-prompt-tool=stdio --setting-sources= \
+         --permission-mode=default --strict-mcp-config --model=opus-x --resume=-p \
+         --mcp-config /s.json --plugin-dir /plugin"
+    );
+}
+
+#[test]
+fn the_environment_is_the_orders_and_what_the_engine_needs() {
+    let env = environment(&order());
+    let of = |name: &str| env.get(name).and_then(|value| value.to_str());
+    assert_eq!(of("PATH"), Some("/bin"));
+    assert_eq!(of("HOME"), Some("/home"));
+    assert_eq!(of("CLAUDE_CONFIG_DIR"), Some("/home/claude"));
+    assert_eq!(of("CLAUDE_CODE_SUBAGENT_MODEL"), Some("haiku-x"));
+    assert_eq!(of("ANTHROPIC_DEFAULT_HAIKU_MODEL"), Some("h"));
+    assert_eq!(of("ANTHROPIC_DEFAULT_OPUS_MODEL"), Some("given"), "the order's own wins");
+    assert_eq!(of("ANTHROPIC_DEFAULT_SONNET_MODEL"), None);
+    assert_eq!(of("DISABLE_AUTOUPDATER"), Some("1"));
+    assert!(of("USER").is_none() && of("CARGO").is_none(), "nothing is inherited");
+}
+
+#[test]
+fn servers_have_the_form_of_the_cli_and_no_way_into_its_environment() {
+    let http = |url: &str| Transport::Http { url: url.into() };
+    let stdio = Transport::Stdio { command: vec!["npx".into(), "-y".into(), "s".into()] };
+    let all = [
+        server("a", http("http://a"), "Bearer x"),
+        server("b", stdio, ""),
+        server("c", http("http://c/${ANTHROPIC_API_KEY}"), ""),
+        server("d", http("http://d"), "${ANTHROPIC_API_KEY}"),
+    ];
+    let (given, left_out) = servers(&all);
+    assert_eq!(left_out, ["c", "d"]);
+    assert_eq!(
+        Value::Object(given),
+        json!({
+            "a": { "type": "http", "url": "http://a", "headers": { "Authorization": "Bearer x" } },
+            "b": { "type": "stdio", "command": "npx", "args": ["-y", "s"] },
+        })
+    );
+}

@@ -1,0 +1,90 @@
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+
+use shikiri_model::ids::TenantId;
+use shikiri_model::models::Status;
+
+use super::*;
+
+fn skill(name: &str, content: &str, files: &[(&str, &str)]) -> Skill {
+    Skill {
+        name: name.into(),
+        tenant: TenantId::local(),
+        description: "Says \"hi\": always".into(),
+        content: content.into(),
+        files: files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect(),
+        status: Status::Active,
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn skills_are_written_with_a_head_and_their_files() {
+    let home = tempfile::tempdir().unwrap();
+    let skills = [
+        skill("plain", "Do it.", &[("ref/入門.md", "text")]),
+        skill("whole", "---\nname: whole\n---\nDo it.", &[]),
+    ];
+    let plugin = write_skills(home.path(), &skills).unwrap().unwrap();
+    let read = |path: &str| std::fs::read_to_string(plugin.join("skills").join(path)).unwrap();
+    assert_eq!(
+        read("plain/SKILL.md"),
+        "---\nname: \"plain\"\ndescription: \"Says \\\"hi\\\": always\"\n---\n\nDo it."
+    );
+    assert_eq!(read("whole/SKILL.md"), "---\nname: whole\n---\nDo it.");
+    assert_eq!(read("plain/ref/入門.md"), "text");
+    assert_eq!(mode(&plugin.join("skills/plain/SKILL.md")), 0o600);
+    assert_eq!(write_skills(home.path(), &[]), Ok(None));
+}
+
+#[test]
+fn no_skill_writes_outside_of_its_folder() {
+    for bad in ["../x", "/etc/x", "a/../../x", "", ".", "a\0b"] {
+        let home = tempfile::tempdir().unwrap();
+        let refused = write_skills(home.path(), &[skill("s", "x", &[(bad, "evil")])]);
+        assert!(refused.is_err(), "{bad:?}");
+    }
+    for bad in ["..", "a/b", "/a", ""] {
+        let home = tempfile::tempdir().unwrap();
+        assert!(write_skills(home.path(), &[skill(bad, "x", &[])]).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
+    let place = tempfile::tempdir().unwrap();
+    let order = Order {
+        prompt: String::new(),
+        system_prompt: String::new(),
+        model: shikiri_model::models::Model::offline(),
+        subagent_model: None,
+        aliases: BTreeMap::new(),
+        resume: None,
+        servers: Vec::new(),
+        skills: Vec::new(),
+        folder: place.path().join("work"),
+        home: place.path().join("home"),
+        env: BTreeMap::new(),
+    };
+    prepare(&order).unwrap();
+    let home = &order.home;
+    assert_eq!((mode(home), mode(&home.join("claude"))), (0o700, 0o700));
+    std::fs::write(home.join("claude/kept"), "").unwrap();
+    std::fs::write(home.join("servers-x.json"), "secret").unwrap();
+    write_skills(home, &[skill("old", "x", &[])]).unwrap();
+
+    prepare(&order).unwrap();
+    let left: Vec<_> = std::fs::read_dir(home).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "claude and tmp: {left:?}");
+    assert!(home.join("claude/kept").exists());
+    assert!(prepare(&Order { home: PathBuf::new(), ..order.clone() }).is_err());
+
+    let servers = ServersFile::write(home, Map::new()).unwrap();
+    let path = servers.path().to_owned();
+    assert_eq!(mode(&path), 0o600);
+    drop(servers);
+    assert!(!path.exists());
+}

@@ -1,0 +1,164 @@
+//! A running CLI below its supervisor: lines in, lines out, and no process when this is dropped.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use shikiri_app::execution::EngineError;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::lines::{LineError, Lines};
+use super::supervisor;
+
+/// What it last wrote to stderr is kept up to this.
+const TAIL: usize = 4 * 1024;
+/// Lines that may wait for the CLI to read them.
+const WAITING: usize = 64;
+/// How long a supervisor may take to kill what is below it: far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(super) struct Process {
+    supervisor: Supervisor,
+    lines: Lines<ChildStdout>,
+    /// None once its input is closed.
+    input: Option<mpsc::Sender<String>>,
+    tail: Arc<Mutex<Vec<u8>>>,
+    _writer: AbortOnDropHandle<()>,
+    stderr: AbortOnDropHandle<()>,
+}
+
+/// What the CLI is started with.
+pub(super) struct Start<'a> {
+    pub(super) supervisor: &'a Path,
+    pub(super) program: &'a Path,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) env: BTreeMap<String, OsString>,
+    pub(super) folder: &'a Path,
+}
+
+impl Process {
+    pub(super) fn start(start: Start<'_>) -> Result<Self, EngineError> {
+        let mut command = Command::new(start.supervisor);
+        command.arg(supervisor::COMMAND).arg(start.program).args(start.arguments);
+        command.env_clear().envs(start.env).current_dir(start.folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Signals of a terminal are the server's, which ends its engines itself.
+        command.process_group(0);
+        let failed = |why: String| EngineError::new(format!("Claude Code cannot be started: {why}"));
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let supervisor = Supervisor::of(child);
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(failed("it has no pipes".to_owned()));
+        };
+        let (input, wanted) = mpsc::channel(WAITING);
+        let tail = Arc::new(Mutex::new(Vec::new()));
+        Ok(Self {
+            supervisor,
+            lines: Lines::new(stdout),
+            input: Some(input),
+            _writer: AbortOnDropHandle::new(tokio::spawn(write_all(stdin, wanted))),
+            stderr: AbortOnDropHandle::new(tokio::spawn(keep_tail(stderr, Arc::clone(&tail)))),
+            tail,
+        })
+    }
+
+    /// Sends a line. It is written beside the reading: neither waits for the other.
+    pub(super) async fn send(&self, message: &Value) {
+        if let Some(input) = &self.input {
+            // If the CLI reads no more, it has ended, which its output tells.
+            let _ = input.send(format!("{message}\n")).await;
+        }
+    }
+
+    /// The next line; None when there is none. May be given up and called again.
+    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, LineError> {
+        self.lines.next().await
+    }
+
+    /// Tells the CLI to end: what was sent is still written.
+    pub(super) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Kills what has not ended by itself, and gives the exit code or the negated signal.
+    pub(super) async fn kill(&mut self) -> Option<i32> {
+        self.supervisor.terminate();
+        let ended = tokio::time::timeout(PATIENCE, self.supervisor.ended()).await.ok().flatten();
+        // Its last words.
+        let _ = tokio::time::timeout(PATIENCE, &mut self.stderr).await;
+        ended
+    }
+
+    /// The end of what it wrote to stderr.
+    pub(super) fn last_words(&self) -> String {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).trim().to_owned()
+    }
+}
+
+async fn write_all(mut stdin: ChildStdin, mut wanted: mpsc::Receiver<String>) {
+    while let Some(line) = wanted.recv().await {
+        if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn keep_tail(mut stderr: ChildStderr, tail: Arc<Mutex<Vec<u8>>>) {
+    let mut buffer = [0; 1024];
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&buffer[..read]);
+        let surplus = tail.len().saturating_sub(TAIL);
+        tail.drain(..surplus);
+    }
+}
+
+/// The supervisor's process. Dropped, it is told to kill everything at once.
+struct Supervisor {
+    child: Child,
+    /// None once it has ended: its id may then be another's.
+    pid: Option<Pid>,
+}
+
+impl Supervisor {
+    fn of(child: Child) -> Self {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        Self { child, pid }
+    }
+
+    fn terminate(&self) {
+        if let Some(pid) = self.pid {
+            // One that has just ended takes no signal, and needs none.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// The exit code, or the negated signal.
+    async fn ended(&mut self) -> Option<i32> {
+        use std::os::unix::process::ExitStatusExt as _;
+        let status = self.child.wait().await.ok()?;
+        let group = self.pid.take();
+        if let (Some(signal), Some(group)) = (status.signal(), group) {
+            // Somebody killed it, so that it could not do its duty. The CLI is of its group.
+            let _ = kill_process_group(group, Signal::KILL);
+            return Some(-signal);
+        }
+        status.code()
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.terminate();
+    }
+}

@@ -1,0 +1,139 @@
+//! What is said over the API, as far as it is needed.
+
+use serde::{Deserialize, Serialize};
+use shikiri_model::execution::Usage;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Request {
+    /// As the provider calls it.
+    pub model: String,
+    pub max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    pub messages: Vec<Message>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Response {
+    /// As the model calls itself.
+    #[serde(default)]
+    pub model: Option<String>,
+    pub content: Vec<Block>,
+    #[serde(default)]
+    pub stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "usage")]
+    pub usage: Usage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    Text {
+        text: String,
+    },
+    /// Thinking, and whatever else nobody here asked for.
+    #[serde(other)]
+    Other,
+}
+
+impl Response {
+    /// All that was said, without what was thought.
+    pub fn text(&self) -> String {
+        let texts = self.content.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            Block::Other => None,
+        });
+        texts.collect()
+    }
+}
+
+/// Tokens as the API counts them.
+#[derive(Default, Deserialize)]
+struct Counted {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    /// All that was written to the cache.
+    cache_creation_input_tokens: Option<u64>,
+    /// The same by how long it is kept; older APIs do not say.
+    cache_creation: Option<Kept>,
+}
+
+#[derive(Default, Deserialize)]
+struct Kept {
+    ephemeral_5m_input_tokens: Option<u64>,
+    ephemeral_1h_input_tokens: Option<u64>,
+}
+
+fn usage<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usage, D::Error> {
+    let counted = Option::<Counted>::deserialize(deserializer)?.unwrap_or_default();
+    let kept = counted.cache_creation.unwrap_or_default();
+    let [short, long] = [kept.ephemeral_5m_input_tokens, kept.ephemeral_1h_input_tokens]
+        .map(Option::unwrap_or_default);
+    // What is not said to be kept for an hour is kept for five minutes.
+    let rest = counted.cache_creation_input_tokens.unwrap_or(0).saturating_sub(long);
+    Ok(Usage {
+        input_tokens: counted.input_tokens.unwrap_or(0),
+        output_tokens: counted.output_tokens.unwrap_or(0),
+        cache_write_5m_tokens: short.max(rest),
+        cache_write_1h_tokens: long,
+        cache_read_tokens: counted.cache_read_input_tokens.unwrap_or(0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn counted(usage: Value) -> (u64, u64) {
+        let response = json!({ "content": [], "usage": usage });
+        let usage = serde_json::from_value::<Response>(response).unwrap().usage;
+        (usage.cache_write_5m_tokens, usage.cache_write_1h_tokens)
+    }
+
+    #[test]
+    fn cache_writes_are_split_by_how_long_they_are_kept() {
+        let kept = json!({ "ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4 });
+        let both = json!({ "cache_creation_input_tokens": 7, "cache_creation": kept });
+        assert_eq!(counted(both), (3, 4));
+        assert_eq!(counted(json!({ "cache_creation": kept })), (3, 4));
+        assert_eq!(counted(json!({ "cache_creation_input_tokens": 7 })), (7, 0));
+        let nothing = json!({ "cache_creation_input_tokens": null, "cache_creation": null });
+        assert_eq!(counted(nothing), (0, 0));
+        assert_eq!(counted(json!(null)), (0, 0));
+    }
+
+    #[test]
+    fn text_is_what_was_said() {
+        let response: Response = serde_json::from_value(json!({
+            "model": "m", "stop_reason": "end_turn",
+            "content": [
+                { "type": "thinking", "thinking": "hm", "signature": "s" },
+                { "type": "text", "text": "a" },
+                { "type": "tool_use", "id": "t", "name": "n", "input": {} },
+                { "type": "text", "text": "b" },
+            ],
+            "usage": { "input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3 },
+        }))
+        .unwrap();
+        assert_eq!(response.text(), "ab");
+        let usage = (1, 2, 3);
+        let found = response.usage;
+        assert_eq!((found.input_tokens, found.output_tokens, found.cache_read_tokens), usage);
+    }
+}

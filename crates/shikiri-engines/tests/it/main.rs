@@ -1,0 +1,1 @@
+//! The engines as their callers meet them.

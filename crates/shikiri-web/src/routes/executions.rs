@@ -1,0 +1,218 @@
+//! `/v1/tenants/{t}/conversations/{c}/executions` and `/v1/tenants/{t}/executions`
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use shikiri_app::execution::NewExecution;
+use shikiri_model::execution::Executor;
+use shikiri_model::ids::ModelId;
+use utoipa::ToSchema;
+
+use super::run_events::EventsQuery;
+use crate::access::{ConversationAccess, ExecutionAccess};
+use crate::error::Problem;
+use crate::json::Json;
+use crate::openapi::{Failures, Guarded};
+use crate::query::{Paging, Query};
+use crate::sse::{self, Feed};
+use crate::state::Shared;
+use crate::views::{ExecutionJson, Page, ToolCallJson, UsageRowJson, Whole};
+
+const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Execute {
+    /// At most 1 MiB.
+    user_input: String,
+    executor: ExecutorBody,
+    /// Secrets for the headers of MCP servers: kept in memory until the execution has ended.
+    #[serde(default)]
+    tokens: BTreeMap<String, String>,
+    /// Names of active skills.
+    #[serde(default)]
+    preferred_skills: Vec<String>,
+    /// In place of the conversation's or the tenant's.
+    #[schema(value_type = Option<String>)]
+    model_id: Option<ModelId>,
+}
+
+/// On whose behalf.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecutorBody {
+    user_id: String,
+    name: Option<String>,
+    email: Option<String>,
+}
+
+/// Does one turn of a conversation, and answers with the stream of what happens
+///
+/// It goes on whether or not anybody listens. With `Prefer: respond-async` the answer is 202 and
+/// the place to look; with an `Idempotency-Key` that was used for this conversation before, the
+/// first execution of that key. The events are those of `…/executions/{e}/events`.
+#[utoipa::path(post, path = "/v1/tenants/{t}/conversations/{c}/executions", tag = "executions",
+    params(
+        ("t" = String, Path), ("c" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 200 characters"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the stream"),
+    ),
+    request_body = Execute,
+    responses(
+        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"),
+        (status = 202, description = "The execution", body = ExecutionJson),
+        Guarded, Failures,
+    ),
+    security(("key" = [])))]
+pub(crate) async fn execute(
+    ConversationAccess { access, conversation }: ConversationAccess,
+    State(web): State<Shared>,
+    headers: HeaderMap,
+    Json(body): Json<Execute>,
+) -> Result<Response, Problem> {
+    let ExecutorBody { user_id, name, email } = body.executor;
+    let request = NewExecution {
+        conversation,
+        user_input: body.user_input,
+        executor: Executor { user_id, name, email },
+        tokens: body.tokens,
+        preferred_skills: body.preferred_skills,
+        model_id: body.model_id,
+        idempotency_key: idempotency_key(&headers)?,
+    };
+    let run = web.app.execute(&access.tenant, request).await?;
+    let location = format!("/v1/tenants/{}/executions/{}", access.tenant, run.value.id);
+    let mut response = if wants_no_stream(&headers) {
+        let applied = [("Preference-Applied", "respond-async")];
+        (StatusCode::ACCEPTED, applied, axum::Json(ExecutionJson::from(run))).into_response()
+    } else {
+        sse::respond(Feed::open(web, access, run.value.id, 0).await?)
+    };
+    if let Ok(location) = HeaderValue::try_from(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes());
+    let text = text.map_err(|_| Problem::invalid(IDEMPOTENCY_KEY, "must be UTF-8"))?;
+    Ok(Some(text.to_owned()))
+}
+
+fn wants_no_stream(headers: &HeaderMap) -> bool {
+    let preferences = headers.get_all("Prefer").iter().filter_map(|value| value.to_str().ok());
+    preferences
+        .flat_map(|value| value.split([',', ';']))
+        .any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+/// Lists a conversation's executions, newest first
+#[utoipa::path(get, path = "/v1/tenants/{t}/conversations/{c}/executions", tag = "executions",
+    params(("t" = String, Path), ("c" = String, Path), Paging),
+    responses((status = 200, description = "A page of executions", body = Page<ExecutionJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn list_executions(
+    ConversationAccess { access, conversation }: ConversationAccess,
+    State(web): State<Shared>,
+    Query(paging): Query<Paging>,
+) -> Result<axum::Json<Page<ExecutionJson>>, Problem> {
+    let (after, limit) = paging.read()?;
+    let page = web.app.list_executions(&access.tenant, &conversation, after, limit).await?;
+    Ok(axum::Json(Page::new(page)))
+}
+
+/// Shows an execution
+#[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}", tag = "executions",
+    params(("t" = String, Path), ("e" = String, Path)),
+    responses((status = 200, description = "The execution", body = ExecutionJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn show_execution(
+    ExecutionAccess { access, execution }: ExecutionAccess,
+    State(web): State<Shared>,
+) -> Result<axum::Json<ExecutionJson>, Problem> {
+    Ok(axum::Json(web.app.execution(&access.tenant, &execution).await?.into()))
+}
+
+/// Follows an execution: what has happened after the cursor, then what happens
+///
+/// Server-Sent Events whose `data` holds `seq`, `at`, `execution_id` and the event's own fields.
+/// The server ends the stream after the terminal event (`result` or `error`); a stream that ends
+/// without one goes on after reconnecting with `Last-Event-ID`. A cursor whose events are no
+/// longer kept gets `event: resync` with `kept_after` and goes on from there.
+#[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}/events", tag = "executions",
+    params(
+        ("t" = String, Path), ("e" = String, Path), EventsQuery,
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen"),
+    ),
+    responses(
+        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"), Guarded, Failures,
+    ),
+    security(("key" = [])))]
+pub(crate) async fn follow_execution(
+    ExecutionAccess { access, execution }: ExecutionAccess,
+    State(web): State<Shared>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let after = sse::cursor(&headers, query.after.as_deref())?;
+    web.app.execution(&access.tenant, &execution).await?;
+    Ok(sse::respond(Feed::open(web, access, execution, after).await?))
+}
+
+/// Lists the tools that an execution called
+#[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}/tools", tag = "executions",
+    params(("t" = String, Path), ("e" = String, Path)),
+    responses((status = 200, description = "Every call, in the order of their beginning", body = Whole<ToolCallJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn execution_tools(
+    ExecutionAccess { access, execution }: ExecutionAccess,
+    State(web): State<Shared>,
+) -> Result<axum::Json<Whole<ToolCallJson>>, Problem> {
+    let calls = web.app.execution_tools(&access.tenant, &execution).await?;
+    Ok(axum::Json(Whole::new(calls.into_iter().map(ToolCallJson::from))))
+}
+
+/// Shows who spent what in an execution
+#[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}/usage", tag = "executions",
+    params(("t" = String, Path), ("e" = String, Path)),
+    responses((status = 200, description = "Rows that add up to the execution's usage", body = Whole<UsageRowJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn execution_usage(
+    ExecutionAccess { access, execution }: ExecutionAccess,
+    State(web): State<Shared>,
+) -> Result<axum::Json<Whole<UsageRowJson>>, Problem> {
+    let (status, rows) = web.app.execution_usage(&access.tenant, &execution).await?;
+    Ok(axum::Json(Whole::new(rows.into_iter().map(|row| UsageRowJson::new(row, status)))))
+}
+
+/// Asks an execution to stop
+#[utoipa::path(post, path = "/v1/tenants/{t}/executions/{e}/cancel", tag = "executions",
+    params(("t" = String, Path), ("e" = String, Path)),
+    responses((status = 200, description = "The execution", body = ExecutionJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn cancel_execution(
+    ExecutionAccess { access, execution }: ExecutionAccess,
+    State(web): State<Shared>,
+) -> Result<axum::Json<ExecutionJson>, Problem> {
+    web.app.execution(&access.tenant, &execution).await?;
+    web.app.cancel_run(&access.tenant, &execution).await?;
+    Ok(axum::Json(web.app.execution(&access.tenant, &execution).await?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preference_is_found_among_others() {
+        let wants = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("Prefer", HeaderValue::from_static(value));
+            wants_no_stream(&headers)
+        };
+        for yes in ["respond-async", "wait=5, Respond-Async", "respond-async; wait=10"] {
+            assert!(wants(yes), "{yes}");
+        }
+        assert!(!wants("return=minimal") && !wants_no_stream(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,201 @@
+//! `/v1/tenants/{t}/mcp-servers`
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::Value;
+use shikiri_app::servers::{ServerKind, ServerPatch, words};
+use shikiri_model::models::Status;
+use utoipa::ToSchema;
+
+use super::created;
+use crate::access::{ServerAccess, TenantAccess};
+use crate::error::Problem;
+use crate::json::{Json, some};
+use crate::openapi::{Failures, Guarded};
+use crate::query::{Paging, Query};
+use crate::state::Shared;
+use crate::views::{Page, ServerCheckJson, ServerJson, ServerTypeJson, StatusJson};
+
+/// A new MCP server: `http` and `sse` have a `url`, `stdio` has a `command`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewServer {
+    /// Unique in the tenant: 1 to 64 letters, digits, `_` or `-`.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    name: String,
+    /// `stdio` needs the admin key: it starts a program on the server's machine.
+    #[serde(rename = "type")]
+    kind: ServerTypeJson,
+    url: Option<String>,
+    command: Option<CommandBody>,
+    /// Of `openapi`, which comes with the native engines.
+    spec: Option<Value>,
+    /// Each `${name}` is filled in from the tokens of a request.
+    headers_template: Option<BTreeMap<String, String>>,
+    /// Only these tools; all, if left out.
+    allowed_tools: Option<Vec<String>>,
+    /// Whether it may be at an address of this machine or this network.
+    allow_private: Option<bool>,
+    status: Option<StatusJson>,
+}
+
+/// What is left out stays as it is. A server of type `stdio` needs the admin key.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerChange {
+    name: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<ServerTypeJson>,
+    url: Option<String>,
+    command: Option<CommandBody>,
+    spec: Option<Value>,
+    /// In place of all that there were.
+    headers_template: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "some")]
+    #[schema(value_type = Option<Vec<String>>)]
+    allowed_tools: Option<Option<Vec<String>>>,
+    allow_private: Option<bool>,
+    status: Option<StatusJson>,
+}
+
+/// The program and its arguments: a list, or one line that is split at spaces.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = McpServerCommand)]
+enum CommandBody {
+    Words(Vec<String>),
+    Line(String),
+}
+
+/// With what to try.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CheckServer {
+    /// Secrets for the headers; they are not kept.
+    #[serde(default)]
+    tokens: BTreeMap<String, String>,
+}
+
+impl CommandBody {
+    fn words(self) -> Result<Vec<String>, Problem> {
+        match self {
+            Self::Words(words) => Ok(words),
+            Self::Line(line) => Ok(words(&line)?),
+        }
+    }
+}
+
+impl ServerChange {
+    fn patch(self) -> Result<ServerPatch, Problem> {
+        if self.spec.is_some() && self.kind != Some(ServerTypeJson::Openapi) {
+            return Err(Problem::invalid("spec", "is for the type openapi"));
+        }
+        Ok(ServerPatch {
+            name: self.name,
+            kind: self.kind.map(ServerKind::from),
+            url: self.url,
+            command: self.command.map(CommandBody::words).transpose()?,
+            headers_template: self.headers_template,
+            allowed_tools: self.allowed_tools,
+            allow_private: self.allow_private,
+            status: self.status.map(Status::from),
+        })
+    }
+}
+
+impl From<NewServer> for ServerChange {
+    fn from(new: NewServer) -> Self {
+        Self {
+            name: Some(new.name),
+            kind: Some(new.kind),
+            url: new.url,
+            command: new.command,
+            spec: new.spec,
+            headers_template: new.headers_template,
+            allowed_tools: Some(new.allowed_tools),
+            allow_private: new.allow_private,
+            status: new.status,
+        }
+    }
+}
+
+/// Makes an MCP server
+#[utoipa::path(post, path = "/v1/tenants/{t}/mcp-servers", tag = "mcp-servers",
+    params(("t" = String, Path)), request_body = NewServer,
+    responses((status = 201, description = "The new server", body = ServerJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn create_server(
+    access: TenantAccess,
+    State(web): State<Shared>,
+    Json(new): Json<NewServer>,
+) -> Result<Response, Problem> {
+    let (tenant, by) = (&access.tenant, &access.caller.scope);
+    let patch = ServerChange::from(new).patch()?;
+    let server = ServerJson::from(web.app.create_server(by, tenant, patch).await?);
+    Ok(created(&format!("/v1/tenants/{tenant}/mcp-servers/{}", server.id), &server))
+}
+
+/// Lists a tenant's MCP servers
+#[utoipa::path(get, path = "/v1/tenants/{t}/mcp-servers", tag = "mcp-servers",
+    params(("t" = String, Path), Paging),
+    responses((status = 200, description = "A page of servers", body = Page<ServerJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn list_servers(
+    access: TenantAccess,
+    State(web): State<Shared>,
+    Query(paging): Query<Paging>,
+) -> Result<axum::Json<Page<ServerJson>>, Problem> {
+    let (after, limit) = paging.read()?;
+    Ok(axum::Json(Page::new(web.app.list_servers(&access.tenant, after, limit).await?)))
+}
+
+/// Shows an MCP server
+#[utoipa::path(get, path = "/v1/tenants/{t}/mcp-servers/{s}", tag = "mcp-servers",
+    params(("t" = String, Path), ("s" = String, Path)),
+    responses((status = 200, description = "The server", body = ServerJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn show_server(
+    ServerAccess { access, server }: ServerAccess,
+    State(web): State<Shared>,
+) -> Result<axum::Json<ServerJson>, Problem> {
+    Ok(axum::Json(web.app.server(&access.tenant, &server).await?.into()))
+}
+
+/// Changes an MCP server
+#[utoipa::path(patch, path = "/v1/tenants/{t}/mcp-servers/{s}", tag = "mcp-servers",
+    params(("t" = String, Path), ("s" = String, Path)), request_body = ServerChange,
+    responses((status = 200, description = "The server", body = ServerJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn change_server(
+    ServerAccess { access, server }: ServerAccess,
+    State(web): State<Shared>,
+    Json(change): Json<ServerChange>,
+) -> Result<axum::Json<ServerJson>, Problem> {
+    let (tenant, by) = (&access.tenant, &access.caller.scope);
+    Ok(axum::Json(web.app.update_server(by, tenant, &server, change.patch()?).await?.into()))
+}
+
+/// Removes an MCP server
+#[utoipa::path(delete, path = "/v1/tenants/{t}/mcp-servers/{s}", tag = "mcp-servers",
+    params(("t" = String, Path), ("s" = String, Path)),
+    responses((status = 204, description = "Removed"), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn remove_server(
+    ServerAccess { access, server }: ServerAccess,
+    State(web): State<Shared>,
+) -> Result<StatusCode, Problem> {
+    web.app.delete_server(&access.tenant, &server).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Tries an MCP server, for at most 10 s: says hello and asks for its tools
+#[utoipa::path(post, path = "/v1/tenants/{t}/mcp-servers/{s}/check", tag = "mcp-servers",
+    params(("t" = String, Path), ("s" = String, Path)), request_body = CheckServer,
+    responses((status = 200, description = "What came of it", body = ServerCheckJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn check_server(
+    ServerAccess { access, server }: ServerAccess,
+    State(web): State<Shared>,
+    Json(with): Json<CheckServer>,
+) -> Result<axum::Json<ServerCheckJson>, Problem> {
+    let report = web.app.check_server(&access.tenant, &server, &with.tokens).await?;
+    Ok(axum::Json(report.into()))
+}

@@ -1,0 +1,114 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use shikiri_app::servers::{ServerKind, ServerReport, TriedServer};
+use shikiri_model::ids::ServerId;
+use shikiri_model::record::Stored;
+use shikiri_model::server::{McpServer, Transport};
+use shikiri_model::time::Timestamp;
+use utoipa::ToSchema;
+
+use super::StatusJson;
+
+/// An MCP server that a tenant's executions can reach.
+#[derive(Serialize, ToSchema)]
+#[schema(as = McpServer)]
+pub struct ServerJson {
+    #[schema(value_type = String)]
+    pub(crate) id: ServerId,
+    /// Part of its tools' names, `mcp__NAME__TOOL`.
+    name: String,
+    #[serde(rename = "type")]
+    kind: ServerTypeJson,
+    /// Of `http` and `sse`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    /// Of `stdio`: the program and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<Vec<String>>,
+    /// Each `${name}` is filled in from the tokens of a request.
+    headers_template: BTreeMap<String, String>,
+    /// Only these tools; null for all.
+    allowed_tools: Option<Vec<String>>,
+    /// Whether it may be at an address of this machine or this network.
+    allow_private: bool,
+    status: StatusJson,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+}
+
+/// How a server is reached. `openapi` comes with the native engines and is refused until then.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = McpServerType)]
+pub enum ServerTypeJson {
+    Http,
+    Sse,
+    Stdio,
+    Openapi,
+}
+
+/// What came of a try.
+#[derive(Serialize, ToSchema)]
+#[schema(as = McpServerCheck)]
+pub struct ServerCheckJson {
+    reachable: bool,
+    /// What happened, for people.
+    detail: String,
+    /// As the server calls itself.
+    server: Option<TriedServerJson>,
+    /// Null if it did not tell.
+    tools: Option<Vec<String>>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = TriedMcpServer)]
+struct TriedServerJson {
+    name: String,
+    version: String,
+}
+
+impl From<Stored<McpServer>> for ServerJson {
+    fn from(stored: Stored<McpServer>) -> Self {
+        let server = stored.value;
+        let (kind, url, command) = match server.transport {
+            Transport::Http { url } => (ServerTypeJson::Http, Some(url), None),
+            Transport::Sse { url } => (ServerTypeJson::Sse, Some(url), None),
+            Transport::Stdio { command } => (ServerTypeJson::Stdio, None, Some(command)),
+        };
+        Self {
+            id: server.id,
+            name: server.name,
+            kind,
+            url,
+            command,
+            headers_template: server.headers_template,
+            allowed_tools: server.allowed_tools,
+            allow_private: server.allow_private,
+            status: server.status.into(),
+            created_at: stored.created_at,
+            updated_at: stored.updated_at,
+        }
+    }
+}
+
+impl From<ServerTypeJson> for ServerKind {
+    fn from(kind: ServerTypeJson) -> Self {
+        match kind {
+            ServerTypeJson::Http => Self::Http,
+            ServerTypeJson::Sse => Self::Sse,
+            ServerTypeJson::Stdio => Self::Stdio,
+            ServerTypeJson::Openapi => Self::Openapi,
+        }
+    }
+}
+
+impl From<ServerReport> for ServerCheckJson {
+    fn from(report: ServerReport) -> Self {
+        let ServerReport { reachable, detail, server, tools } = report;
+        let server = server.map(|TriedServer { name, version }| TriedServerJson { name, version });
+        Self { reachable, detail, server, tools }
+    }
+}

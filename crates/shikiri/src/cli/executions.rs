@@ -1,0 +1,174 @@
+//! `shikiri executions list|show`.
+
+use clap::Subcommand;
+use serde_json::Value;
+use shikiri_app::App;
+use shikiri_model::execution::{ToolCall, UsageRow};
+use shikiri_model::ids::{ConversationId, RunId, TenantId};
+use shikiri_model::record::Stored;
+use shikiri_model::run::Run;
+use shikiri_web::views::{ExecutionJson, Page};
+
+use super::usage::{Figures, dollars, table};
+use super::{JsonArgument, TenantArgument};
+use crate::exit::Failure;
+use crate::output::{Output, Style, note};
+use crate::text::{one_line, short};
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Show executions, newest first
+    List {
+        /// Only this conversation's
+        #[arg(long, value_name = "ID")]
+        conversation: Option<ConversationId>,
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show one execution: its answer, its tools, its bill
+    Show {
+        execution: RunId,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List { conversation, limit, tenant, json } => {
+            let (runs, has_more) = match conversation {
+                Some(id) => {
+                    let (runs, next) = app.list_executions(&tenant.id, &id, None, limit).await?;
+                    (runs, next.is_some())
+                }
+                None => newest(app, &tenant.id, limit as usize).await?,
+            };
+            list(runs, has_more, json)
+        }
+        Command::Show { execution, tenant, json } => {
+            let stored = app.execution(&tenant.id, &execution).await?;
+            if json.json {
+                return Output::stdout().json(&ExecutionJson::from(stored));
+            }
+            let tools = app.execution_tools(&tenant.id, &execution).await?;
+            let (_, rows) = app.execution_usage(&tenant.id, &execution).await?;
+            show(&stored, &tools, &rows)
+        }
+    }
+}
+
+/// Of all conversations: the runs that are executions, and whether there are more.
+async fn newest(
+    app: &App,
+    tenant: &TenantId,
+    limit: usize,
+) -> Result<(Vec<Stored<Run>>, bool), Failure> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let (runs, next) = app.list_runs(tenant, None, after, 200).await?;
+        found.extend(runs.into_iter().filter(|run| run.value.execution.is_some()));
+        match next {
+            Some(next) if found.len() <= limit => after = Some(next),
+            _ => break,
+        }
+    }
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    Ok((found, has_more))
+}
+
+fn list(runs: Vec<Stored<Run>>, has_more: bool, json: JsonArgument) -> Result<(), Failure> {
+    let output = Output::stdout();
+    if json.json {
+        return output.json(&Page::<ExecutionJson>::new((runs, None)));
+    }
+    let row = |stored: &Stored<Run>| {
+        let run = &stored.value;
+        let execution = run.execution.as_ref()?;
+        Some(vec![
+            run.id.to_string(),
+            run.status.as_str().to_owned(),
+            execution.turn.to_string(),
+            stored.created_at.to_string(),
+            dollars(execution.total_cost_usd, 4),
+            execution.conversation.to_string(),
+            short(run.input["user_input"].as_str().unwrap_or_default(), 40),
+        ])
+    };
+    let rows: Vec<_> = runs.iter().filter_map(row).collect();
+    let head = ["id", "status", "turn", "created", "cost usd", "conversation", "input"];
+    output.table(&head, &rows)?;
+    if has_more {
+        note("there are more: raise --limit");
+    }
+    Ok(())
+}
+
+fn show(stored: &Stored<Run>, tools: &[ToolCall], rows: &[UsageRow]) -> Result<(), Failure> {
+    let run = &stored.value;
+    let Some(execution) = &run.execution else { return Ok(()) };
+    let output = Output::stdout();
+    let result = run.result.as_ref().and_then(|result| result["result"].as_str());
+    let executor = &execution.executor;
+    let lines = [
+        ("execution", Some(run.id.to_string())),
+        ("conversation", Some(execution.conversation.to_string())),
+        ("turn", Some(execution.turn.to_string())),
+        ("status", Some(run.status.as_str().to_owned())),
+        ("model", Some(format!("{} ({})", execution.model_id, execution.engine.as_str()))),
+        ("executor", Some(one_line(&executor.user_id))),
+        ("input", run.input["user_input"].as_str().map(|text| short(text, 200))),
+        ("result", result.map(|text| short(text, 200))),
+        ("error", run.error.as_ref().map(|e| short(&format!("{}: {}", e.code, e.message), 200))),
+        ("created", Some(stored.created_at.to_string())),
+        ("ended", run.ended_at.map(|at| at.to_string())),
+    ];
+    for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        output.line(&format!("{}  {value}", output.paint(Style::Dim, &format!("{name:12}"))))?;
+    }
+    if !tools.is_empty() {
+        output.line("")?;
+        let rows: Vec<_> = tools.iter().map(tool_row).collect();
+        output.table(&["tool", "ms", "end", "input"], &rows)?;
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    output.line("")?;
+    let of = |row: &UsageRow| {
+        let who = row.subagent_type.as_deref().unwrap_or("main");
+        Figures { key: vec![one_line(who), one_line(&row.model)], usage: row.usage, cost: row.cost_usd }
+    };
+    let total = Figures {
+        key: vec!["total".to_owned(), String::new()],
+        usage: execution.usage,
+        cost: execution.total_cost_usd,
+    };
+    let figures: Vec<_> = rows.iter().map(of).chain([total]).collect();
+    table(&["who", "model"], 2, &figures)
+}
+
+fn tool_row(call: &ToolCall) -> Vec<String> {
+    let end = match call.is_error {
+        None => "open",
+        Some(true) => "error",
+        Some(false) => "ok",
+    };
+    let indent = if call.parent_tool_use_id.is_some() { "  " } else { "" };
+    let input = match &call.tool_input {
+        Value::Null => String::new(),
+        input => short(&input.to_string(), 60),
+    };
+    vec![
+        format!("{indent}{}", one_line(&call.tool_name)),
+        call.duration_ms.map(|ms| ms.to_string()).unwrap_or_default(),
+        end.to_owned(),
+        input,
+    ]
+}

@@ -1,0 +1,219 @@
+//! `shikiri models create|list|show|set`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use shikiri_app::App;
+use shikiri_app::models::{ModelPatch, PricesPatch};
+use shikiri_model::execution::Price;
+use shikiri_model::ids::ModelId;
+use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::record::Stored;
+use shikiri_web::views::{ModelJson, Page};
+
+use super::JsonArgument;
+use super::parts::{Status, all_pages, emptied, or_none, pair, sheet};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::{one_line, short};
+use crate::wiring::Access;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Make a model
+    Create {
+        /// Its id [default: a fresh one]
+        id: Option<ModelId>,
+        /// What runs it
+        #[arg(long)]
+        engine: Engine,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show all models
+    List {
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show one model; values of its environment are hidden
+    Show {
+        id: ModelId,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Change a model; what is not named stays
+    Set {
+        id: ModelId,
+        /// What runs it
+        #[arg(long)]
+        engine: Option<Engine>,
+        #[command(flatten)]
+        change: Change,
+        /// Take a variable away; can be given several times
+        #[arg(long, value_name = "NAME")]
+        unset_env: Vec<String>,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+}
+
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::List { .. } | Self::Show { .. } => Access::Read,
+            Self::Create { .. } | Self::Set { .. } => Access::Write,
+        }
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Change {
+    /// As the provider calls it [default: the id]
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
+    /// Of the provider; empty for none
+    #[arg(long)]
+    region: Option<String>,
+    #[arg(long)]
+    status: Option<Status>,
+    /// A short name that stands for it, such as haiku; can be given several times, empty for none
+    #[arg(long = "alias", value_name = "NAME")]
+    aliases: Vec<String>,
+    /// What subagents use that ask for nothing: an alias or a model's name; empty for none
+    #[arg(long, value_name = "NAME")]
+    subagent_model: Option<String>,
+    /// A variable for the engine, with its value or with the value it has here; can be given
+    /// several times
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
+    env: Vec<(String, String)>,
+    #[command(flatten)]
+    prices: Prices,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Prices in dollars per million tokens")]
+struct Prices {
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_input: Option<Price>,
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_output: Option<Price>,
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_cache_write_5m: Option<Price>,
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_cache_write_1h: Option<Price>,
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    price_cache_read: Option<Price>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Engine {
+    ClaudeCode,
+    Anthropic,
+    Bedrock,
+    Offline,
+}
+
+impl From<Engine> for EngineKind {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::ClaudeCode => Self::ClaudeCode,
+            Engine::Anthropic => Self::Anthropic,
+            Engine::Bedrock => Self::Bedrock,
+            Engine::Offline => Self::Offline,
+        }
+    }
+}
+
+fn price(text: &str) -> Result<Price, String> {
+    let wrong = |_| "a price is a number of dollars from 0 to 1,000,000, such as 0.25".to_owned();
+    serde_json::from_str(text).map_err(wrong)
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Create { id, engine, change, json } => {
+            show(app.create_model(id, engine.into(), change.into()).await?, json)
+        }
+        Command::List { json } => list(app, json).await,
+        Command::Show { id, json } => show(app.model(&id).await?, json),
+        Command::Set { id, engine, change, unset_env, json } => {
+            let mut patch = ModelPatch::from(change);
+            patch.engine = engine.map(EngineKind::from);
+            patch.env.extend(unset_env.into_iter().map(|name| (name, None)));
+            show(app.update_model(&id, patch).await?, json)
+        }
+    }
+}
+
+impl From<Change> for ModelPatch {
+    fn from(change: Change) -> Self {
+        let given = !change.aliases.is_empty();
+        let aliases = change.aliases.into_iter().filter(|alias| !alias.is_empty()).collect();
+        let prices = change.prices;
+        Self {
+            engine: None,
+            model_name: change.model_name,
+            region: emptied(change.region),
+            status: change.status.map(Into::into),
+            aliases: given.then_some(aliases),
+            subagent_model: emptied(change.subagent_model),
+            env: change.env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+            prices: PricesPatch {
+                input: prices.price_input,
+                output: prices.price_output,
+                cache_write_5m: prices.price_cache_write_5m,
+                cache_write_1h: prices.price_cache_write_1h,
+                cache_read: prices.price_cache_read,
+            },
+        }
+    }
+}
+
+async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
+    let models = all_pages(async |after| app.list_models(after, 100).await).await?;
+    let output = Output::stdout();
+    if json.json {
+        return output.json(&Page::<ModelJson>::new((models, None)));
+    }
+    let row = |stored: &Stored<Model>| {
+        let model = &stored.value;
+        vec![
+            model.id.to_string(),
+            model.engine.as_str().to_owned(),
+            model.status.as_str().to_owned(),
+            short(&model.aliases.join(" "), 40),
+            short(&model.model_name, 60),
+        ]
+    };
+    let rows: Vec<_> = models.iter().map(row).collect();
+    output.table(&["id", "engine", "status", "aliases", "model name"], &rows)
+}
+
+fn show(stored: Stored<Model>, json: JsonArgument) -> Result<(), Failure> {
+    if json.json {
+        return Output::stdout().json(&ModelJson::from(stored));
+    }
+    let model = &stored.value;
+    let dollars = |price: Price| {
+        let text = serde_json::to_string(&price).unwrap_or_default();
+        text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+    };
+    let prices = &model.prices;
+    let env: Vec<&str> = model.env.keys().map(String::as_str).collect();
+    sheet(&[
+        ("model", model.id.to_string()),
+        ("engine", model.engine.as_str().to_owned()),
+        ("model name", one_line(&model.model_name)),
+        ("region", or_none(model.region.as_deref())),
+        ("status", model.status.as_str().to_owned()),
+        ("aliases", one_line(&model.aliases.join(" "))),
+        ("subagent model", or_none(model.subagent_model.as_deref())),
+        ("environment", env.join(" ")),
+        ("$/M input", dollars(prices.input)),
+        ("$/M output", dollars(prices.output)),
+        ("$/M cache write 5m", dollars(prices.cache_write_5m)),
+        ("$/M cache write 1h", dollars(prices.cache_write_1h)),
+        ("$/M cache read", dollars(prices.cache_read)),
+        ("created", stored.created_at.to_string()),
+    ])
+}

@@ -1,0 +1,186 @@
+//! `shikiri run PROMPT`: one execution, told as it happens.
+
+use std::io::Read as _;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use shikiri_model::ids::{ConversationId, RunId};
+
+use super::{Global, TenantArgument};
+use crate::env_vars;
+use crate::exit::{Exit, Failure};
+use crate::signals::Signals;
+use crate::terminal::{Choice, Feed, Form, Here, Place, Teller, There, Wanted};
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// What to say; - reads it from stdin
+    prompt: String,
+    /// The conversation to go on with [default: a new one]
+    #[arg(long, value_name = "ID")]
+    conversation: Option<ConversationId>,
+    /// Use the first active model that runs on this engine
+    #[arg(long, conflicts_with = "model")]
+    engine: Option<Engine>,
+    /// Use this model [default: the conversation's, else the tenant's]
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    /// text: the answer on stdout and all else on stderr. stream-json: one JSON object per event
+    /// on stdout, with the fields of its SSE data (seq, at, execution_id, …) and its name as `event`
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    output: OutputForm,
+    /// Have this server carry it, such as http://127.0.0.1:7420, with the key in SHIKIRI_KEY or
+    /// else .shikiri/admin.key [default: this process does]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    #[command(flatten)]
+    tenant: TenantArgument,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Engine {
+    ClaudeCode,
+    Anthropic,
+    Bedrock,
+    Offline,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OutputForm {
+    Text,
+    StreamJson,
+}
+
+/// Fails unless the execution was completed with a whole answer. Ctrl-C cancels it and waits for
+/// its end; a second one does not wait.
+pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
+    let config = global.config()?;
+    let prompt = prompt(&arguments.prompt)?;
+    let mut signals = Signals::catch()?;
+    let tenant = arguments.tenant.id.clone();
+    let place = match &arguments.server {
+        Some(url) => Place::There(There::open(&config, url, tenant).await?),
+        None => Place::Here(Here::open(&config, tenant).await?),
+    };
+    let started = tokio::select! {
+        started = start(&place, &arguments, prompt) => started,
+        signal = signals.next() => Err(Failure::Stopped(signal)),
+    };
+    let done = match started {
+        Ok(execution) => follow(&place, &execution, arguments.output, &mut signals).await,
+        Err(failure) => Err(failure),
+    };
+    place.close().await;
+    done
+}
+
+async fn start(place: &Place, arguments: &Arguments, prompt: String) -> Result<RunId, Failure> {
+    let model_id = match arguments.engine {
+        Some(engine) => Some(first_on(engine, &place.models().await?)?),
+        None => arguments.model.clone(),
+    };
+    let conversation = match &arguments.conversation {
+        Some(conversation) => conversation.clone(),
+        None => place.new_conversation().await?,
+    };
+    place.execute(Wanted { conversation, user_input: prompt, user_id: user_id(), model_id }).await
+}
+
+async fn follow(
+    place: &Place,
+    execution: &RunId,
+    output: OutputForm,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let mut teller = Teller::new(output.into());
+    let mut feed = place.feed(execution).await?;
+    let stopped = tell_all(place, execution, &mut feed, &mut teller, signals).await?;
+    let record = place.record(execution).await?;
+    teller.end(&record)?;
+    match stopped {
+        // It may have been quicker than the signal.
+        Some(signal) if record["status"] != "completed" => Err(Failure::Stopped(signal)),
+        _ => judge(execution, &record),
+    }
+}
+
+/// To the last event; gives the signal that asked it to stop, if one did.
+async fn tell_all(
+    place: &Place,
+    execution: &RunId,
+    feed: &mut Feed,
+    teller: &mut Teller,
+    signals: &mut Signals,
+) -> Result<Option<u8>, Failure> {
+    let mut stopped = None;
+    loop {
+        tokio::select! {
+            happening = feed.next() => match happening? {
+                Some(happening) => teller.tell(&happening)?,
+                None => return Ok(stopped),
+            },
+            signal = signals.next() => {
+                if stopped.is_some() {
+                    return Err(Failure::Stopped(signal));
+                }
+                stopped = Some(signal);
+                place.cancel(execution).await?;
+            }
+        }
+    }
+}
+
+fn judge(execution: &RunId, record: &Value) -> Result<(), Failure> {
+    let next = format!("`shikiri executions show {execution}` has the rest");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match record["status"].as_str() {
+        Some("completed") if record["partial"] == true => {
+            Err(Failure::new(Exit::Failed, "its time was up: the answer is partial", &next))
+        }
+        Some("completed") => Ok(()),
+        _ => {
+            let error = &record["error"];
+            let what = format!("{}: {}", text(&error["code"]), text(&error["message"]));
+            Err(Failure::new(Exit::Failed, what, &next))
+        }
+    }
+}
+
+fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Failure> {
+    let engine = engine.to_possible_value().map(|value| value.get_name().to_owned());
+    let engine = engine.unwrap_or_default();
+    let mut active = models.iter().filter(|model| model.is_active);
+    if let Some(model) = active.clone().find(|model| model.engine == engine) {
+        return Ok(model.id.clone());
+    }
+    let what = format!("no active model runs on {engine}");
+    let there: Vec<_> = active.by_ref().map(|m| format!("{} ({})", m.id, m.engine)).collect();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    Err(Failure::new(Exit::NotFound, what, &format!("active models: {there}")))
+}
+
+fn prompt(argument: &str) -> Result<String, Failure> {
+    if argument != "-" {
+        return Ok(argument.to_owned());
+    }
+    let mut text = String::new();
+    // One byte more than is allowed is enough to be refused.
+    let reading = std::io::stdin().lock().take(1024 * 1024 + 1).read_to_string(&mut text);
+    reading.map_err(|error| Failure::usage(format!("stdin: {error}"), "send text in UTF-8"))?;
+    Ok(text)
+}
+
+/// Whoever sits here.
+fn user_id() -> String {
+    let user = std::env::var(env_vars::USER.name).unwrap_or_default();
+    if user.trim().is_empty() { "local".to_owned() } else { user }
+}
+
+impl From<OutputForm> for Form {
+    fn from(form: OutputForm) -> Self {
+        match form {
+            OutputForm::Text => Self::Text,
+            OutputForm::StreamJson => Self::StreamJson,
+        }
+    }
+}

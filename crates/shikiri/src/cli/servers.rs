@@ -1,0 +1,260 @@
+//! `shikiri servers create|list|show|set|remove|check`.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand, ValueEnum};
+use shikiri_app::App;
+use shikiri_app::servers::{ServerKind, ServerPatch, ServerReport};
+use shikiri_model::ids::{ServerId, TenantId};
+use shikiri_model::key::KeyScope;
+use shikiri_model::record::Stored;
+use shikiri_model::server::{McpServer, Transport};
+use shikiri_web::views::{Page, ServerCheckJson, ServerJson};
+
+use super::parts::{Status, all_pages, pair, sheet};
+use super::{JsonArgument, TenantArgument};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::text::{one_line, short};
+use crate::wiring::Access;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Make an MCP server that a tenant's executions can reach
+    Create {
+        /// Part of its tools' names: 1 to 64 letters, digits, _ or -
+        name: String,
+        /// How it is reached
+        #[arg(long = "type", value_name = "TYPE")]
+        kind: Kind,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show the MCP servers of a tenant
+    List {
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Show one MCP server
+    Show {
+        id: ServerId,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Change an MCP server; what is not named stays
+    Set {
+        id: ServerId,
+        #[arg(long)]
+        name: Option<String>,
+        /// How it is reached
+        #[arg(long = "type", value_name = "TYPE")]
+        kind: Option<Kind>,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+    /// Remove an MCP server
+    Remove {
+        id: ServerId,
+        #[command(flatten)]
+        tenant: TenantArgument,
+    },
+    /// Try an MCP server from here, for at most 10 s; exit code 5 if it does not answer
+    Check {
+        id: ServerId,
+        /// A token for its headers, with its value or with that of the environment variable of
+        /// this name; can be given several times
+        #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
+        token: Vec<(String, String)>,
+        #[command(flatten)]
+        tenant: TenantArgument,
+        #[command(flatten)]
+        json: JsonArgument,
+    },
+}
+
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::List { .. } | Self::Show { .. } | Self::Check { .. } => Access::Read,
+            Self::Create { .. } | Self::Set { .. } | Self::Remove { .. } => Access::Write,
+        }
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Change {
+    /// Where it is, for http and sse
+    #[arg(long)]
+    url: Option<String>,
+    /// A header, such as 'Authorization: Bearer ${github}', where ${…} is a token of each request;
+    /// can be given several times, empty for none
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<Option<(String, String)>>,
+    /// Only this tool; can be given several times, empty for all
+    #[arg(long = "allowed-tool", value_name = "TOOL")]
+    allowed_tools: Vec<String>,
+    /// Whether it may be at an address of this machine or this network
+    #[arg(long, value_name = "BOOL")]
+    allow_private: Option<bool>,
+    #[arg(long)]
+    status: Option<Status>,
+    /// The program and its arguments after --, for stdio
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Kind {
+    Http,
+    Sse,
+    Stdio,
+}
+
+impl From<Kind> for ServerKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Http => Self::Http,
+            Kind::Sse => Self::Sse,
+            Kind::Stdio => Self::Stdio,
+        }
+    }
+}
+
+/// None for the empty word.
+fn header(text: &str) -> Result<Option<(String, String)>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
+    Ok(Some((name.trim().to_owned(), value.trim().to_owned())))
+}
+
+impl From<Change> for ServerPatch {
+    fn from(change: Change) -> Self {
+        let headers = (!change.headers.is_empty())
+            .then(|| change.headers.into_iter().flatten().collect::<BTreeMap<_, _>>());
+        let tools = (!change.allowed_tools.is_empty()).then(|| {
+            let named = change.allowed_tools.into_iter().filter(|tool| !tool.is_empty());
+            Some(named.collect::<Vec<_>>()).filter(|tools| !tools.is_empty())
+        });
+        Self {
+            name: None,
+            kind: None,
+            url: change.url,
+            command: Some(change.command).filter(|words| !words.is_empty()),
+            headers_template: headers,
+            allowed_tools: tools,
+            allow_private: change.allow_private,
+            status: change.status.map(Into::into),
+        }
+    }
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    // Whoever may use this command has the store itself.
+    let by = &KeyScope::Admin;
+    match command {
+        Command::Create { name, kind, change, tenant, json } => {
+            let kind = Some(kind.into());
+            let patch = ServerPatch { name: Some(name), kind, ..change.into() };
+            show(app.create_server(by, &tenant.id, patch).await?, json)
+        }
+        Command::List { tenant, json } => list(app, &tenant.id, json).await,
+        Command::Show { id, tenant, json } => show(app.server(&tenant.id, &id).await?, json),
+        Command::Set { id, name, kind, change, tenant, json } => {
+            let patch = ServerPatch { name, kind: kind.map(Into::into), ..change.into() };
+            show(app.update_server(by, &tenant.id, &id, patch).await?, json)
+        }
+        Command::Remove { id, tenant } => {
+            app.delete_server(&tenant.id, &id).await?;
+            Output::stdout().line(&format!("MCP server {id} is removed"))
+        }
+        Command::Check { id, token, tenant, json } => {
+            let tokens = token.into_iter().collect();
+            told(app.check_server(&tenant.id, &id, &tokens).await?, json)
+        }
+    }
+}
+
+async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Failure> {
+    let servers = all_pages(async |after| app.list_servers(tenant, after, 100).await).await?;
+    let output = Output::stdout();
+    if json.json {
+        return output.json(&Page::<ServerJson>::new((servers, None)));
+    }
+    let row = |stored: &Stored<McpServer>| {
+        let server = &stored.value;
+        vec![
+            server.id.to_string(),
+            server.name.clone(),
+            server.transport.kind().to_owned(),
+            server.status.as_str().to_owned(),
+            short(&place(&server.transport), 60),
+        ]
+    };
+    let rows: Vec<_> = servers.iter().map(row).collect();
+    output.table(&["id", "name", "type", "status", "where"], &rows)
+}
+
+fn place(transport: &Transport) -> String {
+    match transport {
+        Transport::Http { url } | Transport::Sse { url } => url.clone(),
+        Transport::Stdio { command } => command.join(" "),
+    }
+}
+
+fn show(stored: Stored<McpServer>, json: JsonArgument) -> Result<(), Failure> {
+    if json.json {
+        return Output::stdout().json(&ServerJson::from(stored));
+    }
+    let server = &stored.value;
+    let tools = server.allowed_tools.as_ref();
+    let headers = server.headers_template.iter().map(|(name, value)| format!("{name}: {value}"));
+    let mut lines = vec![
+        ("MCP server", server.id.to_string()),
+        ("name", server.name.clone()),
+        ("type", server.transport.kind().to_owned()),
+        ("where", one_line(&place(&server.transport))),
+    ];
+    lines.extend(headers.map(|header| ("header", one_line(&header))));
+    lines.extend([
+        ("tools", tools.map_or("all".to_owned(), |tools| one_line(&tools.join(" ")))),
+        ("private addresses", server.allow_private.to_string()),
+        ("status", server.status.as_str().to_owned()),
+        ("created", stored.created_at.to_string()),
+    ]);
+    sheet(&lines)
+}
+
+fn told(report: ServerReport, json: JsonArgument) -> Result<(), Failure> {
+    let reachable = report.reachable;
+    let detail = report.detail.clone();
+    if json.json {
+        Output::stdout().json(&ServerCheckJson::from(report))?;
+    } else if reachable {
+        let named = report.server.map(|server| format!("{} {}", server.name, server.version));
+        let tools = report.tools.map(|tools| tools.join(" "));
+        sheet(&[
+            ("it", one_line(&detail)),
+            ("server", one_line(&named.unwrap_or_default())),
+            ("tools", tools.map_or("unknown".to_owned(), |tools| one_line(&tools))),
+        ])?;
+    }
+    if reachable {
+        return Ok(());
+    }
+    let next = "look at its url, headers and command with `shikiri servers show ID`";
+    Err(Failure::new(Exit::Unavailable, format!("the MCP server {detail}"), next))
+}

@@ -1,0 +1,93 @@
+//! Executions in this process, on the store that servers use too.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use shikiri_app::conversations::ConversationPatch;
+use shikiri_app::execution::NewExecution;
+use shikiri_app::run::Node;
+use shikiri_app::{App, AppError};
+use shikiri_model::execution::Executor;
+use shikiri_model::ids::{ConversationId, ModelId, RunId, TenantId};
+use shikiri_model::models::Status;
+use shikiri_web::views::ExecutionJson;
+
+use super::{Choice, Local, Wanted};
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::wiring::{self, Access};
+
+const PAGE: u32 = 200;
+
+pub struct Here {
+    app: App,
+    node: Node,
+    tenant: TenantId,
+}
+
+impl Here {
+    pub async fn open(config: &Config, tenant: TenantId) -> Result<Self, Failure> {
+        let app = wiring::open_app(config, &wiring::offer(), Access::Write).await?;
+        let node = Node::start(app.clone());
+        Ok(Self { app, node, tenant })
+    }
+
+    pub(super) async fn models(&self) -> Result<Vec<Choice>, Failure> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let (models, next) = self.app.list_models(after, PAGE).await?;
+            all.extend(models.into_iter().map(|stored| Choice {
+                id: stored.value.id.to_string(),
+                engine: stored.value.engine.as_str().to_owned(),
+                is_active: stored.value.status == Status::Active,
+            }));
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    pub(super) async fn new_conversation(&self) -> Result<ConversationId, Failure> {
+        let new = ConversationPatch::default();
+        Ok(self.app.create_conversation(&self.tenant, new).await?.value.id)
+    }
+
+    pub(super) async fn execute(&self, wanted: Wanted) -> Result<RunId, Failure> {
+        let model_id = wanted.model_id.map(|id| {
+            let wrong = |error| Failure::told(Exit::Usage, format!("--model: {error}"));
+            id.parse::<ModelId>().map_err(wrong)
+        });
+        let request = NewExecution {
+            conversation: wanted.conversation,
+            user_input: wanted.user_input,
+            executor: Executor { user_id: wanted.user_id, name: None, email: None },
+            tokens: BTreeMap::new(),
+            preferred_skills: Vec::new(),
+            model_id: model_id.transpose()?,
+            idempotency_key: None,
+        };
+        Ok(self.app.execute(&self.tenant, request).await?.value.id)
+    }
+
+    pub(super) async fn feed(&self, execution: &RunId) -> Result<Local, Failure> {
+        Local::start(&self.app, &self.tenant, execution, 0).await
+    }
+
+    pub(super) async fn cancel(&self, execution: &RunId) -> Result<(), Failure> {
+        match self.app.cancel_run(&self.tenant, execution).await {
+            Ok(_) | Err(AppError::NotNow(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn record(&self, execution: &RunId) -> Result<Value, Failure> {
+        let stored = self.app.execution(&self.tenant, execution).await?;
+        serde_json::to_value(ExecutionJson::from(stored))
+            .map_err(|error| Failure::told(Exit::Failed, error))
+    }
+
+    pub(super) async fn close(self) {
+        self.node.leave().await;
+    }
+}

@@ -1,0 +1,244 @@
+//! Executions that a server carries: asked for over REST, followed over its event streams. A
+//! connection that breaks is made again, and nothing is lost by it.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use shikiri_model::ids::{ConversationId, RunId, TenantId};
+
+use super::{Choice, Happening, Wanted};
+use crate::client::{Client, EventStream, Frame};
+use crate::config::Config;
+use crate::env_vars;
+use crate::exit::{Exit, Failure};
+
+/// Between two attempts to reach a server that was there before, and how many there are.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_BREAKS: u32 = 30;
+
+pub struct There {
+    client: Client,
+    tenant: TenantId,
+}
+
+impl There {
+    pub async fn open(config: &Config, url: &str, tenant: TenantId) -> Result<Self, Failure> {
+        let authority = authority(url)?;
+        let client = Client::named(authority, key(config)).await.map_err(|e| gone(url, e))?;
+        Ok(Self { client, tenant })
+    }
+
+    pub(super) async fn models(&self) -> Result<Vec<Choice>, Failure> {
+        let (mut all, mut path) = (Vec::new(), "/v1/models?limit=200".to_owned());
+        loop {
+            let page = self.ask(Method::GET, &path, None).await?;
+            let text = |model: &Value, name: &str| model[name].as_str().unwrap_or("").to_owned();
+            all.extend(page["items"].as_array().into_iter().flatten().map(|model| Choice {
+                id: text(model, "id"),
+                engine: text(model, "engine"),
+                is_active: model["status"] == "active",
+            }));
+            match page["next_cursor"].as_str() {
+                Some(cursor) => path = format!("/v1/models?limit=200&cursor={cursor}"),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    pub(super) async fn new_conversation(&self) -> Result<ConversationId, Failure> {
+        let path = self.path("conversations");
+        id_of(&self.ask(Method::POST, &path, Some(&json!({}))).await?)
+    }
+
+    pub(super) async fn execute(&self, wanted: Wanted) -> Result<RunId, Failure> {
+        let path = self.path(&format!("conversations/{}/executions", wanted.conversation));
+        let mut body = json!({
+            "user_input": wanted.user_input,
+            "executor": { "user_id": wanted.user_id },
+        });
+        if let Some(model_id) = wanted.model_id {
+            body["model_id"] = json!(model_id);
+        }
+        let asynchronous = [("prefer", "respond-async")];
+        let answer = self.client.request_with(Method::POST, &path, &asynchronous, Some(&body));
+        id_of(&self.taken(answer.await)?)
+    }
+
+    pub(super) fn feed(&self, execution: &RunId) -> Remote {
+        Remote {
+            client: self.client.clone(),
+            path: self.path(&format!("executions/{execution}/events")),
+            stream: None,
+            last: 0,
+            breaks: 0,
+            ended: false,
+        }
+    }
+
+    pub(super) async fn cancel(&self, execution: &RunId) -> Result<(), Failure> {
+        let path = self.path(&format!("executions/{execution}/cancel"));
+        match self.client.request(Method::POST, &path, Some(&json!({}))).await {
+            Ok((StatusCode::CONFLICT, _)) => Ok(()),
+            answer => self.taken(answer).map(drop),
+        }
+    }
+
+    pub(super) async fn record(&self, execution: &RunId) -> Result<Value, Failure> {
+        self.ask(Method::GET, &self.path(&format!("executions/{execution}")), None).await
+    }
+
+    fn path(&self, rest: &str) -> String {
+        format!("/v1/tenants/{}/{rest}", self.tenant)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Failure> {
+        self.taken(self.client.request(method, path, body).await)
+    }
+
+    fn taken(&self, answer: io::Result<(StatusCode, Value)>) -> Result<Value, Failure> {
+        let (status, body) = answer.map_err(|error| gone(self.client.host(), error))?;
+        if status.is_success() { Ok(body) } else { Err(refused(status, &body)) }
+    }
+}
+
+/// Events of a server's stream.
+pub struct Remote {
+    client: Client,
+    path: String,
+    stream: Option<EventStream>,
+    last: u64,
+    /// In a row.
+    breaks: u32,
+    ended: bool,
+}
+
+impl Remote {
+    pub(super) async fn next(&mut self) -> Result<Option<Happening>, Failure> {
+        while !self.ended {
+            match self.read().await {
+                Ok(Some(frame)) => return Ok(Some(self.took(frame))),
+                Ok(None) | Err(_) if self.breaks < MAX_BREAKS => {
+                    (self.stream, self.breaks) = (None, self.breaks + 1);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Ok(None) => return Err(gone(self.client.host(), "its stream ends too early")),
+                Err(error) => return Err(gone(self.client.host(), error)),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read(&mut self) -> io::Result<Option<Frame>> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => self.stream.insert(self.client.events(&self.path, self.last).await?),
+        };
+        stream.next().await
+    }
+
+    fn took(&mut self, frame: Frame) -> Happening {
+        self.breaks = 0;
+        // A `resync` has no number: it says that events are no longer kept.
+        self.last = self.last.max(frame.id);
+        self.ended = matches!(frame.event.as_str(), "result" | "error");
+        let mut data: Value = serde_json::from_str(&frame.data).unwrap_or_default();
+        if let Some(fields) = data.as_object_mut() {
+            fields.insert("event".to_owned(), json!(frame.event));
+        }
+        Happening { kind: frame.event, data }
+    }
+}
+
+/// Host and port.
+fn authority(url: &str) -> Result<&str, Failure> {
+    let wrong = |what| {
+        let what = format!("--server: {url:?} {what}");
+        Err(Failure::usage(what, "write it like http://127.0.0.1:7420"))
+    };
+    if url.starts_with("https://") {
+        return wrong("asks for TLS, which is a proxy's work");
+    }
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let authority = rest.trim_end_matches('/');
+    let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    match port {
+        Some(_) if !authority.contains(['/', '@', '?', '#']) => Ok(authority),
+        _ => wrong("is not a server's address"),
+    }
+}
+
+/// From the environment, else the one in this project's data folder.
+fn key(config: &Config) -> String {
+    let named = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.is_empty());
+    let kept = || std::fs::read_to_string(config.key_file()).unwrap_or_default();
+    named.unwrap_or_else(kept).trim().to_owned()
+}
+
+fn id_of<T: std::str::FromStr>(made: &Value) -> Result<T, Failure> {
+    let id = made["id"].as_str().and_then(|id| id.parse().ok());
+    id.ok_or_else(|| Failure::told(Exit::Failed, "the server's answer has no id"))
+}
+
+fn gone(server: &str, why: impl fmt::Display) -> Failure {
+    let what = format!("no server answers on {server} ({why})");
+    Failure::new(Exit::Unavailable, what, "start one with `shikiri serve`")
+}
+
+/// A refusal in the server's words, with our exit code.
+fn refused(status: StatusCode, body: &Value) -> Failure {
+    let text = |name: &str| body[name].as_str().unwrap_or_default();
+    let what = match (text("code"), text("detail")) {
+        ("", _) => format!("the server answered {status}"),
+        (code, detail) => format!("{code}: {detail}"),
+    };
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            Failure::new(Exit::Refused, what, "put a key of that server into SHIKIRI_KEY")
+        }
+        StatusCode::FORBIDDEN | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {
+            Failure::told(Exit::Refused, what)
+        }
+        StatusCode::NOT_FOUND => Failure::told(Exit::NotFound, what),
+        status if status.is_client_error() => Failure::told(Exit::Usage, what),
+        _ => Failure::told(Exit::Unavailable, what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_by_host_and_port() {
+        for good in ["http://127.0.0.1:7420/", "localhost:7420", "http://[::1]:1"] {
+            assert!(authority(good).is_ok(), "{good}");
+        }
+        for bad in ["", "http://", "https://host:1", "http://host", "http://a:1/v1", "http://u@a:1"]
+        {
+            let refused = authority(bad).unwrap_err();
+            assert_eq!(refused.code(), 2, "{bad}");
+            assert!(refused.to_string().contains("http://127.0.0.1:7420"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_server_s_refusal_has_the_exit_code_of_ours() {
+        let code = |status: u16, code: &str| {
+            let body = json!({ "code": code, "detail": "…" });
+            refused(StatusCode::from_u16(status).unwrap(), &body).code()
+        };
+        assert_eq!(code(409, "CONVERSATION_LOCKED"), 3);
+        assert_eq!(code(401, "UNAUTHORIZED"), 3);
+        assert_eq!(code(404, "CONVERSATION_NOT_FOUND"), 4);
+        assert_eq!(code(400, "INVALID_REQUEST"), 2);
+        assert_eq!(code(503, "UNAVAILABLE"), 5);
+    }
+}
