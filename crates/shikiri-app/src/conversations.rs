@@ -194,6 +194,22 @@ impl App {
         Err(busy("conversation", id.as_str()))
     }
 
+    /// What lies on disk for a tenant's conversations; their records are somebody else's to remove.
+    pub(crate) async fn remove_files_of(&self, tenant: &TenantId) -> Result<(), AppError> {
+        let mut after = None;
+        loop {
+            let (page, next) = self.list_conversations(tenant, None, after, 200).await?;
+            for conversation in page {
+                self.remove_workspace(&conversation.value.id).await?;
+                self.remove_engine_home(&conversation.value.id).await?;
+            }
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// What engines kept to take the conversation up again.
     async fn remove_engine_home(&self, id: &ConversationId) -> Result<(), AppError> {
         let Some(data) = &self.options.data else { return Ok(()) };

@@ -176,6 +176,7 @@ impl App {
                     Err(other) => return Err(other),
                 }
             }
+            self.remove_files_of(id).await?;
             self.store.erase(id).await?;
             self.revoke_all_keys(id).await?;
             let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };

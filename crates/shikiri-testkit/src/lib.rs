@@ -31,7 +31,7 @@ pub use claude_cli::{ClaudeCli, ClaudeEnded, ClaudeHost, ControlRequest, claude_
 pub use cli::{Cli, Ended};
 pub use client::{Answer, Client};
 pub use database::{TestDatabase, have_postgres};
-pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, ToolResult, Usage};
+pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, Spent, ToolResult, Usage};
 pub use mcp::{Exchange, Hello, McpClient, Message, ModernClient, Prepared, StdioClient};
 pub use mcp::{Policy, Resuming, Sent, StreamLog};
 pub use peers::peer;

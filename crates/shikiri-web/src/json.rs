@@ -112,7 +112,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        let reason = error.into_inner();
+        let reason = without_value(&error.into_inner().to_string());
         // The path of an unknown field ends at that field; "." is the whole body.
         match path.as_str() {
             "." | "?" => Problem::invalid("body", reason),
@@ -121,6 +121,20 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     })?;
     reader.end().map_err(|error| Problem::invalid("body", error))?;
     Ok(value)
+}
+
+/// What is wrong, without the value that is: it may be a secret that stands in the wrong place.
+fn without_value(reason: &str) -> String {
+    let kept = || {
+        let start = ["invalid type: ", "invalid value: "];
+        let start = start.into_iter().find(|start| reason.starts_with(start))?;
+        // The value may hold these words too: the last ones are ours.
+        let (found, expected) = reason[start.len()..].rsplit_once(", expected ")?;
+        // `string "…"` and `integer `5``: the kind stands before the value.
+        let kind = found.split(['"', '`']).next()?.trim_end();
+        Some(format!("{start}{kind}, expected {expected}"))
+    };
+    kept().unwrap_or_else(|| reason.to_owned())
 }
 
 /// Counts brackets outside strings. Ill-formed JSON may be counted wrongly; it is refused anyway.

@@ -36,6 +36,22 @@ async fn a_good_body_is_read_and_an_absent_one_is_empty() {
 }
 
 #[tokio::test]
+async fn a_value_in_the_wrong_place_is_not_repeated() {
+    for (body, wanted) in [
+        (r#"{"size":"秘密"}"#, "size: invalid type: string, expected u32"),
+        (r#"{"size":"\", expected 秘密"}"#, "size: invalid type: string, expected u32"),
+        (r#"{"name":1234567}"#, "name: invalid type: integer, expected a string"),
+        (r#"{"size":-1234567}"#, "size: invalid value: integer, expected u32"),
+        (r#"{"inner":"秘密"}"#, "inner: invalid type: string, expected struct Inner"),
+        (r#"{"name":["秘密"]}"#, "name: invalid type: sequence, expected a string"),
+    ] {
+        let text = format!("{:?}", send(Some("application/json"), body).await.unwrap_err());
+        assert!(text.contains(wanted), "{body}: {text}");
+        assert!(!text.contains("秘密") && !text.contains("1234567"), "{body}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_named() {
     for (body, wanted) in [
         (r#"{"nam":"a"}"#, "unknown field `nam`"),

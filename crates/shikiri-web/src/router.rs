@@ -8,7 +8,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::routes::{conversations, docs, executions, files, health, keys, models, run_events, runs, servers, skills, tenants, usage};
+use crate::routes::{
+    conversations, docs, executions, files, health, keys, models, run_events, runs, servers,
+    skills, tenants, usage,
+};
 use crate::state::Shared;
 use crate::{access, error, host, observe, openapi};
 

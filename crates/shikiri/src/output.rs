@@ -82,12 +82,7 @@ impl Output {
     }
 
     /// As a table whose columns from `names` on are numbers: they stand to the right.
-    pub fn figures(
-        self,
-        head: &[&str],
-        rows: &[Vec<String>],
-        names: usize,
-    ) -> Result<(), Failure> {
+    pub fn figures(self, head: &[&str], rows: &[Vec<String>], names: usize) -> Result<(), Failure> {
         let width_of = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column));
             let widths = cells.map(|cell| cell.chars().count());

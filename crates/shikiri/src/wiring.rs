@@ -42,7 +42,8 @@ pub fn agents() -> Vec<Arc<dyn Agent>> {
 
 /// What executions run on.
 fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
-    let _ = config; vec![Arc::new(Offline)] // CLAUDE
+    let _ = config;
+    vec![Arc::new(Offline)] // CLAUDE
 }
 
 /// What somebody wants with the store.
@@ -55,11 +56,7 @@ pub enum Access {
 }
 
 /// Everything a command or a server works with.
-pub async fn open_app(
-    config: &Config,
-    offer: &Offer,
-    access: Access,
-) -> Result<App, Failure> {
+pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<App, Failure> {
     if access == Access::Write {
         data_folder::prepare(&config.data_folder())?;
     }
@@ -75,8 +72,7 @@ pub async fn open_app(
         ..AppOptions::default()
     };
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));
-    let app =
-        App::new(store, offer.agents.clone(), options).with_engines(Engines::new(engines));
+    let app = App::new(store, offer.agents.clone(), options).with_engines(Engines::new(engines));
     if access == Access::Write {
         // It looks first: a command that changes something else does not write this.
         app.ensure_local_tenant().await?;

@@ -241,20 +241,22 @@ impl App {
         Ok(RecordChange::put(conversation, Expect::Version(stored.version))?)
     }
 
-    /// Ends an execution whose node is gone: what it had spent by its last sign of life is billed,
-    /// and its conversation is free. Does nothing if it is not that node's any more.
-    pub(crate) async fn interrupt_execution(
+    /// Ends an execution that its node cannot end in good order: what it had spent by its last sign
+    /// of life is billed, and its conversation is free. Does nothing if it is not that node's any
+    /// more.
+    pub(crate) async fn abort_execution(
         &self,
         tenant: &TenantId,
         id: &RunId,
         node: &NodeId,
+        error: RunError,
     ) -> Result<(), AppError> {
         for _ in 0..max_tries() {
             let run = self.load_run(tenant, id).await?;
             if run.value.status != RunStatus::Running || run.value.node.as_ref() != Some(node) {
                 return Ok(());
             }
-            match self.store.commit(self.interruption(&run).await?).await {
+            match self.store.commit(self.aborting(&run, &error).await?).await {
                 Err(CommitError::Conflict(_) | CommitError::Lease(_)) => {}
                 other => return other.map(drop).map_err(AppError::from),
             }
@@ -262,15 +264,14 @@ impl App {
         Err(busy("execution", id.as_str()))
     }
 
-    async fn interruption(&self, stored: &Stored<Run>) -> Result<Commit, AppError> {
+    async fn aborting(&self, stored: &Stored<Run>, error: &RunError) -> Result<Commit, AppError> {
         let run = &stored.value;
         let stream = self.store.stream(&run.tenant, &run.stream()).await?;
         let note = stream.and_then(|stream| stream.note);
         let rows: Vec<UsageRow> =
             note.and_then(|note| serde_json::from_str(&note).ok()).unwrap_or_default();
         let (usage, total_cost_usd) = total(&rows);
-        let text = "the server that ran it is gone";
-        let ending = Ending::Error(RunError::new("INTERRUPTED", text));
+        let ending = Ending::Error(error.clone());
         let conclusion = Conclusion { ending, usage, total_cost_usd };
         let now = self.store.now().await?;
         let decision = decide(run, Command::Conclude(conclusion), now)?;

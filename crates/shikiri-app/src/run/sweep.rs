@@ -6,7 +6,7 @@ use std::time::Duration;
 use shikiri_model::ids::{NodeId, RunId, TenantId};
 use shikiri_model::lease::{Guard, Lease};
 use shikiri_model::record::{Document, RecordQuery};
-use shikiri_model::run::{Command, Run, RunStatus};
+use shikiri_model::run::{Command, Run, RunError, RunStatus};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, StoreExt, store};
 use tokio_util::sync::CancellationToken;
@@ -113,7 +113,8 @@ pub(super) async fn lose(
         found => found?,
     };
     if found.value.execution.is_some() {
-        return app.interrupt_execution(tenant, run, node).await;
+        let gone = RunError::new("INTERRUPTED", "the server that ran it is gone");
+        return app.abort_execution(tenant, run, node, gone).await;
     }
     let command = |_: &Run| Command::Lose { node: node.clone() };
     match app.change_run(tenant, run, None, command).await {

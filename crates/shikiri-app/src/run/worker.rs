@@ -276,10 +276,20 @@ impl Worker {
         };
         let stops = Stops { cancel, lost: self.lost.clone() };
         let carried = execution::carry(&self.app, started, errand, self.guard.clone(), lock, stops);
-        match std::panic::AssertUnwindSafe(carried).catch_unwind().await {
-            Ok(carried) => carried,
-            Err(_) => Err(AppError::Broken("the engine panicked".to_owned())),
-        }
+        let error = match std::panic::AssertUnwindSafe(carried).catch_unwind().await {
+            Ok(Ok(())) => return Ok(()),
+            // Another node may end it, or this one once the store is back.
+            Ok(Err(error @ (AppError::Unavailable(_) | AppError::Unknown(_)))) => {
+                return Err(error);
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "a panic".to_owned(),
+        };
+        let run = &started.value;
+        tracing::error!(run.id = %run.id, error, "execution {} failed: {error}", run.id);
+        let told =
+            RunError::new("INTERNAL_ERROR", "something went wrong; the server's log says what");
+        self.app.abort_execution(&run.tenant, &run.id, &self.node, told).await
     }
 
     async fn settle(&self, attempted: Result<(), AppError>, tenant: &TenantId, id: &RunId) {

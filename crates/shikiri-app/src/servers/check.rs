@@ -39,6 +39,8 @@ const MAX_TOOLS: usize = 1_000;
 const MAX_TOKENS: usize = 100;
 /// Words of the other side that are repeated.
 const MAX_SHOWN: usize = 300;
+/// In place of a secret.
+const HIDDEN: &str = "***";
 
 impl App {
     /// Tries a server with these tokens, within 10 s. That it does not answer is an answer too.
@@ -55,12 +57,29 @@ impl App {
         let headers = fill_headers(&server, tokens)?;
         let tried = tokio::time::timeout(PATIENCE, try_it(&server, headers)).await;
         let tried = tried.unwrap_or_else(|_| Err("did not answer within 10 s".to_owned()));
-        Ok(tried.unwrap_or_else(|detail| ServerReport {
+        let report = tried.unwrap_or_else(|detail| ServerReport {
             reachable: false,
-            detail: shown(&detail),
+            detail,
             server: None,
             tools: None,
-        }))
+        });
+        Ok(report.without(tokens))
+    }
+}
+
+impl ServerReport {
+    /// The other side may say what it was sent: secrets are not repeated.
+    fn without(mut self, tokens: &BTreeMap<String, String>) -> Self {
+        let name = self.server.iter_mut().flat_map(|it| [&mut it.name, &mut it.version]);
+        let tools = self.tools.iter_mut().flatten();
+        for text in std::iter::once(&mut self.detail).chain(name).chain(tools) {
+            // Shorter ones are no secrets, and stars would be put in the place of stars.
+            for secret in tokens.values().filter(|secret| secret.len() > HIDDEN.len()) {
+                *text = text.replace(secret.as_str(), HIDDEN);
+            }
+            *text = shown(text);
+        }
+        self
     }
 }
 
@@ -140,12 +159,12 @@ async fn talk(channel: &mut Channel) -> Result<ServerReport, String> {
         http.speak(version);
     }
     channel.tell(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
-    let part = |name: &str| shown(welcome["serverInfo"][name].as_str().unwrap_or_default());
+    let part = |name: &str| welcome["serverInfo"][name].as_str().unwrap_or_default().to_owned();
     let server = TriedServer { name: part("name"), version: part("version") };
-    let mut detail = format!("answers, with MCP {}", shown(version));
+    let mut detail = format!("answers, with MCP {version}");
     let tools = if welcome["capabilities"]["tools"].is_object() {
         list_tools(channel).await.map_err(|error| {
-            detail = format!("answers, but does not list its tools: {}", shown(&error));
+            detail = format!("answers, but does not list its tools: {error}");
         })
     } else {
         Ok(Vec::new())
@@ -159,7 +178,7 @@ async fn list_tools(channel: &mut Channel) -> Result<Vec<String>, String> {
         let params = cursor.map_or(json!({}), |cursor: Value| json!({ "cursor": cursor }));
         let mut answer = result(channel.ask(&request(2 + page, "tools/list", params)).await?)?;
         let tools = answer["tools"].as_array().ok_or("it gave no list")?;
-        names.extend(tools.iter().filter_map(|tool| tool["name"].as_str()).map(shown));
+        names.extend(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned));
         names.truncate(MAX_TOOLS);
         cursor = Some(answer["nextCursor"].take()).filter(Value::is_string);
         if cursor.is_none() {

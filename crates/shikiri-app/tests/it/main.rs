@@ -1,6 +1,7 @@
 //! Use cases on a real SQLite store with a clock that the test moves.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 mod connections;
+mod conversations;
 mod flaky;
 mod gate;
 mod journal;

@@ -4,9 +4,12 @@ use serde_json::json;
 use shikiri_app::AppError;
 use shikiri_app::run::NewRun;
 use shikiri_app::tenants::TenantPatch;
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{ModelId, TenantId};
+use shikiri_model::models::Model;
+use shikiri_model::record::{Document, RecordChange};
 use shikiri_model::run::stream_of;
 use shikiri_model::tenant::TenantStatus;
+use shikiri_store::Commit;
 
 use crate::world::{Tally, World, agent};
 
@@ -81,4 +84,32 @@ async fn control_characters_in_an_idempotency_key_are_refused() {
     }
     let run = NewRun { idempotency_key: Some("長".repeat(200)), ..new("echo") };
     world.app.start_run(&TenantId::local(), run).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_from_before_there_were_models_gets_one_and_later_choices_stay() {
+    let world = World::new(vec![]).await;
+    let (app, local) = (&world.app, TenantId::local());
+    let model_of = async || app.tenant(&local).await.unwrap().value.model_id;
+    let set = async |model: Option<&str>| {
+        let model_id = Some(model.map(str::to_owned));
+        let patch = TenantPatch { model_id, ..TenantPatch::default() };
+        app.update_tenant(&local, patch).await.unwrap();
+    };
+    let forget_model = async || {
+        let stored = app.model(&ModelId::offline()).await.unwrap();
+        let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
+        app.store().commit(Commit::new().record(delete)).await.unwrap();
+    };
+    assert_eq!(model_of().await.as_deref(), Some("offline"));
+    set(None).await;
+    forget_model().await;
+    app.ensure_local_tenant().await.unwrap();
+    assert_eq!(app.model(&ModelId::offline()).await.unwrap().value, Model::offline());
+    assert_eq!(model_of().await.as_deref(), Some("offline"));
+
+    // What somebody took away is not put back at every start.
+    set(None).await;
+    app.ensure_local_tenant().await.unwrap();
+    assert_eq!(model_of().await, None);
 }

@@ -60,10 +60,11 @@ async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows:
 }
 
 /// Key, input tokens, executions.
-fn groups(report: &UsageReport) -> Vec<(&str, u64, u64)> {
-    let of =
-        |g: &shikiri_app::usage::UsageGroup| (g.spending.usage.input_tokens, g.spending.executions);
-    report.groups.iter().map(|g| (g.key.as_str(), of(g).0, of(g).1)).collect()
+type Row<'a> = (&'a str, u64, u64);
+
+fn groups(report: &UsageReport) -> Vec<Row<'_>> {
+    let groups = report.groups.iter().map(|group| (group.key.as_str(), &group.spending));
+    groups.map(|(key, spent)| (key, spent.usage.input_tokens, spent.executions)).collect()
 }
 
 async fn world() -> World {
@@ -84,7 +85,7 @@ async fn world() -> World {
 async fn spending_is_grouped_by_whatever_is_asked() {
     let world = world().await;
     let local = TenantId::local();
-    let expected: [(GroupBy, &[(&str, u64, u64)]); 7] = [
+    let expected: [(GroupBy, &[Row<'_>]); 7] = [
         (GroupBy::Model, &[("haiku", 100_110, 2), ("opus", 11_001, 3)]),
         (GroupBy::Subagent, &[("Explore", 100_010, 2), ("main", 11_001, 3), ("main", 100, 1)]),
         (GroupBy::Executor, &[("ann", 110_111, 2), ("bo", 1_000, 1)]),

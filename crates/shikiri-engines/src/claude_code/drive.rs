@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::command::{self, Files};
 use super::control::{self, Policy};
+use super::endings::Endings;
 use super::files::{self, ServersFile};
 use super::lines;
 use super::process::{Process, Start};
@@ -38,6 +39,7 @@ struct Run {
     process: Process,
     translator: Translator,
     transcripts: Transcripts,
+    endings: Endings,
     policy: Policy,
     redactor: Redactor,
     told: Told,
@@ -91,6 +93,7 @@ pub(super) async fn run(
         process,
         translator: Translator::default(),
         transcripts,
+        endings: Endings::default(),
         policy: Policy::new(&order.servers),
         redactor: Redactor::new(&order),
         told,
@@ -119,6 +122,10 @@ impl Run {
                     continue;
                 }
                 () = sleep_until(deadline) => return Ok(()),
+                () = sleep_until(self.endings.next_look()) => {
+                    self.read_transcripts().await;
+                    continue;
+                }
             };
             let line = line.map_err(|error| EngineError::new(format!("Claude Code: {error}")))?;
             let Some(line) = line else { return Ok(()) };
@@ -161,11 +168,13 @@ impl Run {
             "control_response" => self.answered(&message["response"])?,
             _ => {}
         }
+        for message in self.translator.take(message) {
+            if let Some(message) = self.endings.hold(message) {
+                self.tell(message).await;
+            }
+        }
         if tells_of_spending(message) {
             self.read_transcripts().await;
-        }
-        for message in self.translator.take(message) {
-            self.tell(message).await;
         }
         Ok(())
     }
@@ -187,12 +196,19 @@ impl Run {
         Ok(())
     }
 
+    /// Tells what subagents have spent, and of those that have ended.
     async fn read_transcripts(&mut self) {
         let Some(session) = self.translator.session_id() else { return };
         for row in self.transcripts.read(session).await {
+            if let Some(call) = self.translator.call_of(&row).filter(|_| row.is_last) {
+                self.endings.complete(call);
+            }
             if let Some(spent) = self.translator.take_row(&row) {
                 self.tell(spent).await;
             }
+        }
+        for end in self.endings.release() {
+            self.tell(end).await;
         }
     }
 
@@ -230,7 +246,8 @@ impl Run {
             }
         };
         self.read_transcripts().await;
-        for message in self.translator.close() {
+        let last = self.endings.release_all().into_iter().chain(self.translator.close());
+        for message in last.collect::<Vec<_>>() {
             self.tell(message).await;
         }
         done?;

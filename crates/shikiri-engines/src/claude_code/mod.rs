@@ -12,6 +12,7 @@ mod agents;
 mod command;
 mod control;
 mod drive;
+mod endings;
 mod files;
 mod ledger;
 mod lines;

@@ -12,7 +12,7 @@ use shikiri_model::execution::Usage;
 
 use super::ledger;
 
-/// What a subagent's request spent.
+/// What a subagent's request spent. One of the CLI's own messages spent nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) agent_id: String,
@@ -21,6 +21,8 @@ pub(super) struct Row {
     pub(super) message_id: String,
     pub(super) model: String,
     pub(super) usage: Usage,
+    /// Whether the subagent had nothing more to do then.
+    pub(super) is_last: bool,
 }
 
 /// Reads what has been added since it last looked.
@@ -85,11 +87,8 @@ impl Reader {
         let meta: Value = serde_json::from_slice(&meta).unwrap_or_default();
         let tool_use_id = meta["toolUseId"].as_str().map(str::to_owned);
         for line in added[..end].split(|byte| *byte == b'\n') {
-            let Some((message_id, model, usage)) = spent(line) else { continue };
-            if !self.old.contains(&message_id) {
-                let (agent_id, tool_use_id) = (agent_id.to_owned(), tool_use_id.clone());
-                rows.push(Row { agent_id, tool_use_id, message_id, model, usage });
-            }
+            let row = row(line, agent_id, tool_use_id.as_deref());
+            rows.extend(row.filter(|row| !self.old.contains(&row.message_id)));
         }
     }
 }
@@ -108,15 +107,20 @@ fn added(file: &Path, offset: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// The request of a line that is an answer of a model.
-fn spent(line: &[u8]) -> Option<(String, String, Usage)> {
+fn row(line: &[u8], agent_id: &str, tool_use_id: Option<&str>) -> Option<Row> {
     let line: Value = serde_json::from_slice(line).ok()?;
-    let message = &line["message"];
-    let model = message["model"].as_str().filter(|model| *model != super::SYNTHETIC)?;
     if line["type"] != "assistant" {
         return None;
     }
-    let usage = ledger::update(Usage::default(), &message["usage"]);
-    Some((message["id"].as_str()?.to_owned(), model.to_owned(), usage))
+    let message = &line["message"];
+    Some(Row {
+        agent_id: agent_id.to_owned(),
+        tool_use_id: tool_use_id.map(str::to_owned),
+        message_id: message["id"].as_str()?.to_owned(),
+        model: message["model"].as_str()?.to_owned(),
+        usage: ledger::update(Usage::default(), &message["usage"]),
+        is_last: message["stop_reason"].as_str().is_some_and(|reason| reason != "tool_use"),
+    })
 }
 
 #[cfg(test)]
@@ -129,7 +133,8 @@ mod tests {
 
     fn line(id: &str, output: u64) -> String {
         let usage = json!({ "input_tokens": 2, "output_tokens": output });
-        let message = json!({ "id": id, "model": "haiku", "usage": usage });
+        let message =
+            json!({ "id": id, "model": "haiku", "usage": usage, "stop_reason": "tool_use" });
         json!({ "type": "assistant", "message": message }).to_string()
     }
 
@@ -159,7 +164,7 @@ mod tests {
         let rows = transcripts.read("s1").await;
         assert_eq!(read_of(&rows), [("m1", 5)]);
         assert_eq!((rows[0].agent_id.as_str(), rows[0].model.as_str()), ("a1", "haiku"));
-        assert_eq!(rows[0].tool_use_id.as_deref(), Some("toolu_1"));
+        assert_eq!((rows[0].tool_use_id.as_deref(), rows[0].is_last), (Some("toolu_1"), false));
         append(&file, &format!("{rest}\n"));
         assert_eq!(read_of(&transcripts.read("s1").await), [("m2", 7)]);
         assert!(transcripts.read("s1").await.is_empty());

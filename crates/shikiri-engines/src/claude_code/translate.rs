@@ -64,9 +64,16 @@ impl Translator {
 
     /// What a transcript shows of a subagent.
     pub(super) fn take_row(&mut self, row: &Row) -> Option<EngineMessage> {
-        let call = row.tool_use_id.as_deref().or_else(|| self.agents.call_of(&row.agent_id))?;
-        let who = Spender::Subagent(call.to_owned());
+        let who = Spender::Subagent(self.call_of(row)?.to_owned());
+        if row.model == SYNTHETIC {
+            return None;
+        }
         self.ledger.spend(who, &row.message_id, &row.model, row.usage, Source::Whole)
+    }
+
+    /// The call that spawned the subagent of a row.
+    pub(super) fn call_of<'a>(&'a self, row: &'a Row) -> Option<&'a str> {
+        row.tool_use_id.as_deref().or_else(|| self.agents.call_of(&row.agent_id))
     }
 
     /// Nothing more will come: what is left to be told of what was spent.

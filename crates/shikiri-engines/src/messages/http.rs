@@ -16,6 +16,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Between two pieces of an answer, for calls without a limit of their own.
 const READ_LIMIT: Duration = Duration::from_secs(60);
 
+type MakeProxy = fn(String) -> reqwest::Result<Proxy>;
+
 pub(super) fn client(env: &BTreeMap<String, String>) -> Result<reqwest::Client, Failure> {
     let broken = |error: reqwest::Error| Failure::NotConfigured(error.without_url().to_string());
     let mut builder = reqwest::Client::builder()
@@ -34,7 +36,7 @@ pub(super) fn client(env: &BTreeMap<String, String>) -> Result<reqwest::Client, 
 fn proxies(env: &BTreeMap<String, String>) -> Result<Vec<Proxy>, Failure> {
     let either = |name: &str| set(env, name).or_else(|| set(env, &name.to_lowercase()));
     let except = either("NO_PROXY").and_then(|hosts| NoProxy::from_string(&hosts));
-    let ways: [(&str, fn(String) -> reqwest::Result<Proxy>); 3] =
+    let ways: [(&str, MakeProxy); 3] =
         [("HTTPS_PROXY", Proxy::https), ("HTTP_PROXY", Proxy::http), ("ALL_PROXY", Proxy::all)];
     let named = ways.into_iter().filter_map(|(name, make)| Some((name, make, either(name)?)));
     let made = named.map(|(name, make, url)| {

@@ -1,1 +1,3 @@
 //! The engines as their callers meet them.
+
+mod claude_code;

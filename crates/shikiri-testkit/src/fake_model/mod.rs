@@ -7,9 +7,11 @@
 //! request that is sent again gets the same reply. `answer` is for everything else: it is asked
 //! first and sees the whole request.
 
+mod bedrock;
 mod reply;
 mod request;
 mod server;
+mod spent;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -24,6 +26,7 @@ use tokio::task::JoinHandle;
 
 pub use reply::{Gate, Reply, Usage};
 pub use request::{ModelRequest, ToolResult};
+pub use spent::Spent;
 
 use crate::kept::Kept;
 
@@ -42,6 +45,7 @@ struct Shared {
     requests: Kept<ModelRequest>,
     unscripted: Kept<ModelRequest>,
     answered: AtomicUsize,
+    spent: spent::Book,
 }
 
 type Answer = Box<dyn Fn(&ModelRequest) -> Option<Reply> + Send>;
@@ -59,6 +63,7 @@ impl FakeModel {
             requests: Kept::new(),
             unscripted: Kept::new(),
             answered: AtomicUsize::new(0),
+            spent: spent::Book::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -69,7 +74,7 @@ impl FakeModel {
         Self { shared, address, server }
     }
 
-    /// What clients take as `ANTHROPIC_BASE_URL`.
+    /// What clients take as `ANTHROPIC_BASE_URL` or `ANTHROPIC_BEDROCK_BASE_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -99,6 +104,11 @@ impl FakeModel {
     /// Requests for a message that no rule answered; they got a plain text.
     pub fn unscripted(&self) -> Vec<ModelRequest> {
         self.shared.unscripted.all()
+    }
+
+    /// What was told of tokens, message by message: the bill, by the API's own count.
+    pub fn spent(&self) -> Vec<Spent> {
+        self.shared.spent.all()
     }
 
     /// Waits for a request; fails the test when `patience` is over.

@@ -29,7 +29,10 @@ pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_input_tokens: u64,
+    /// All that was written to caches.
     pub cache_creation_input_tokens: u64,
+    /// Of that, what stays for an hour.
+    pub cache_creation_1h_input_tokens: u64,
 }
 
 /// Holds replies back until the test opens it.
@@ -202,6 +205,7 @@ impl Default for Usage {
             output_tokens: 10,
             cache_read_input_tokens: 0,
             cache_creation_input_tokens: 0,
+            cache_creation_1h_input_tokens: 0,
         }
     }
 }

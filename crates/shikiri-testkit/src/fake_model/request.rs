@@ -28,9 +28,18 @@ impl ModelRequest {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether this asks for an assistant message.
+    /// Whether this asks for an assistant message, of Anthropic or of Bedrock.
     pub fn is_message(&self) -> bool {
-        self.method == "POST" && self.path == "/v1/messages"
+        self.method == "POST" && (self.path == "/v1/messages" || self.bedrock().is_some())
+    }
+
+    /// Bedrock's path has the model, and whether a stream is wanted.
+    pub(super) fn bedrock(&self) -> Option<(&str, bool)> {
+        match self.path.strip_prefix("/model/")?.split_once('/')? {
+            (model, "invoke") => Some((model, false)),
+            (model, "invoke-with-response-stream") => Some((model, true)),
+            _ => None,
+        }
     }
 
     /// Claude Code's session.
@@ -43,12 +52,14 @@ impl ModelRequest {
         self.header("x-claude-code-agent-id")
     }
 
+    /// As it was named: in a path of Bedrock, a slash is `%2F`.
     pub fn model(&self) -> &str {
-        self.body["model"].as_str().unwrap_or("fake-model")
+        let named = self.bedrock().map(|(model, _)| model);
+        named.or(self.body["model"].as_str()).unwrap_or("fake-model")
     }
 
     pub fn wants_stream(&self) -> bool {
-        self.body["stream"] == true
+        self.bedrock().map_or(self.body["stream"] == true, |(_, stream)| stream)
     }
 
     /// Names of the tools that the model may call.

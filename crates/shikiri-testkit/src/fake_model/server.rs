@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Failure, Reply};
 use super::request::ModelRequest;
-use super::{Shared, wire};
+use super::{Shared, bedrock, wire};
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     // Conversations carry whole files.
@@ -38,7 +38,7 @@ async fn serve(
     };
     shared.requests.push(request.clone());
     match (request.method.as_str(), request.path.as_str()) {
-        ("POST", "/v1/messages") => message(&shared, &request).await,
+        _ if request.is_message() => message(shared, &request).await,
         ("POST", "/v1/messages/count_tokens") => {
             // About four bytes each.
             json_answer(StatusCode::OK, &json!({ "input_tokens": body.len() / 4 + 1 }))
@@ -51,7 +51,7 @@ async fn serve(
     }
 }
 
-async fn message(shared: &Shared, request: &ModelRequest) -> Response {
+async fn message(shared: Arc<Shared>, request: &ModelRequest) -> Response {
     let reply = shared.rules.lock().unwrap_or_else(PoisonError::into_inner).reply(request);
     let reply = reply.unwrap_or_else(|| {
         shared.unscripted.push(request.clone());
@@ -65,24 +65,43 @@ async fn message(shared: &Shared, request: &ModelRequest) -> Response {
     };
     let number = shared.answered.fetch_add(1, Ordering::SeqCst);
     let message = wire::message(&reply, blocks, request.model(), number);
+    let place = shared.spent.open(request, &reply.usage);
     if request.wants_stream() {
-        streamed(&reply, &message)
+        streamed(shared, request, &reply, &message, place)
     } else {
+        shared.spent.end(place, reply.usage.output_tokens);
         json_answer(StatusCode::OK, &message)
     }
 }
 
-fn streamed(reply: &Reply, message: &Value) -> Response {
-    let pace = reply.pace;
+/// The events one by one. What was spent is counted as it is told.
+fn streamed(
+    shared: Arc<Shared>,
+    request: &ModelRequest,
+    reply: &Reply,
+    message: &Value,
+    place: usize,
+) -> Response {
+    let (pace, output) = (reply.pace, reply.usage.output_tokens);
+    let (kind, frame): (_, fn(&Value) -> Bytes) = match request.bedrock() {
+        Some(_) => (bedrock::CONTENT_TYPE, bedrock::frame),
+        None => ("text/event-stream", wire::frame),
+    };
     let events = wire::events(message, reply.breaks_off);
-    let frames = stream::iter(events).then(move |event| async move {
-        if !pace.is_zero() {
-            tokio::time::sleep(pace).await;
+    let frames = stream::iter(events).then(move |event| {
+        let shared = Arc::clone(&shared);
+        async move {
+            if !pace.is_zero() {
+                tokio::time::sleep(pace).await;
+            }
+            if event["type"] == "message_delta" {
+                shared.spent.end(place, output);
+            }
+            Ok::<_, Infallible>(frame(&event))
         }
-        Ok::<_, Infallible>(wire::frame(&event))
     });
-    let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
-    (kind, Body::from_stream(frames)).into_response()
+    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")];
+    (headers, Body::from_stream(frames)).into_response()
 }
 
 fn failed(failure: &Failure) -> Response {

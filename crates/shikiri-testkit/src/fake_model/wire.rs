@@ -1,5 +1,6 @@
 //! The Messages API on the wire: one message, or the same message as a stream of events.
 
+use axum::body::Bytes;
 use serde_json::{Value, json};
 
 use super::reply::{Failure, Reply, Usage};
@@ -58,8 +59,9 @@ pub(super) fn error(failure: &Failure) -> Value {
 }
 
 /// An event as a server-sent one.
-pub(super) fn frame(event: &Value) -> String {
-    format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("message"))
+pub(super) fn frame(event: &Value) -> Bytes {
+    let kind = event["type"].as_str().unwrap_or("message");
+    format!("event: {kind}\ndata: {event}\n\n").into()
 }
 
 fn usage(usage: &Usage) -> Value {
@@ -69,8 +71,9 @@ fn usage(usage: &Usage) -> Value {
         "cache_read_input_tokens": usage.cache_read_input_tokens,
         "cache_creation_input_tokens": usage.cache_creation_input_tokens,
         "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.cache_creation_input_tokens,
-            "ephemeral_1h_input_tokens": 0,
+            "ephemeral_5m_input_tokens":
+                usage.cache_creation_input_tokens - usage.cache_creation_1h_input_tokens,
+            "ephemeral_1h_input_tokens": usage.cache_creation_1h_input_tokens,
         },
         "service_tier": "standard",
     })

@@ -145,12 +145,15 @@ struct Incoming {
     end: Instant,
     /// The sender has sent nothing yet: it waits to be told to go on.
     waits: bool,
+    /// Nothing more will come.
+    is_over: bool,
 }
 
 impl Incoming {
     fn of(request: Request) -> Self {
         let waits = expects(request.headers());
-        Self { body: request.into_body(), seen: 0, end: Instant::now() + TOTAL, waits }
+        let (body, end) = (request.into_body(), Instant::now() + TOTAL);
+        Self { body, seen: 0, end, waits, is_over: false }
     }
 
     async fn receive(&mut self, mut upload: Upload) -> Result<Upload, Problem> {
@@ -162,15 +165,19 @@ impl Incoming {
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let piece = self.wait().await;
+        self.is_over = !matches!(piece, Ok(Some(_)));
+        piece
+    }
+
+    async fn wait(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             let deadline = self.end.min(Instant::now() + PAUSE);
-            let Some(frame) = timeout_at(deadline, self.body.frame()).await.map_err(|_| {
+            let Ok(frame) = timeout_at(deadline, self.body.frame()).await else {
                 let detail = "the body did not arrive in time: send it again";
-                Problem::new(Code::RequestTimeout, detail)
-            })?
-            else {
-                return Ok(None);
+                return Err(Problem::new(Code::RequestTimeout, detail));
             };
+            let Some(frame) = frame else { return Ok(None) };
             let broke_off = |_| Problem::new(Code::InvalidRequest, "the body broke off");
             // What is not data is a trailer.
             if let Ok(data) = frame.map_err(broke_off)?.into_data() {
@@ -185,7 +192,9 @@ impl Incoming {
         if self.waits || self.seen.saturating_add(left) > MAX_SKIPPED {
             return;
         }
-        while self.seen <= MAX_SKIPPED && matches!(self.next().await, Ok(Some(_))) {}
+        while !self.is_over && self.seen <= MAX_SKIPPED {
+            let _ = self.next().await;
+        }
     }
 }
 

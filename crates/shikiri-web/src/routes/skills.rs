@@ -117,7 +117,10 @@ pub(crate) async fn put_skill(
     Json(whole): Json<WholeSkill>,
 ) -> Result<Response, Problem> {
     if whole.name.as_ref().is_some_and(|given| *given != name) {
-        return Err(Problem::invalid("name", "is not the name in the path: a skill keeps its name"));
+        return Err(Problem::invalid(
+            "name",
+            "is not the name in the path: a skill keeps its name",
+        ));
     }
     let content = content(whole.description, whole.content, whole.files, whole.status);
     let (stored, is_new) = web.app.put_skill(&access.tenant, name, content).await?;

@@ -55,12 +55,16 @@ impl Dice {
     }
 
     fn body(&mut self) -> Vec<u8> {
-        const GOOD: [&str; 6] = [
+        const GOOD: [&str; 10] = [
             r#"{"id":"a","name":"b","limits":{"max_streams":1,"requests_per_minute":null}}"#,
             r#"{"agent":"echo","input":{"n":[1,2,{"m":null}]},"idempotency_key":"k"}"#,
             r#"{"question_id":"q_1","action":"decline","answer":{"x":1e3}}"#,
             r#"{"input":{"n":2}}"#,
             r#"{"name":"\u00e9\ud83d\ude00"}"#,
+            r#"{"id":"m","engine":"offline","aliases":["a"],"env":{"A":"b"},"prices":{"input":0.1}}"#,
+            r#"{"name":"s","type":"http","url":"http://a/","headers_template":{"A":"${b}"}}"#,
+            r#"{"name":"good","content":"x","files":{"a/b":"c"}}"#,
+            r#"{"title":"t","session_id":null,"model_id":"offline","workspace_enabled":null}"#,
             "{}",
         ];
         let mut body = self.pick(&GOOD).as_bytes().to_vec();
@@ -84,6 +88,8 @@ async fn nonsense_is_refused_politely() {
     let world = World::new().await;
     let run = world.run("local", "echo", json!({})).await;
     world.append("local", &run, json!({}), true).await;
+    let made = world.post("/v1/tenants/local/conversations", json!({})).await.json();
+    let conversation = made["id"].as_str().unwrap().to_owned();
     let operations = operations();
     let seed = u64::from(std::process::id()) << 20 | 1;
     let mut dice = Dice(seed);
@@ -93,7 +99,13 @@ async fn nonsense_is_refused_politely() {
         let path = path
             .replace("{t}", &dice.id("local"))
             .replace("{r}", &dice.id(&run))
-            .replace("{key}", &dice.id("key_1"));
+            .replace("{key}", &dice.id("key_1"))
+            .replace("{m}", &dice.id("offline"))
+            .replace("{s}", &dice.id("mcp_1"))
+            .replace("{name}", &dice.id("good"))
+            .replace("{c}", &dice.id(&conversation))
+            .replace("{e}", &dice.id("exe_1"))
+            .replace("{path}", &dice.id("a.txt"));
         let query = if dice.roll(2) == 0 { dice.query() } else { String::new() };
         let address = format!("{path}{query}");
         if address.parse::<Uri>().is_err() {

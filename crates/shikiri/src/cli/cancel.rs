@@ -3,7 +3,7 @@
 use clap::Args;
 use shikiri_app::App;
 use shikiri_model::ids::RunId;
-use shikiri_web::views::RunJson;
+use shikiri_web::views::{ExecutionJson, RunJson};
 
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
@@ -23,6 +23,10 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     let cancelled = app.cancel_run(&arguments.tenant.id, &arguments.run).await;
     let view = cancelled.map_err(|error| Failure::not_now(error, "nothing is left to stop"))?;
     let output = Output::stdout();
+    if arguments.json.json && view.run.execution.is_some() {
+        let stored = app.execution(&arguments.tenant.id, &arguments.run).await?;
+        return output.json(&ExecutionJson::from(stored));
+    }
     if arguments.json.json {
         return output.json(&RunJson::from(view));
     }

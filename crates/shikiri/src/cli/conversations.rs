@@ -41,7 +41,7 @@ pub(super) enum Command {
     },
     /// Show one conversation
     Show {
-        id: ConversationId,
+        conversation: ConversationId,
         #[command(flatten)]
         tenant: TenantArgument,
         #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) enum Command {
     },
     /// Change a conversation; what is not named stays
     Set {
-        id: ConversationId,
+        conversation: ConversationId,
         #[command(flatten)]
         change: Change,
         #[arg(long)]
@@ -64,7 +64,7 @@ pub(super) enum Command {
     },
     /// Keep a conversation, and let nothing be said in it any more
     Archive {
-        id: ConversationId,
+        conversation: ConversationId,
         #[command(flatten)]
         tenant: TenantArgument,
         #[command(flatten)]
@@ -72,7 +72,7 @@ pub(super) enum Command {
     },
     /// Show what was said, oldest first
     Messages {
-        id: ConversationId,
+        conversation: ConversationId,
         #[command(flatten)]
         tenant: TenantArgument,
         #[command(flatten)]
@@ -80,7 +80,7 @@ pub(super) enum Command {
     },
     /// Remove a conversation with its messages and files, for good; what it cost stays on record
     Remove {
-        id: ConversationId,
+        conversation: ConversationId,
         /// Yes, for good
         #[arg(long)]
         yes: bool,
@@ -93,10 +93,9 @@ impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
             Self::List { .. } | Self::Show { .. } | Self::Messages { .. } => Access::Read,
-            Self::Create { .. }
-            | Self::Set { .. }
-            | Self::Archive { .. }
-            | Self::Remove { .. } => Access::Write,
+            Self::Create { .. } | Self::Set { .. } | Self::Archive { .. } | Self::Remove { .. } => {
+                Access::Write
+            }
         }
     }
 }
@@ -172,27 +171,33 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::List { status, limit, tenant, json } => {
             list(app, &tenant.id, status.map(Into::into), limit, json).await
         }
-        Command::Show { id, tenant, json } => show(app.conversation(&tenant.id, &id).await?, json),
-        Command::Set { id, change, status, new_session, tenant, json } => {
+        Command::Show { conversation, tenant, json } => {
+            show(app.conversation(&tenant.id, &conversation).await?, json)
+        }
+        Command::Set { conversation, change, status, new_session, tenant, json } => {
             let patch = ConversationPatch {
                 status: status.map(Into::into),
                 forget_session: new_session,
                 ..change.patch()?
             };
-            show(app.update_conversation(&tenant.id, &id, patch).await?, json)
+            show(app.update_conversation(&tenant.id, &conversation, patch).await?, json)
         }
-        Command::Archive { id, tenant, json } => {
-            show(app.archive_conversation(&tenant.id, &id).await?, json)
+        Command::Archive { conversation, tenant, json } => {
+            show(app.archive_conversation(&tenant.id, &conversation).await?, json)
         }
-        Command::Messages { id, tenant, json } => messages(app, &tenant.id, &id, json).await,
-        Command::Remove { id, yes, tenant } => {
-            app.conversation(&tenant.id, &id).await?;
+        Command::Messages { conversation, tenant, json } => {
+            messages(app, &tenant.id, &conversation, json).await
+        }
+        Command::Remove { conversation, yes, tenant } => {
+            app.conversation(&tenant.id, &conversation).await?;
             if !yes {
-                let what = format!("this removes conversation {id}, its messages and files for good");
+                let what = format!(
+                    "this removes conversation {conversation}, its messages and files for good"
+                );
                 return Err(Failure::new(Exit::Refused, what, "add --yes if you mean it"));
             }
-            app.delete_conversation(&tenant.id, &id).await?;
-            Output::stdout().line(&format!("conversation {id} is removed"))
+            app.delete_conversation(&tenant.id, &conversation).await?;
+            Output::stdout().line(&format!("conversation {conversation} is removed"))
         }
     }
 }

@@ -143,7 +143,11 @@ fn show(stored: &Stored<Run>, tools: &[ToolCall], rows: &[UsageRow]) -> Result<(
     output.line("")?;
     let of = |row: &UsageRow| {
         let who = row.subagent_type.as_deref().unwrap_or("main");
-        Figures { key: vec![one_line(who), one_line(&row.model)], usage: row.usage, cost: row.cost_usd }
+        Figures {
+            key: vec![one_line(who), one_line(&row.model)],
+            usage: row.usage,
+            cost: row.cost_usd,
+        }
     };
     let total = Figures {
         key: vec!["total".to_owned(), String::new()],

@@ -43,7 +43,7 @@ pub(super) enum Command {
     },
     /// Show one MCP server
     Show {
-        id: ServerId,
+        server: ServerId,
         #[command(flatten)]
         tenant: TenantArgument,
         #[command(flatten)]
@@ -51,7 +51,7 @@ pub(super) enum Command {
     },
     /// Change an MCP server; what is not named stays
     Set {
-        id: ServerId,
+        server: ServerId,
         #[arg(long)]
         name: Option<String>,
         /// How it is reached
@@ -66,13 +66,13 @@ pub(super) enum Command {
     },
     /// Remove an MCP server
     Remove {
-        id: ServerId,
+        server: ServerId,
         #[command(flatten)]
         tenant: TenantArgument,
     },
     /// Try an MCP server from here, for at most 10 s; exit code 5 if it does not answer
     Check {
-        id: ServerId,
+        server: ServerId,
         /// A token for its headers, with its value or with that of the environment variable of
         /// this name; can be given several times
         #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
@@ -172,18 +172,20 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             show(app.create_server(by, &tenant.id, patch).await?, json)
         }
         Command::List { tenant, json } => list(app, &tenant.id, json).await,
-        Command::Show { id, tenant, json } => show(app.server(&tenant.id, &id).await?, json),
-        Command::Set { id, name, kind, change, tenant, json } => {
+        Command::Show { server, tenant, json } => {
+            show(app.server(&tenant.id, &server).await?, json)
+        }
+        Command::Set { server, name, kind, change, tenant, json } => {
             let patch = ServerPatch { name, kind: kind.map(Into::into), ..change.into() };
-            show(app.update_server(by, &tenant.id, &id, patch).await?, json)
+            show(app.update_server(by, &tenant.id, &server, patch).await?, json)
         }
-        Command::Remove { id, tenant } => {
-            app.delete_server(&tenant.id, &id).await?;
-            Output::stdout().line(&format!("MCP server {id} is removed"))
+        Command::Remove { server, tenant } => {
+            app.delete_server(&tenant.id, &server).await?;
+            Output::stdout().line(&format!("MCP server {server} is removed"))
         }
-        Command::Check { id, token, tenant, json } => {
+        Command::Check { server, token, tenant, json } => {
             let tokens = token.into_iter().collect();
-            told(app.check_server(&tenant.id, &id, &tokens).await?, json)
+            told(app.check_server(&tenant.id, &server, &tokens).await?, json)
         }
     }
 }

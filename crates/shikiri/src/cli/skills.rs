@@ -155,9 +155,9 @@ fn show(stored: Stored<Skill>, json: JsonArgument) -> Result<(), Failure> {
         ("file", format!("SKILL.md ({} bytes)", skill.content.len())),
     ];
     let files = skill.files.iter();
-    lines.extend(files.map(|(path, text)| {
-        ("file", format!("{} ({} bytes)", one_line(path), text.len()))
-    }));
+    lines.extend(
+        files.map(|(path, text)| ("file", format!("{} ({} bytes)", one_line(path), text.len()))),
+    );
     sheet(&lines)
 }
 

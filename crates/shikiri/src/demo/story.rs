@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::child::ServerProcess;
 use super::ledger::Ledger;
-use super::trip;
+use super::{talk, trip};
 use crate::client::Client;
 use crate::exit::{Exit, Failure};
 use crate::follow::event_line;
@@ -28,7 +28,7 @@ pub(super) async fn play(root: &Path) -> Result<ServerProcess, Failure> {
     let output = Output::stdout();
     let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
 
-    output.line("Shikiri demo: two runs, two killed servers, nothing lost.")?;
+    output.line("Shikiri demo: three pieces of work, three killed servers, nothing lost.")?;
     act("1. A server on a fresh embedded store")?;
     let server = ServerProcess::start(root).await?;
     let address = server.address();
@@ -62,7 +62,8 @@ pub(super) async fn play(root: &Path) -> Result<ServerProcess, Failure> {
 
     act("5. What became of it")?;
     conclude(&client, &events, &seen, took).await?;
-    trip::play(root, server).await
+    let server = trip::play(root, server).await?;
+    talk::play(root, server).await
 }
 
 async fn start_run(client: &Client) -> Result<String, Failure> {

@@ -23,6 +23,9 @@ fn the_demo_kills_its_server_and_the_run_goes_on() {
     let (asks, second_kill) = (at("it asks: "), at("while the question is open"));
     let booked = at(r#""booked":true"#);
     assert!(end < asks && asks < second_kill && second_kill < booked, "{story}");
+    let (bill, third_kill) = (at("the bill: "), at("in the middle of it"));
+    let (lost, same) = (at("INTERRUPTED"), at("in the same session"));
+    assert!(booked < bill && bill < third_kill && third_kill < lost && lost < same, "{story}");
     assert!(!story.contains("NO "), "{story}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "the demo left something");
 }

@@ -68,7 +68,7 @@ impl Drop for Session {
 /// second block it waits as a reader would, until the server is there.
 fn script(folder: &Path, port: u16) -> String {
     let blocks = blocks(README, "A first session");
-    let [start, rest, mcp, commands] = blocks[..] else { panic!("four blocks: {blocks:?}") };
+    let [start, rest, turns, mcp, commands] = blocks[..] else { panic!("five blocks: {blocks:?}") };
     let (build, start) = start.split_once('\n').unwrap();
     assert_eq!(build, r#"cargo build --release && export PATH="$PWD/target/release:$PATH""#);
     let ready = format!(
@@ -85,6 +85,8 @@ fn script(folder: &Path, port: u16) -> String {
         &ready,
         "echo '== rest'",
         &replaced(rest, "127.0.0.1:7420", &format!("127.0.0.1:{port}")),
+        "echo; echo '== turns'",
+        turns,
         "echo; echo '== mcp'",
         &replaced(mcp, "127.0.0.1:7420", &format!("127.0.0.1:{port}")),
         "echo '== commands'",
@@ -146,6 +148,10 @@ fn check_outputs(output: &str, told: &str) {
     let (start, rest) = output.split_once("== rest\n").expect(told);
     let (rest, commands) = rest.split_once("== commands\n").expect(told);
     let (rest, mcp) = rest.split_once("== mcp\n").expect(told);
+    let (rest, turns) = rest.split_once("== turns\n").expect(told);
+    assert_eq!(turns.matches("event: subagent_end\n").count(), 2, "{told}");
+    assert_eq!(turns.matches("event: result\n").count(), 1, "{told}");
+    assert!(turns.contains(r#""group_by":"subagent""#), "{told}");
     assert!(mcp.contains("notifications/progress"), "{told}");
     assert!(mcp.contains(r#""booked":false"#) && mcp.contains("Kyoto"), "{told}");
     assert!(start.contains("listening on http://127.0.0.1:"), "{told}");

@@ -152,7 +152,8 @@ fn quoted(rest: &str) -> Option<&str> {
     rest.trim_start().strip_prefix('"')?.split('"').next()
 }
 
-/// `journal_kill` kills a run at every failpoint that it lists, so it has to list them all.
+/// `journal_kill` and `execution_kill` kill at every failpoint that they list, so they have to list
+/// them all.
 #[test]
 fn every_failpoint_is_killed_at() {
     let mut files = Vec::new();
@@ -167,10 +168,14 @@ fn every_failpoint_is_killed_at() {
     }
     assert!(!hit.is_empty(), "there are no failpoints");
 
-    let killer = workspace().join("crates/shikiri/tests/it/chaos/journal_kill.rs");
-    let text = std::fs::read_to_string(killer).unwrap();
     let mut listed = Vec::new();
-    for name in ["const POINTS: ", "const SWEEP_POINTS: "] {
+    for (killer, name) in [
+        ("journal_kill.rs", "const POINTS: "),
+        ("journal_kill.rs", "const SWEEP_POINTS: "),
+        ("execution_kill.rs", "const EXECUTION_POINTS: "),
+    ] {
+        let killer = workspace().join("crates/shikiri/tests/it/chaos").join(killer);
+        let text = std::fs::read_to_string(killer).unwrap();
         let (_, list) = text.split_once(name).expect("the list");
         let (_, list) = list.split_once("= [").expect("the list");
         let (list, _) = list.split_once("];").expect("the end of the list");

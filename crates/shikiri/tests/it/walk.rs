@@ -38,8 +38,29 @@ impl Operation {
             }
             (_, "input") => Some(json!({ "input": { "steps": 2 } })),
             (_, "keys" | "tenants" | "{t}") => Some(json!({ "name": "walked" })),
+            (_, "models") => Some(json!({ "id": "walked", "engine": "offline" })),
+            (_, "mcp-servers") => {
+                Some(json!({ "name": "walked", "type": "http", "url": "http://a.example" }))
+            }
+            ("POST", "skills") => Some(json!({ "name": "walked", "content": "x" })),
+            ("PUT", "{name}") => Some(json!({ "content": "walked" })),
+            (_, "executions") => {
+                Some(json!({ "user_input": "walked", "executor": { "user_id": "stranger" } }))
+            }
             _ => Some(json!({})),
         }
+    }
+
+    /// Of the server, for everybody with a key to see.
+    fn is_shared(&self) -> bool {
+        self.method == "GET" && self.path.starts_with("/v1/models")
+    }
+
+    /// About something that has an id of its own below a tenant. A skill has only a name, which
+    /// anybody may use at home.
+    fn names_a_thing(&self) -> bool {
+        let named = ["{r}", "{key}", "{c}", "{s}", "{e}"].iter().any(|id| self.path.contains(id));
+        named || (self.path.contains("{name}") && self.method != "PUT")
     }
 
     async fn by(&self, client: &Client, path: &str) -> Answer {
@@ -62,42 +83,96 @@ async fn operations(client: &Client) -> Vec<Operation> {
             operations.push(Operation { method, path: path.clone() });
         }
     }
-    assert!(operations.len() >= 15, "too few operations to be all: {operations:?}");
+    assert!(operations.len() >= 45, "too few operations to be all: {operations:?}");
     operations
 }
 
-/// Another tenant, with a run and a key, and its canary wherever a text can be.
+/// Another tenant, with one of everything, and its canary wherever a text can be.
 struct Other {
     tenant: Tenant,
-    run: String,
-    key: String,
+    ids: Vec<(&'static str, String)>,
 }
+
+/// Ids of things that nobody has.
+const MISSING: [(&str, &str); 9] = [
+    ("t", "nobody"),
+    ("r", "run_0"),
+    ("key", "key_0"),
+    ("m", "none"),
+    ("s", "mcp_0"),
+    ("name", "none"),
+    ("c", "cnv_0"),
+    ("e", "exe_0"),
+    ("path", "none.txt"),
+];
 
 impl Other {
     async fn make(app: &TestApp) -> Self {
         let tenant = app.tenant("other").await;
-        let texts = json!({ "name": CANARY, "system_prompt": CANARY });
-        app.client().patch("/v1/tenants/other", &texts).await.expect(200);
-        let key = app.client().post("/v1/tenants/other/keys", &json!({ "name": CANARY })).await;
-        let key = key.expect(201)["id"].as_str().unwrap().to_owned();
+        let admin = app.client();
+        let texts = json!({ "name": CANARY, "system_prompt": CANARY, "model_id": "offline" });
+        admin.patch("/v1/tenants/other", &texts).await.expect(200);
+        let model = json!({ "id": "secretive", "engine": "offline", "env": { "X": CANARY } });
+        admin.post("/v1/models", &model).await.expect(201);
+        let make = async |path: &str, body: Value| {
+            let answer = tenant.client.post(&tenant.path(path), &body).await;
+            assert!(matches!(answer.status, 201 | 202), "{path}: {}", answer.text());
+            answer.json()["id"].as_str().unwrap_or_default().to_owned()
+        };
+        let key = make("/keys", json!({ "name": CANARY })).await;
         let start = json!({
             "agent": "long_running_agent",
             "input": { "steps": 1_000, "step_ms": 200 },
             "idempotency_key": CANARY,
         });
-        let run = tenant.client.post("/v1/tenants/other/runs", &start).await;
-        let run = run.json()["id"].as_str().unwrap().to_owned();
-        Self { tenant, run, key }
+        let run = make("/runs", start).await;
+        let headers = json!({ "Authorization": CANARY });
+        let server = json!({
+            "name": CANARY, "type": "http", "url": "http://a.example", "headers_template": headers,
+        });
+        let server = make("/mcp-servers", server).await;
+        make("/skills", json!({ "name": "theirs", "content": CANARY })).await;
+        let conversation = make("/conversations", json!({ "title": CANARY })).await;
+        let execution = Self::execute(&tenant, &conversation).await;
+        let ids = vec![
+            ("t", tenant.id.clone()),
+            ("r", run),
+            ("key", key),
+            ("m", "secretive".to_owned()),
+            ("s", server),
+            ("name", "theirs".to_owned()),
+            ("c", conversation),
+            ("e", execution),
+            ("path", "theirs.txt".to_owned()),
+        ];
+        Self { tenant, ids }
     }
 
-    fn ids(&self) -> [(&'static str, &str); 3] {
-        [("t", &self.tenant.id), ("r", &self.run), ("key", &self.key)]
+    /// A file in the conversation, and an execution that goes on and on.
+    async fn execute(tenant: &Tenant, conversation: &str) -> String {
+        let (client, path) =
+            (&tenant.client, tenant.path(&format!("/conversations/{conversation}")));
+        let file = client.request(reqwest::Method::PUT, &format!("{path}/files/theirs.txt"));
+        client.send(file.body(CANARY)).await.expect(201);
+        let body = json!({
+            "user_input": format!("{CANARY}\n#offline hang=1"), "executor": { "user_id": CANARY },
+        });
+        let request = client.request(reqwest::Method::POST, &format!("{path}/executions"));
+        let answer = client.send(request.header("prefer", "respond-async").json(&body)).await;
+        answer.expect(202)["id"].as_str().unwrap().to_owned()
+    }
+
+    fn ids(&self) -> Vec<(&str, &str)> {
+        self.ids.iter().map(|(name, id)| (*name, id.as_str())).collect()
     }
 
     /// What must not change while strangers walk about.
     async fn state(&self, admin: &Client) -> Value {
         let mut state = Vec::new();
-        for path in ["", "/keys", "/runs"] {
+        let conversation = format!("/conversations/{}", self.ids[6].1);
+        let files = format!("{conversation}/files");
+        let lists = ["", "/keys", "/runs", "/mcp-servers", "/skills", "/conversations"];
+        for path in lists.into_iter().chain([conversation.as_str(), &files]) {
             let mut answer = admin.get(&self.tenant.path(path)).await.expect(200);
             for run in answer["items"].as_array_mut().into_iter().flatten() {
                 // It goes on meanwhile.
@@ -107,6 +182,9 @@ impl Other {
             }
             state.push(answer);
         }
+        let execution = self.tenant.path(&format!("/executions/{}", self.ids[7].1));
+        state.push(admin.get(&execution).await.expect(200)["status"].take());
+        state.push(admin.get("/v1/models").await.expect(200));
         state.into()
     }
 }
@@ -147,18 +225,22 @@ async fn another_tenants_things_are_404_as_if_they_were_not_there() {
     let admin = app.client();
     let stranger = app.tenant("stranger").await;
     let before = other.state(&admin).await;
-    let missing = [("t", "nobody"), ("r", "run_0"), ("key", "key_0")];
     let mut walked = 0;
     for operation in operations(&admin).await {
         if PUBLIC.contains(&operation.path.as_str()) {
             continue;
         }
-        let mut places = vec![(operation.at(&other.ids()), operation.at(&missing))];
-        if operation.path.contains("{r}") || operation.path.contains("{key}") {
-            // The other's run and key under the stranger's own roof.
-            let own =
-                |ids: [(&'static str, &str); 3]| operation.at(&[("t", "stranger"), ids[1], ids[2]]);
-            places.push((own(other.ids()), own(missing)));
+        if operation.is_shared() {
+            let seen = operation.by(&stranger.client, &operation.at(&other.ids())).await;
+            seen.expect(200);
+            assert!(!seen.text().contains(CANARY), "{operation:?}: {}", seen.text());
+            continue;
+        }
+        let mut places = vec![(operation.at(&other.ids()), operation.at(&MISSING))];
+        if operation.names_a_thing() {
+            // The other's things under the stranger's own roof.
+            let own = |ids: &[(&str, &str)]| operation.at(&[&[("t", "stranger")], ids].concat());
+            places.push((own(&other.ids()), own(&MISSING)));
         }
         for (theirs, nowhere) in places {
             let found = operation.by(&stranger.client, &theirs).await;

@@ -193,8 +193,8 @@ async fn what_is_missing_or_wrong_in_the_environment_is_named() {
     let key = ("ANTHROPIC_API_KEY", CANARY);
     let broken = format!("{CANARY}\n{CANARY}");
     let with_password = format!("https://user:{CANARY}@example.com");
-    let cases: [(EngineKind, Vec<(&str, &str)>, &str); 7] = [
-        (EngineKind::ClaudeCode, vec![], "ANTHROPIC_API_KEY"),
+    let cases = [
+        (EngineKind::ClaudeCode, Vec::<(&str, &str)>::new(), "ANTHROPIC_API_KEY"),
         (EngineKind::Bedrock, vec![key], "AWS_ACCESS_KEY_ID"),
         (EngineKind::Bedrock, vec![("AWS_ACCESS_KEY_ID", "a")], "AWS_SECRET_ACCESS_KEY"),
         (EngineKind::Anthropic, vec![key, ("ANTHROPIC_BASE_URL", "file:///x")], "BASE_URL"),

@@ -2,6 +2,7 @@
 
 mod child;
 mod claim_storm;
+mod execution_kill;
 mod journal_kill;
 mod lease_pause;
 mod lease_wait;

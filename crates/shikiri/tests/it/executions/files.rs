@@ -212,8 +212,8 @@ async fn links_and_pipes_that_an_agent_left_lead_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_has_at_most_a_hundred_mebibytes_announced_or_not() {
-    let desk = Desk::new().await;
+async fn a_file_has_at_most_a_hundred_mebibytes_and_never_lies_in_memory() {
+    let mut desk = Desk::new().await;
     let too_large = desk.put("large", vec![0; LIMIT + 1]).await.problem(413);
     assert_eq!(too_large["code"], "PAYLOAD_TOO_LARGE");
     let pieces =
@@ -224,6 +224,17 @@ async fn a_file_has_at_most_a_hundred_mebibytes_announced_or_not() {
     assert_eq!(desk.put("large", vec![2; LIMIT]).await.expect(201)["size"], LIMIT);
     let read = desk.get("large").await;
     assert!(read.status == 200 && read.body == vec![2; LIMIT]);
+    let peak = peak_memory(desk.app.server().pid());
+    assert!(peak.is_none_or(|peak| peak < LIMIT), "{peak:?} bytes of memory");
+}
+
+/// In bytes; None where the system does not say.
+fn peak_memory(pid: u32) -> Option<usize> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: usize = line.trim().trim_end_matches(" kB").parse().ok()?;
+    eprintln!("files: the server's memory was at most {} MiB", kilobytes / 1024);
+    Some(kilobytes * 1024)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -236,6 +247,7 @@ async fn what_breaks_off_or_stops_leaves_nothing() {
         desk.path("file"),
         desk.talk.tenant.key
     );
+    let start = Instant::now();
     let mut cut = Wire::open(desk.app.port()).await;
     let mut stopped = Wire::open(desk.app.port()).await;
     for wire in [&mut cut, &mut stopped] {
@@ -249,6 +261,7 @@ async fn what_breaks_off_or_stops_leaves_nothing() {
     wait_until("the cut one is gone", patience, async || desk.uploads() == 1).await;
     let answer = stopped.rest(Duration::from_secs(20)).await.expect("an answer");
     assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(desk.uploads(), 0);
     assert_eq!(desk.get("file").await.body, b"old");
     assert_eq!(desk.names().await, ["file"]);

@@ -88,6 +88,24 @@ async fn no_turn_reads_an_old_session() {
     assert_eq!(seen, (1..=2 * turns).collect::<Vec<u64>>());
 }
 
+/// Row 1.3: the lease is renewed for as long as the execution lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_execution_keeps_its_lock() {
+    let app = TestApp::new(PROGRAM)
+        .env("SHIKIRI_LOCK_LEASE_SECONDS", "0.6")
+        .env("SHIKIRI_LOCK_WAIT_SECONDS", "2")
+        .start()
+        .await;
+    let talk = Talk::start(&app.local()).await;
+    let id = talk.begin("#offline events=1 hang=1").await;
+    // Three leases long.
+    let refused = talk.post(&Talk::body("x"), &[]).await;
+    assert_eq!(refused.problem(409)["execution_id"], json!(id));
+    talk.cancel(&id).await.expect(200);
+    let end = events(&talk.follow(&id, 0).await);
+    assert_eq!(terminal(&end).data["code"], "CANCELLED", "it could still write");
+}
+
 async fn killed(mut app: TestApp) {
     let talk = Talk::start(&app.local()).await;
     let before = talk.say("一").await;

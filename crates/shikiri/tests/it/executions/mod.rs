@@ -1,9 +1,15 @@
 //! Executions: the multi-tenant service, over REST and on the terminal.
 
+mod conversations;
 mod files;
-mod kit;
+pub(crate) mod kit;
 mod lock;
+mod models;
 mod offline;
+mod secrets;
+mod server_checks;
+mod servers;
+mod skills;
 mod streams;
 mod terminal;
 mod turns;

@@ -86,7 +86,10 @@ async fn what_is_wrong_is_told_before_anything_starts() {
         body
     };
     assert_eq!(code(with("user_input", json!("  ")), 400).await, "INVALID_REQUEST");
-    assert_eq!(code(with("user_input", json!("x".repeat(1024 * 1024 + 1))), 400).await, "INVALID_REQUEST");
+    assert_eq!(
+        code(with("user_input", json!("x".repeat(1024 * 1024 + 1))), 400).await,
+        "INVALID_REQUEST"
+    );
     assert_eq!(code(with("executor", json!({})), 400).await, "INVALID_REQUEST");
     assert_eq!(code(with("executor", json!({ "user_id": "" })), 400).await, "INVALID_REQUEST");
     assert_eq!(code(with("preferred_skills", json!(["無い"])), 400).await, "SKILL_NOT_FOUND");

@@ -60,7 +60,8 @@ fn a_prompt_is_answered_on_stdout_and_all_else_is_told_beside_it() {
     let list = cli.run(&["executions", "list", "--json"]).done().json();
     let id = list["items"][0]["id"].as_str().unwrap();
     let shown = cli.run(&["executions", "show", id]).done().stdout;
-    for words in ["completed", "This is the offline engi", "offline_tool", "offline-helper", "210"] {
+    for words in ["completed", "This is the offline engi", "offline_tool", "offline-helper", "210"]
+    {
         assert!(shown.contains(words), "{words:?} is not in {shown}");
     }
     let attached = cli.run(&["attach", id]).done();
@@ -131,7 +132,10 @@ fn ctrl_c_cancels_and_a_busy_conversation_is_refused() {
     assert_eq!(first.wait(PATIENCE), 128 + 2, "{}", first.output());
     assert!(first.output().contains("CANCELLED"), "its end is told: {}", first.output());
     let record = cli.run(&["executions", "show", &id, "--json"]).done().json();
-    assert_eq!((&record["status"], &record["usage"]["input_tokens"]), (&json!("cancelled"), &json!(5)));
+    assert_eq!(
+        (&record["status"], &record["usage"]["input_tokens"]),
+        (&json!("cancelled"), &json!(5))
+    );
     cli.run(&["run", "次", "--conversation", &conversation]).done();
 }
 

@@ -23,8 +23,18 @@ async fn one_post_gives_a_whole_turn() {
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>(), "without gaps");
     assert_eq!(text_of(&events), end.data["result"].as_str().unwrap());
     for field in [
-        "result", "is_error", "errors", "usage", "total_cost_usd", "num_turns", "duration_ms",
-        "session_id", "partial", "seq", "at", "execution_id",
+        "result",
+        "is_error",
+        "errors",
+        "usage",
+        "total_cost_usd",
+        "num_turns",
+        "duration_ms",
+        "session_id",
+        "partial",
+        "seq",
+        "at",
+        "execution_id",
     ] {
         assert!(end.data.get(field).is_some(), "{field} is missing in {}", end.data);
     }
@@ -102,9 +112,9 @@ async fn tools_and_subagents_are_accounted_for_exactly() {
     assert_eq!((starts.len(), ends.len()), (8, 8));
     for start in &starts {
         let own = &start.data["tool_use_id"];
-        let inside = events.iter().filter(|e| {
-            e.kind == "tool_use" && e.data.get("parent_tool_use_id") == Some(own)
-        });
+        let inside = events
+            .iter()
+            .filter(|e| e.kind == "tool_use" && e.data.get("parent_tool_use_id") == Some(own));
         assert!(inside.count() >= 1, "a tool call of {own} is told by its parent");
     }
 
@@ -154,7 +164,10 @@ async fn a_failure_leaves_the_conversation_as_it_was_and_is_billed() {
 
     let id = end.data["execution_id"].as_str().unwrap();
     let record = talk.execution(id, "").await;
-    assert_eq!((&record["status"], &record["error"]["code"]), (&json!("failed"), &json!("SDK_ERROR")));
+    assert_eq!(
+        (&record["status"], &record["error"]["code"]),
+        (&json!("failed"), &json!("SDK_ERROR"))
+    );
     assert_eq!(record["usage"]["input_tokens"], 11);
     let rows = talk.execution(id, "/usage").await;
     assert_eq!(rows["items"][0]["status"], "failed");
@@ -197,7 +210,10 @@ async fn a_cancel_ends_a_turn_and_closing_the_connection_does_not() {
     let end = terminal(&events);
     assert_eq!((end.kind.as_str(), &end.data["code"]), ("error", &json!("CANCELLED")));
     let record = talk.execution(&id, "").await;
-    assert_eq!((&record["status"], &record["usage"]["input_tokens"]), (&json!("cancelled"), &json!(4)));
+    assert_eq!(
+        (&record["status"], &record["usage"]["input_tokens"]),
+        (&json!("cancelled"), &json!(4))
+    );
     talk.cancel(&id).await.problem(409);
     assert_eq!(talk.say("次").await[0].data["turn"], 1);
 }

@@ -92,7 +92,12 @@ fn terminal_agrees(app: &TestApp, by_model: &Value) {
     let by_tenant = cli.run(&["usage", "--by", "tenant", "--json"]).done().json();
     assert_eq!(items(&by_tenant), [item("local", 1_000_108, 3)]);
     let table = cli.run(&["usage"]).done().stdout;
-    insta::assert_snapshot!(table, @"");
+    insta::assert_snapshot!(table, @r"
+    MODEL  EXECUTIONS    INPUT  OUTPUT  CACHE WRITE  CACHE READ        COST USD
+    dear            1  1000101      31            0           0  2.500252500000
+    cheap           2        7      40            0           0  0.000000000007
+    total           3  1000108      71            0           0  2.500252500007
+    ");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +113,10 @@ async fn what_cannot_be_asked_is_refused_by_its_field() {
     ] {
         let answer = local.client.get(&local.path(&format!("/usage?{query}"))).await;
         let problem = answer.problem(400);
-        assert_eq!((&problem["code"], &problem["field"]), (&json!("INVALID_REQUEST"), &json!(field)));
+        assert_eq!(
+            (&problem["code"], &problem["field"]),
+            (&json!("INVALID_REQUEST"), &json!(field))
+        );
     }
     local.client.get(&local.path("/usage?by=day")).await.problem(400);
 }

@@ -1,0 +1,105 @@
+//! Ends of subagents, held until their transcripts are complete.
+//!
+//! The CLI says that a subagent has ended a moment before it has written the last lines of the
+//! transcript (up to a tenth of a second was measured). Told at once, the end would come with a
+//! bill that is not yet whole.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use shikiri_model::execution::EngineMessage;
+use tokio::time::Instant;
+
+/// How long a transcript may take: that of a subagent that was killed has no last line.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Between two looks at the transcripts.
+const PAUSE: Duration = Duration::from_millis(25);
+
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    /// Calls whose subagent has written its last line.
+    complete: HashSet<String>,
+    held: Vec<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    tool_use_id: String,
+    is_error: bool,
+    until: Instant,
+}
+
+impl Endings {
+    /// Holds back what is an end; everything else is given back.
+    pub(super) fn hold(&mut self, message: EngineMessage) -> Option<EngineMessage> {
+        match message {
+            EngineMessage::SubagentEnded { tool_use_id, is_error } => {
+                let until = Instant::now() + LONGEST;
+                self.held.push(Held { tool_use_id, is_error, until });
+                None
+            }
+            EngineMessage::SubagentStarted(start) => {
+                // It may have been woken again.
+                self.complete.remove(&start.tool_use_id);
+                Some(EngineMessage::SubagentStarted(start))
+            }
+            other => Some(other),
+        }
+    }
+
+    /// A subagent has written its last line.
+    pub(super) fn complete(&mut self, tool_use_id: &str) {
+        self.complete.insert(tool_use_id.to_owned());
+    }
+
+    /// The ends that can be told now.
+    pub(super) fn release(&mut self) -> Vec<EngineMessage> {
+        let now = Instant::now();
+        let is_due = |held: &mut Held| {
+            held.until <= now || self.complete.contains(&held.tool_use_id)
+        };
+        self.held.extract_if(.., is_due).map(Held::told).collect()
+    }
+
+    /// Nothing more will be written.
+    pub(super) fn release_all(&mut self) -> Vec<EngineMessage> {
+        self.held.drain(..).map(Held::told).collect()
+    }
+
+    /// When to look again, if anything is held.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        (!self.held.is_empty()).then(|| Instant::now() + PAUSE)
+    }
+}
+
+impl Held {
+    fn told(self) -> EngineMessage {
+        EngineMessage::SubagentEnded { tool_use_id: self.tool_use_id, is_error: self.is_error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(id: &str) -> EngineMessage {
+        EngineMessage::SubagentEnded { tool_use_id: id.into(), is_error: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_waits_for_the_last_line_but_not_for_ever() {
+        let mut endings = Endings::default();
+        assert_eq!(endings.next_look(), None);
+        for id in ["a", "b"] {
+            assert_eq!(endings.hold(end(id)), None);
+        }
+        assert!(endings.release().is_empty() && endings.next_look().is_some());
+        endings.complete("b");
+        assert_eq!(endings.release(), [end("b")]);
+        tokio::time::advance(LONGEST).await;
+        assert_eq!(endings.release(), [end("a")]);
+        endings.hold(end("c"));
+        assert_eq!(endings.release_all(), [end("c")]);
+        assert_eq!(endings.next_look(), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! The third part of the story: turns of a conversation, with subagents, an exact bill, and a
+//! server that dies in the middle of one.
+
+use std::path::Path;
+use std::time::Instant;
+
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::child::ServerProcess;
+use super::story::{RECONNECT_PAUSE, went_wrong};
+use crate::client::Client;
+use crate::exit::Failure;
+use crate::output::{Output, Style};
+
+const CONVERSATIONS: &str = "/v1/tenants/local/conversations";
+const FIRST: &str = "Plan a day in Kyoto.\n#offline events=4 tools=1 subagents=3 tokens_in=1200";
+const LONG: &str = "Now in detail.\n#offline events=3 tokens_in=800 hang=1";
+const MAX_TRIES: u32 = 100;
+
+/// Plays it on a server that is up, and gives back the one that is up at the end.
+pub(super) async fn play(root: &Path, server: ServerProcess) -> Result<ServerProcess, Failure> {
+    let output = Output::stdout();
+    let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
+
+    act(
+        "10. A conversation with an engine (the offline one: it plays a script, no model is asked)",
+    )?;
+    let mut talk = Talk::start(server.client()?).await?;
+    let first = talk.turn(FIRST).await?;
+    talk.follow(&first).await?;
+    let bill = talk.bill(&first).await?;
+    check(bill.is_exact, &bill.text)?;
+
+    act("11. A longer turn, and SIGKILL to the server in the middle of it")?;
+    let second = talk.turn(LONG).await?;
+    talk.wait_for_text(&second).await?;
+    let address = server.address();
+    server.kill().await?;
+    let server = ServerProcess::start_at(root, address).await?;
+    let restarted = Instant::now();
+    output.line(&format!("   process {}; the conversation's next turn:", server.pid()))?;
+    let third = talk.turn("Where were we?\n#offline events=2").await?;
+    talk.follow(&third).await?;
+    let took = restarted.elapsed();
+
+    act("12. What became of it")?;
+    let lost = talk.execution(&second).await?;
+    let billed = lost["usage"]["input_tokens"].as_u64().unwrap_or(0);
+    check(
+        lost["error"]["code"] == "INTERRUPTED" && billed > 0,
+        &format!("the lost turn ended as {}, with {billed} tokens billed", lost["error"]["code"]),
+    )?;
+    let sessions = talk.sessions;
+    check(
+        sessions.len() == 2 && sessions[0] == sessions[1],
+        &format!("the next turn went on in the same session, {:.1} s later", took.as_secs_f64()),
+    )?;
+    Ok(server)
+}
+
+fn check(holds: bool, text: &str) -> Result<(), Failure> {
+    let output = Output::stdout();
+    let mark = if holds { output.paint(Style::Good, "ok") } else { output.paint(Style::Bad, "NO") };
+    output.line(&format!("   {mark}  {text}"))?;
+    if holds { Ok(()) } else { Err(went_wrong("a promise was not kept, see above")) }
+}
+
+/// One conversation of the demo.
+struct Talk {
+    client: Client,
+    path: String,
+    /// Of the engine, as each turn that was followed began with it.
+    sessions: Vec<Value>,
+}
+
+struct Bill {
+    is_exact: bool,
+    text: String,
+}
+
+impl Talk {
+    async fn start(client: Client) -> Result<Self, Failure> {
+        let made = client.request(Method::POST, CONVERSATIONS, Some(&json!({}))).await;
+        let (_, made) = made.map_err(|error| went_wrong(&error.to_string()))?;
+        let id = made["id"].as_str().ok_or_else(|| went_wrong("there is no conversation"))?;
+        Ok(Self { path: format!("{CONVERSATIONS}/{id}"), client, sessions: Vec::new() })
+    }
+
+    /// Starts a turn and gives its id. The server may just be coming up, the conversation just
+    /// being freed.
+    async fn turn(&self, said: &str) -> Result<String, Failure> {
+        let path = format!("{}/executions", self.path);
+        let body = json!({ "user_input": said, "executor": { "user_id": "demo" } });
+        let prefer = [("prefer", "respond-async")];
+        let mut last = String::new();
+        for _ in 0..MAX_TRIES {
+            match self.client.exchange(Method::POST, &path, &prefer, Some(&body)).await {
+                Ok(answer) if answer.status() == StatusCode::ACCEPTED => {
+                    let location = answer.headers().get("location").and_then(|at| at.to_str().ok());
+                    let id = location.and_then(|at| at.rsplit_once('/')).map(|(_, id)| id);
+                    return id.map(str::to_owned).ok_or_else(|| went_wrong("it has no place"));
+                }
+                Ok(answer) => last = answer.status().to_string(),
+                Err(error) => last = error.to_string(),
+            }
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+        Err(went_wrong(&format!("no turn was started: {last}")))
+    }
+
+    /// Shows a turn to its end.
+    async fn follow(&mut self, id: &str) -> Result<(), Failure> {
+        let output = Output::stdout();
+        let broke = |error: std::io::Error| went_wrong(&error.to_string());
+        let path = format!("/v1/tenants/local/executions/{id}/events");
+        let mut stream = self.client.events(&path, 0).await.map_err(broke)?;
+        while let Some(frame) = stream.next().await.map_err(broke)? {
+            let data: Value = serde_json::from_str(&frame.data).unwrap_or_default();
+            if frame.event == "session_start" {
+                self.sessions.push(data["session_id"].clone());
+            }
+            if let Some(line) = line(&frame.event, &data) {
+                output.line(&format!("   {} {line}", output.paint(Style::Dim, &frame.event)))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_for_text(&self, id: &str) -> Result<(), Failure> {
+        let broke = |error: std::io::Error| went_wrong(&error.to_string());
+        let path = format!("/v1/tenants/local/executions/{id}/events");
+        let mut stream = self.client.events(&path, 0).await.map_err(broke)?;
+        let mut pieces = 0;
+        while let Some(frame) = stream.next().await.map_err(broke)? {
+            pieces += usize::from(frame.event == "text_delta");
+            if pieces == 3 && self.is_billed(id).await? {
+                return Ok(());
+            }
+        }
+        Err(went_wrong("the turn ended by itself"))
+    }
+
+    /// Until what it spent so far is in the store.
+    async fn is_billed(&self, id: &str) -> Result<bool, Failure> {
+        for _ in 0..MAX_TRIES {
+            if !self.rows(id).await?.is_empty() {
+                return Ok(true);
+            }
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+        Ok(false)
+    }
+
+    async fn execution(&self, id: &str) -> Result<Value, Failure> {
+        self.get(&format!("/v1/tenants/local/executions/{id}")).await
+    }
+
+    async fn rows(&self, id: &str) -> Result<Vec<Value>, Failure> {
+        let rows = self.get(&format!("/v1/tenants/local/executions/{id}/usage")).await?;
+        Ok(rows["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    async fn bill(&self, id: &str) -> Result<Bill, Failure> {
+        let (rows, whole) = (self.rows(id).await?, self.execution(id).await?);
+        let tokens = |usage: &Value| usage["input_tokens"].as_u64().unwrap_or(0);
+        let sum: u64 = rows.iter().map(|row| tokens(&row["usage"])).sum();
+        let subagents = rows.iter().filter(|row| row["kind"] == "subagent").count();
+        let text = format!(
+            "the bill: {} input tokens for the main thread and {subagents} subagents, row by row {sum}",
+            tokens(&whole["usage"])
+        );
+        Ok(Bill { is_exact: sum == tokens(&whole["usage"]) && subagents == 3, text })
+    }
+
+    async fn get(&self, path: &str) -> Result<Value, Failure> {
+        let answer = self.client.request(Method::GET, path, None).await;
+        Ok(answer.map_err(|error| went_wrong(&error.to_string()))?.1)
+    }
+}
+
+/// An event in a few words; None for what is of no interest here.
+fn line(event: &str, data: &Value) -> Option<String> {
+    let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
+    Some(match event {
+        "session_start" => format!("turn {}, resumed: {}", data["turn"], data["resumed"]),
+        "tool_use" => text("tool_name"),
+        "subagent_start" | "subagent_end" => text("subagent_type"),
+        "title" => text("title"),
+        "result" => format!("{} input tokens", data["usage"]["input_tokens"]),
+        "error" => text("code"),
+        _ => return None,
+    })
+}
