@@ -1,6 +1,7 @@
 //! `App`: the store, the agents and the settings, held by every door.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,17 @@ pub struct AppOptions {
     /// How long a conversation stays locked by an execution that does not renew it.
     pub lock_lease: Duration,
     /// What engines see of this process's environment.
-    pub engine_env: BTreeMap<String, String>,
+    pub engine_env: Environment,
+}
+
+/// Variables and their values, which may be secrets: printed, only the names are shown.
+#[derive(Clone, Default)]
+pub struct Environment(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 impl Default for AppOptions {
@@ -64,7 +75,7 @@ impl Default for AppOptions {
             execution_timeout: Duration::from_secs(300),
             lock_wait: Duration::from_secs(5),
             lock_lease: Duration::from_secs(600),
-            engine_env: BTreeMap::new(),
+            engine_env: Environment::default(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub mod usage;
 mod watch;
 pub mod workspace;
 
-pub use app::{App, AppOptions};
+pub use app::{App, AppOptions, Environment};
 pub use error::AppError;
 pub use metered::Counters;
 pub use watch::{Delivery, Watch, WatchError};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use shikiri_app::execution::{self, Engine, Engines};
 use shikiri_app::run::Agent;
-use shikiri_app::{App, AppOptions};
-// CLAUDE use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_app::{App, AppOptions, Environment};
+use shikiri_engines::claude_code::ClaudeCode;
 use shikiri_engines::offline::Offline;
 use shikiri_mcp::{Extras, McpOptions};
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
@@ -40,10 +40,16 @@ pub fn agents() -> Vec<Arc<dyn Agent>> {
     shikiri_app::agents::samples()
 }
 
+/// This process's variables that are text.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    })
+}
+
 /// What executions run on.
 fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
-    let _ = config;
-    vec![Arc::new(Offline)] // CLAUDE
+    vec![Arc::new(Offline), Arc::new(ClaudeCode::new(config.claude_bin.clone()))]
 }
 
 /// What somebody wants with the store.
@@ -68,7 +74,7 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         lock_wait: config.lock_wait,
         lock_lease: config.lock_lease,
         data: Some(config.data_folder()),
-        engine_env: execution::inherited(std::env::vars()),
+        engine_env: Environment(execution::inherited(environment())),
         ..AppOptions::default()
     };
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));

@@ -14,6 +14,7 @@ use shikiri_model::record::{Expect, RecordChange, Stored};
 use shikiri_model::run::{Command, Run, RunError, RunStatus, decide};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Commit, CommitError, StoreError, StoreExt};
+use tokio_util::sync::CancellationToken;
 
 use super::engine::TitleOrder;
 use super::flow::{Context, Ended, Stopped, is_lost};
@@ -131,7 +132,7 @@ pub(super) async fn title(
     input: &str,
     answer: &str,
 ) -> (String, Option<EngineMessage>) {
-    let env = environment(&app.options.engine_env, &means.model);
+    let env = environment(&app.options.engine_env.0, &means.model);
     let light_model = aliases(means, &env)
         .get("haiku")
         .cloned()
@@ -164,12 +165,13 @@ pub(super) async fn title(
 
 impl App {
     /// Writes the end of an execution, all of it or nothing, and frees the conversation with it.
-    /// Tries for as long as this node may write.
+    /// While the store is away it tries again, for as long as this is a node.
     pub(super) async fn conclude(
         &self,
         started: &Stored<Run>,
         context: &Context<'_>,
         report: Report,
+        lost: &CancellationToken,
     ) -> Result<(), AppError> {
         let mut run = started.clone();
         loop {
@@ -191,7 +193,10 @@ impl App {
                 Err(CommitError::Conflict(_)) => {
                     run = self.load_run(&run.value.tenant, &run.value.id).await?;
                 }
-                Err(CommitError::Store(StoreError::Unavailable(_))) => {
+                Err(CommitError::Store(StoreError::Unavailable(cause))) => {
+                    if lost.is_cancelled() {
+                        return Err(AppError::Unavailable(cause.to_string()));
+                    }
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
                 Err(error) if is_lost(&error) => {

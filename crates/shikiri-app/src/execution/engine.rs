@@ -121,6 +121,7 @@ pub struct TitleOrder {
 
 #[derive(Clone, Debug)]
 pub struct Titled {
+    /// Empty if the model said nothing, which has its price too.
     pub text: String,
     /// As the model calls itself.
     pub model: String,

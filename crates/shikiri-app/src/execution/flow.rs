@@ -115,7 +115,7 @@ pub(crate) async fn carry(
     }
     // 10. commit, and with it release
     context.outbox.settled().await?;
-    app.conclude(started, &context, report).await
+    app.conclude(started, &context, report, &stops.lost).await
 }
 
 /// Everything about one execution under way.
@@ -156,7 +156,7 @@ impl<'a> Context<'a> {
             turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
             resumed: means.conversation.value.session_id.is_some(),
             prices: means.prices(),
-            aliases: aliases(&means, &app.options.engine_env),
+            aliases: aliases(&means, &app.options.engine_env.0),
             subagent_model: subagent_model(&means),
         };
         Self {

@@ -58,6 +58,10 @@ impl App {
                 Attempt::Started(run) => return Ok(run),
                 Attempt::Changed => {}
                 Attempt::Held(execution) => loop {
+                    // By the same request, perhaps, which came twice.
+                    if let Some(known) = self.known_execution(tenant, request).await? {
+                        return Ok(known);
+                    }
                     let now = Instant::now();
                     if now >= deadline {
                         return Err(AppError::Locked {

@@ -89,7 +89,7 @@ impl App {
         prompt: &str,
         resume: Option<String>,
     ) -> Result<Order, AppError> {
-        let env = environment(&self.options.engine_env, &means.model);
+        let env = environment(&self.options.engine_env.0, &means.model);
         let aliases = aliases(means, &env);
         let resolve = |name: &String| aliases.get(name).unwrap_or(name).clone();
         let subagent_model = means.model.subagent_model.as_ref();

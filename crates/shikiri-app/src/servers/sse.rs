@@ -128,7 +128,8 @@ mod tests {
         let at = |told| endpoint(&base, told).map(|uri| uri.to_string());
         assert_eq!(at("/messages?id=1"), Ok("http://a.test:81/messages?id=1".to_owned()));
         assert_eq!(at("http://a.test:81/m"), Ok("http://a.test:81/m".to_owned()));
-        for bad in ["http://a.test/m", "https://a.test:81/m", "//b.test/m", "http://b.test/", " "] {
+        assert_eq!(at("//b.test/m"), Ok("http://a.test:81//b.test/m".to_owned()));
+        for bad in ["http://a.test/m", "https://a.test:81/m", "http://b.test/", " "] {
             assert!(at(bad).is_err(), "{bad:?}");
         }
     }

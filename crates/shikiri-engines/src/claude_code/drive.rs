@@ -201,7 +201,7 @@ impl Run {
         let Some(session) = self.translator.session_id() else { return };
         for row in self.transcripts.read(session).await {
             if let Some(call) = self.translator.call_of(&row).filter(|_| row.is_last) {
-                self.endings.complete(call);
+                self.endings.complete(call, row.has_failed);
             }
             if let Some(spent) = self.translator.take_row(&row) {
                 self.tell(spent).await;

@@ -4,7 +4,7 @@
 //! transcript (up to a tenth of a second was measured). Told at once, the end would come with a
 //! bill that is not yet whole.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use shikiri_model::execution::EngineMessage;
@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    /// Calls whose subagent has written its last line.
-    complete: HashSet<String>,
+    /// Calls whose subagent has written its last line, and whether that tells of a failure.
+    complete: HashMap<String, bool>,
     held: Vec<Held>,
 }
 
@@ -48,22 +48,23 @@ impl Endings {
     }
 
     /// A subagent has written its last line.
-    pub(super) fn complete(&mut self, tool_use_id: &str) {
-        self.complete.insert(tool_use_id.to_owned());
+    pub(super) fn complete(&mut self, tool_use_id: &str, has_failed: bool) {
+        self.complete.insert(tool_use_id.to_owned(), has_failed);
     }
 
     /// The ends that can be told now.
     pub(super) fn release(&mut self) -> Vec<EngineMessage> {
         let now = Instant::now();
+        let complete = &self.complete;
         let is_due = |held: &mut Held| {
-            held.until <= now || self.complete.contains(&held.tool_use_id)
+            held.until <= now || complete.contains_key(&held.tool_use_id)
         };
-        self.held.extract_if(.., is_due).map(Held::told).collect()
+        self.held.extract_if(.., is_due).map(|held| held.told(complete)).collect()
     }
 
     /// Nothing more will be written.
     pub(super) fn release_all(&mut self) -> Vec<EngineMessage> {
-        self.held.drain(..).map(Held::told).collect()
+        self.held.drain(..).map(|held| held.told(&self.complete)).collect()
     }
 
     /// When to look again, if anything is held.
@@ -73,8 +74,9 @@ impl Endings {
 }
 
 impl Held {
-    fn told(self) -> EngineMessage {
-        EngineMessage::SubagentEnded { tool_use_id: self.tool_use_id, is_error: self.is_error }
+    fn told(self, complete: &HashMap<String, bool>) -> EngineMessage {
+        let is_error = self.is_error || complete.get(&self.tool_use_id) == Some(&true);
+        EngineMessage::SubagentEnded { tool_use_id: self.tool_use_id, is_error }
     }
 }
 
@@ -94,8 +96,12 @@ mod tests {
             assert_eq!(endings.hold(end(id)), None);
         }
         assert!(endings.release().is_empty() && endings.next_look().is_some());
-        endings.complete("b");
-        assert_eq!(endings.release(), [end("b")]);
+        endings.complete("b", true);
+        let EngineMessage::SubagentEnded { tool_use_id, is_error } = endings.release().remove(0)
+        else {
+            panic!("no end")
+        };
+        assert_eq!((tool_use_id.as_str(), is_error), ("b", true));
         tokio::time::advance(LONGEST).await;
         assert_eq!(endings.release(), [end("a")]);
         endings.hold(end("c"));

@@ -24,6 +24,14 @@ struct Request {
     source: Source,
 }
 
+/// Sums over requests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    whole: Usage,
+    /// Of requests that were cut off.
+    cut: Usage,
+}
+
 /// How much a number is worth; a better one replaces a lesser one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
@@ -94,16 +102,18 @@ impl Ledger {
         if self.counted.is_empty() {
             return Vec::new();
         }
-        let mut ours = BTreeMap::<&str, Usage>::new();
-        // The CLI does not count requests that were cut off.
-        for request in self.requests.values().filter(|request| request.source != Source::Open) {
-            *ours.entry(plain(&request.model)).or_default() += self.comparable(request.usage);
+        let mut ours = BTreeMap::<&str, Seen>::new();
+        for request in self.requests.values() {
+            let seen = ours.entry(plain(&request.model)).or_default();
+            let is_cut = request.source == Source::Open;
+            let sum = if is_cut { &mut seen.cut } else { &mut seen.whole };
+            *sum += self.comparable(request.usage);
         }
-        let (all_ours, all_counted) = (ours.values().copied().sum(), self.counted.values().copied().sum());
-        let (missing, surplus) = (minus(all_counted, all_ours), minus(all_ours, all_counted));
+        let counted = self.counted.values().copied().sum();
+        let all = ours.values().copied().fold(Seen::default(), Seen::with);
+        let missing = all.rest(counted);
         let of_model = |(model, count): (&String, &Usage)| {
-            let ours = ours.get(model.as_str()).copied().unwrap_or_default();
-            (model.clone(), minus(*count, ours))
+            (model.clone(), ours.get(model.as_str()).copied().unwrap_or_default().rest(*count))
         };
         let mut rests: Vec<_> = self.counted.iter().map(of_model).collect();
         if rests.iter().map(|(_, rest)| *rest).sum::<Usage>() != missing {
@@ -112,19 +122,13 @@ impl Ledger {
             rests = rests.pop().map(|(model, _)| (model, missing)).into_iter().collect();
         }
         let rests = rests.into_iter().filter(|(_, rest)| !rest.is_nothing());
-        let mut told: Vec<_> = rests
-            .map(|(model, usage)| EngineMessage::Spent {
-                who: Spender::Main,
-                request: format!("rest:{model}"),
-                model,
-                usage,
-            })
-            .collect();
+        let mut told: Vec<_> = rests.map(|(model, usage)| rest(model, usage)).collect();
+        let surplus = minus(all.whole, counted);
         if !surplus.is_nothing() {
-            told.push(warning(
-                "USAGE_DIFFERS",
-                format!("Claude Code counted fewer tokens than its requests show: {surplus:?} less"),
-            ));
+            let message = format!(
+                "Claude Code counted fewer tokens than its requests show, by {surplus:?}"
+            );
+            told.push(warning("USAGE_DIFFERS", message));
         }
         told
     }
@@ -156,6 +160,24 @@ impl Request {
             usage: self.usage,
         }
     }
+}
+
+impl Seen {
+    fn with(self, other: Self) -> Self {
+        Self { whole: self.whole + other.whole, cut: self.cut + other.cut }
+    }
+
+    /// What is left of a count. The CLI counts a request that broke off and not one that was
+    /// interrupted: if the count has room for what was cut off, it is in there.
+    fn rest(self, counted: Usage) -> Usage {
+        let missing = minus(counted, self.whole);
+        let is_in_there = minus(self.cut, missing).is_nothing();
+        if is_in_there { minus(missing, self.cut) } else { missing }
+    }
+}
+
+fn rest(model: String, usage: Usage) -> EngineMessage {
+    EngineMessage::Spent { who: Spender::Main, request: format!("rest:{model}"), model, usage }
 }
 
 fn warning(code: &'static str, message: String) -> EngineMessage {

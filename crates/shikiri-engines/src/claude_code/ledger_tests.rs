@@ -11,8 +11,7 @@ fn spend(ledger: &mut Ledger, id: &str, model: &str, usage: Usage, source: Sourc
 }
 
 fn rest(model: &str, usage: Usage) -> EngineMessage {
-    let request = format!("rest:{model}");
-    EngineMessage::Spent { who: Spender::Main, request, model: model.into(), usage }
+    super::rest(model.to_owned(), usage)
 }
 
 #[test]
@@ -97,7 +96,7 @@ fn other_names_for_the_same_models_count_nothing_twice() {
 }
 
 #[test]
-fn requests_that_were_cut_off_are_told_and_not_compared() {
+fn requests_that_were_cut_off_are_told_and_may_be_counted_or_not() {
     let mut ledger = Ledger::default();
     spend(&mut ledger, "a", "opus", used(10, 10), Source::Whole);
     spend(&mut ledger, "b", "opus", used(10, 1), Source::Open);
@@ -106,6 +105,9 @@ fn requests_that_were_cut_off_are_told_and_not_compared() {
     assert!(ledger.rest().is_empty());
     let Some(EngineMessage::Warning { code, .. }) = ledger.cut() else { panic!("not told") };
     assert_eq!(code, "USAGE_INCOMPLETE");
+    let with_cut = json!({ "opus": { "inputTokens": 20, "outputTokens": 11 } });
+    ledger.count(&json!({ "modelUsage": with_cut }));
+    assert!(ledger.rest().is_empty(), "one that broke off is counted");
     ledger.count(&count(7));
     let told = ledger.rest();
     let [EngineMessage::Warning { code, .. }] = &told[..] else { panic!("{told:?}") };

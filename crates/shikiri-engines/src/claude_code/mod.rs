@@ -23,7 +23,7 @@ mod transcripts;
 mod translate;
 mod version;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use shikiri_app::execution::{Engine, EngineError, Order, TitleOrder, Titled, Told};
@@ -80,6 +80,11 @@ impl Engine for ClaudeCode {
     ) -> Result<(), EngineError> {
         let programs = Programs { supervisor: self.supervisor.clone(), cli: self.cli.find().await? };
         drive::run(&programs, order, told, stop).await
+    }
+
+    /// The transcript of the main thread; the CLI resumes from nothing else.
+    fn session_files(&self, home: &Path, session_id: &str) -> Vec<PathBuf> {
+        transcripts::session_files(home, session_id)
     }
 
     async fn title(&self, wanted: &TitleOrder) -> Option<Result<Titled, EngineError>> {

@@ -23,6 +23,8 @@ pub(super) struct Row {
     pub(super) usage: Usage,
     /// Whether the subagent had nothing more to do then.
     pub(super) is_last: bool,
+    /// Whether the API refused. Older versions call such a subagent completed.
+    pub(super) has_failed: bool,
 }
 
 /// Reads what has been added since it last looked.
@@ -93,6 +95,16 @@ impl Reader {
     }
 }
 
+/// The file of a session's main thread, in whichever project it began, relative to the home.
+pub(super) fn session_files(home: &Path, session: &str) -> Vec<PathBuf> {
+    let projects = entries(&home.join("claude/projects"));
+    let files = projects.iter().map(|project| project.join(format!("{session}.jsonl")));
+    files
+        .filter(|file| file.is_file())
+        .filter_map(|file| file.strip_prefix(home).ok().map(Path::to_owned))
+        .collect()
+}
+
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
@@ -120,6 +132,7 @@ fn row(line: &[u8], agent_id: &str, tool_use_id: Option<&str>) -> Option<Row> {
         model: message["model"].as_str()?.to_owned(),
         usage: ledger::update(Usage::default(), &message["usage"]),
         is_last: message["stop_reason"].as_str().is_some_and(|reason| reason != "tool_use"),
+        has_failed: line["isApiErrorMessage"] == true,
     })
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn render(document: &str) -> String {
     );
     for (path, item) in entries(&document["paths"]) {
         for (method, operation) in entries(item) {
-            page.push_str(&section(path, method, operation));
+            page.push_str(&section(path, method, operation, &document["components"]["responses"]));
         }
     }
     page.push_str("<h2>Schemas</h2>");
@@ -43,7 +43,7 @@ pub(crate) fn render(document: &str) -> String {
     page
 }
 
-fn section(path: &str, method: &str, operation: &Value) -> String {
+fn section(path: &str, method: &str, operation: &Value, named: &Value) -> String {
     let mut out = format!(
         "<section><code><b>{}</b>{}</code><p>{}</p>",
         escape(&method.to_uppercase()),
@@ -66,6 +66,8 @@ fn section(path: &str, method: &str, operation: &Value) -> String {
         ));
     }
     for (status, response) in entries(&operation["responses"]) {
+        let name = response["$ref"].as_str().and_then(|name| name.rsplit('/').next());
+        let response = name.map_or(response, |name| &named[name]);
         let schema = reference(response).map(|name| link(&name)).unwrap_or_default();
         let description = text(&response["description"]);
         out.push_str(&format!("<p><code>{}</code> {schema} {description}</p>", escape(status)));

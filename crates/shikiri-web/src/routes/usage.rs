@@ -16,8 +16,8 @@ use crate::views::UsageReportJson;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct UsageQuery {
-    /// What each item is about; days and months are those of UTC.
-    #[param(value_type = Option<GroupByJson>, inline, default = "model")]
+    /// What each item is about, `model` if left out; days and months are those of UTC.
+    #[param(value_type = Option<GroupByJson>, inline)]
     group_by: Option<String>,
     /// Only what was spent at this time or later: an RFC 3339 time, or a date.
     #[param(example = "2026-11-01")]

@@ -16,7 +16,10 @@ fn every_operation_behind_a_key_says_so() {
         let answers = operation["responses"].as_object().unwrap();
         assert_eq!(answers.contains_key("401"), needs_key, "{method} {path}");
         for (status, answer) in answers {
+            let named = answer["$ref"].as_str().and_then(|name| name.strip_prefix('#'));
+            let answer = named.map_or(Some(answer), |place| document.pointer(place)).unwrap();
             assert!(answer["description"].is_string(), "{method} {path} {status}");
+            assert!(status.parse::<u16>().is_ok(), "{method} {path} answers with {status}");
         }
     }
 }

@@ -60,7 +60,8 @@ impl World {
             SqliteOptions { clock: Arc::new(SystemClock), durability: Durability::Normal };
         let store = SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
         let agents: Vec<Arc<dyn Agent>> = vec![Arc::new(Echo), Arc::new(Asks)];
-        let app = App::new(Arc::new(store), agents, AppOptions::default());
+        let data = Some(folder.path().to_owned());
+        let app = App::new(Arc::new(store), agents, AppOptions { data, ..AppOptions::default() });
         app.ensure_local_tenant().await.unwrap();
         let secret = App::mint_secret().unwrap();
         app.ensure_admin_key(&secret).await.unwrap();

@@ -70,7 +70,10 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
         Ok(execution) => follow(&place, &execution, arguments.output, &mut signals).await,
         Err(failure) => Err(failure),
     };
-    place.close().await;
+    tokio::select! {
+        () = place.close() => {}
+        _ = signals.next() => {}
+    }
     done
 }
 

@@ -116,7 +116,10 @@ fn line(kind: &str, data: &Value) -> Option<(Style, String)> {
 
 fn bill(record: &Value) -> String {
     let spent = spent(&record["usage"], &record["total_cost_usd"]);
-    let time = duration_ms(record).map(|ms| format!(" · {:.1} s", ms as f64 / 1_000.0));
+    let time = duration_ms(record).map(|ms| match ms {
+        0..1_000 => format!(" · {ms} ms"),
+        _ => format!(" · {:.1} s", ms as f64 / 1_000.0),
+    });
     let conversation = record["conversation_id"].as_str().unwrap_or_default();
     format!("{spent}{} · go on with --conversation {conversation}", time.unwrap_or_default())
 }

@@ -10,6 +10,7 @@ mod secrets;
 mod server_checks;
 mod servers;
 mod skills;
+mod real_cli;
 mod streams;
 mod terminal;
 mod turns;
