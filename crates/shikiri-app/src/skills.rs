@@ -127,7 +127,7 @@ fn refuse_unfit(name: &str) -> Result<(), AppError> {
 fn skill(tenant: &TenantId, name: String, content: SkillContent) -> Result<Skill, AppError> {
     check_name(&name)?;
     let SkillContent { description, content, files, status } = content;
-    if description.chars().count() > MAX_DESCRIPTION || description.contains('\0') {
+    if description.chars().count() > MAX_DESCRIPTION {
         return Err(AppError::invalid("description", "must have at most 1,024 characters"));
     }
     if content.trim().is_empty() || content.len() > MAX_CONTENT {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
@@ -32,6 +33,9 @@ pub struct Running {
     server: JoinHandle<std::io::Result<()>>,
 }
 
+/// How long the start waits to become a node; a store that is away comes back later.
+const JOIN_WAIT: Duration = Duration::from_secs(5);
+
 impl Running {
     /// Opens the store and the address and starts to carry runs. Once this returns, the server
     /// answers.
@@ -43,6 +47,8 @@ impl Running {
         let app = wiring::open_app(config, &offer, Access::Write).await?;
         wiring::ensure_admin_key(&app, config).await?;
         let node = Node::start(app.clone());
+        // Whoever is told that it listens may ask for an execution at once.
+        let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
         let drain = CancellationToken::new();
         // One for all doors, so that they count together.
         let gate = Gate::new(app.clone(), gate_options(config));

@@ -25,7 +25,7 @@ const RETRY_LOCKED: Duration = Duration::from_secs(1);
 
 /// What became of an attempt to start.
 enum Attempt {
-    Started(Stored<Run>),
+    Started(Box<Stored<Run>>),
     /// By the execution of this id.
     Held(String),
     /// Somebody changed the conversation since it was read.
@@ -55,7 +55,7 @@ impl App {
         let mut freed = self.store.hub().subscribe(Topic::Lease(lock.clone()));
         loop {
             match self.try_start(request, means).await? {
-                Attempt::Started(run) => return Ok(run),
+                Attempt::Started(run) => return Ok(*run),
                 Attempt::Changed => {}
                 Attempt::Held(execution) => loop {
                     // By the same request, perhaps, which came twice.
@@ -115,13 +115,13 @@ impl App {
         let commit = commit.lease(acquire).requiring(conversation.clone(), version);
         let errand = Errand { means, prompt: request.user_input.clone(), _slot: slot };
         match place.start(run.clone(), commit, Work::Engine(Box::new(errand))).await {
-            Ok(committed) => Ok(Attempt::Started(Stored {
+            Ok(committed) => Ok(Attempt::Started(Box::new(Stored {
                 version: 1,
                 attempts: 0,
                 created_at: committed.at,
                 updated_at: committed.at,
                 value: run,
-            })),
+            }))),
             Err(CommitOrRefusal::Commit(error)) => {
                 self.refused(error, &conversation, request, &run).await
             }
@@ -142,7 +142,7 @@ impl App {
             // The same request was faster.
             CommitError::NotUnique(_) => {
                 let known = self.known_execution(&run.tenant, request).await?;
-                known.map(Attempt::Started).ok_or_else(|| AppError::from(error))
+                known.map(Box::new).map(Attempt::Started).ok_or_else(|| AppError::from(error))
             }
             CommitError::Lease(LeaseRefusal::Lost { .. }) => {
                 Err(AppError::Unavailable("this node is stopping".to_owned()))

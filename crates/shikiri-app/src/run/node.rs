@@ -31,15 +31,24 @@ pub(crate) fn control_stream(node: &NodeId) -> StreamId {
 pub struct Node {
     stop: CancellationToken,
     tasks: TaskTracker,
+    /// Cancelled once it carries runs.
+    joined: CancellationToken,
 }
 
 impl Node {
     /// Starts to carry runs in this process.
     pub fn start(app: App) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        tasks.spawn(live(app, stop.clone()));
+        let joined = CancellationToken::new();
+        tasks.spawn(live(app, stop.clone(), joined.clone()));
         tasks.close();
-        Self { stop, tasks }
+        Self { stop, tasks, joined }
+    }
+
+    /// Waits until it carries runs. Before, a run waits in the queue, and an execution, which
+    /// cannot, is refused.
+    pub async fn joined(&self) {
+        self.joined.cancelled().await;
     }
 
     /// Gives the runs back to the queue and the lease up, so that others need not wait.
@@ -50,10 +59,10 @@ impl Node {
 }
 
 /// Joins, works until the lease is lost, and joins again, until stopped.
-async fn live(app: App, stop: CancellationToken) {
+async fn live(app: App, stop: CancellationToken, joined: CancellationToken) {
     bury_the_dead(&app).await;
     while !stop.is_cancelled() {
-        let joined = match join(&app).await {
+        let (node, lease) = match join(&app).await {
             Ok(joined) => joined,
             Err(error) => {
                 tracing::warn!(%error, "cannot join as a worker; trying again");
@@ -61,9 +70,9 @@ async fn live(app: App, stop: CancellationToken) {
                 continue;
             }
         };
-        let tenure = Tenure { app: app.clone(), node: joined.0, guard: joined.1.guard() };
+        let tenure = Tenure { app: app.clone(), node, guard: lease.guard() };
         let _vital = Vital::show(&app, &tenure.node, &tenure.guard);
-        tenure.work(&stop).await;
+        tenure.work(&stop, &joined).await;
     }
 }
 
@@ -83,7 +92,7 @@ struct Tenure {
 }
 
 impl Tenure {
-    async fn work(&self, stop: &CancellationToken) {
+    async fn work(&self, stop: &CancellationToken, joined: &CancellationToken) {
         let lost = CancellationToken::new();
         let worker = Arc::new(Worker::new(
             self.app.clone(),
@@ -92,6 +101,7 @@ impl Tenure {
             lost.clone(),
         ));
         self.app.here.set(Some(&worker));
+        joined.cancel();
         let tasks = TaskTracker::new();
         tasks.spawn(Arc::clone(&worker).claim_runs());
         tasks.spawn(Arc::clone(&worker).hear_notes());

@@ -203,3 +203,25 @@ pub(super) fn ok(answer: Response<Incoming>) -> Result<Response<Incoming>, Strin
         status => Err(format!("answered {status}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn a_secure_connection_is_really_asked_for() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://localhost:{}/mcp", listener.local_addr().unwrap().port());
+        let target = Target::find(&url, &BTreeMap::new(), true).await.unwrap();
+        let first_byte = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let byte = stream.read_u8().await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            byte
+        });
+        let refused = Http::new(target).ask(&serde_json::json!({ "id": 1 })).await.unwrap_err();
+        assert!(refused.starts_with("no secure connection"), "{refused}");
+        assert_eq!(first_byte.await.unwrap(), 22, "a TLS handshake");
+    }
+}

@@ -149,7 +149,7 @@ fn what_is_no_file_is_neither_read_nor_listed() {
     assert_eq!(folder.survey().count, 1, "the file whose name cannot be written");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_workspace_takes_what_replaces_and_no_more() {
     let world = World::new();
     let put = |path: &'static str, size: usize| {
@@ -165,10 +165,16 @@ async fn a_full_workspace_takes_what_replaces_and_no_more() {
     assert!(!put("a", 100).await.unwrap());
     assert!(matches!(put("a", 101).await, Err(AppError::TooLarge(_))));
     assert!(!put("a", 10).await.unwrap());
-    // Of ten at once, each of which would fit alone, nine find a place.
-    let names = ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
-    let placed = futures_util::future::join_all(names.map(|name| put(name, 10))).await;
-    assert_eq!(placed.iter().filter(|placed| placed.is_ok()).count(), 9);
+    // Each of many would fit alone; at once, nine find a place.
+    let mut uploads = Vec::new();
+    for number in 0..MAX_UPLOADS {
+        let mut upload = world.upload(&format!("b{number}"), 100).await;
+        upload.write(&[b'x'; 10]).await.unwrap();
+        uploads.push(upload);
+    }
+    let uploads = uploads.into_iter().map(|upload| tokio::spawn(upload.finish()));
+    let placed = futures_util::future::join_all(uploads).await;
+    assert_eq!(placed.iter().filter(|placed| placed.as_ref().unwrap().is_ok()).count(), 9);
     assert_eq!(world.open().survey().bytes, 100);
     assert_eq!(world.uploads(), 0);
 }

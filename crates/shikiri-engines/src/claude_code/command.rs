@@ -71,12 +71,8 @@ pub(super) fn environment(order: &Order) -> BTreeMap<String, OsString> {
     for (name, value) in ALWAYS {
         env.insert(name.to_owned(), value.into());
     }
-    let on_bedrock = env.contains_key("CLAUDE_CODE_USE_BEDROCK");
     for (alias, variable) in FAMILIES {
-        // On Bedrock newer versions try their own defaults first, with requests that they count
-        // nowhere, and which the account may not have. So they get none.
-        let own = on_bedrock.then_some(&order.model.model_name);
-        if let Some(model) = order.aliases.get(alias).or(own) {
+        if let Some(model) = order.aliases.get(alias) {
             env.entry(variable.to_owned()).or_insert_with(|| model.into());
         }
     }

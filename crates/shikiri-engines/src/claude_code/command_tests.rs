@@ -53,12 +53,6 @@ fn the_environment_is_the_orders_and_what_the_engine_needs() {
     assert_eq!(of("ANTHROPIC_DEFAULT_HAIKU_MODEL"), Some("h"));
     assert_eq!(of("ANTHROPIC_DEFAULT_OPUS_MODEL"), Some("given"), "the order's own wins");
     assert_eq!(of("ANTHROPIC_DEFAULT_SONNET_MODEL"), None);
-    let mut on_bedrock = order();
-    on_bedrock.env.insert("CLAUDE_CODE_USE_BEDROCK".into(), "1".into());
-    let there = environment(&on_bedrock);
-    let of_there = |name: &str| there.get(name).and_then(|value| value.to_str());
-    assert_eq!(of_there("ANTHROPIC_DEFAULT_HAIKU_MODEL"), Some("h"));
-    assert_eq!(of_there("ANTHROPIC_DEFAULT_SONNET_MODEL"), Some("opus-x"), "no default of its own");
     assert_eq!(of("DISABLE_AUTOUPDATER"), Some("1"));
     assert!(of("USER").is_none() && of("CARGO").is_none(), "nothing is inherited");
 }

@@ -12,7 +12,6 @@ use shikiri_model::execution::Executor;
 use shikiri_model::ids::{ConversationId, ModelId, RunId, TenantId};
 use shikiri_model::models::Status;
 use shikiri_web::views::ExecutionJson;
-use tokio::time::Instant;
 
 use super::{Choice, Local, Wanted};
 use crate::config::Config;
@@ -22,7 +21,6 @@ use crate::wiring::{self, Access};
 const PAGE: u32 = 200;
 /// How long this process may take to join as a node, and how often that is looked at.
 const JOINING: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(5);
 
 pub struct Here {
     app: App,
@@ -72,16 +70,8 @@ impl Here {
             model_id: model_id.transpose()?,
             idempotency_key: None,
         };
-        let deadline = Instant::now() + JOINING;
-        loop {
-            match self.app.execute(&self.tenant, request.clone()).await {
-                // Nobody else asks this node: it has room, and is still on its way in.
-                Err(AppError::Limit { .. }) if Instant::now() < deadline => {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                started => return Ok(started?.value.id),
-            }
-        }
+        let _ = tokio::time::timeout(JOINING, self.node.joined()).await;
+        Ok(self.app.execute(&self.tenant, request).await?.value.id)
     }
 
     pub(super) async fn feed(&self, execution: &RunId) -> Result<Local, Failure> {

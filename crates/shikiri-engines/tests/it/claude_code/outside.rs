@@ -13,10 +13,18 @@ use shikiri_model::models::Status;
 use shikiri_model::server::Transport;
 use shikiri_model::skill::Skill;
 use shikiri_testkit::{
-    Follower, Reply, Signal, claude_programs, role, spawn_role, wait_until,
+    Follower, Reply, Signal, Usage, claude_programs, role, spawn_role, wait_until,
 };
 
 use super::*;
+
+const FREE: Usage = Usage {
+    input_tokens: 0,
+    output_tokens: 0,
+    cache_read_input_tokens: 0,
+    cache_creation_input_tokens: 0,
+    cache_creation_1h_input_tokens: 0,
+};
 
 /// The smallest MCP server: two tools, of which each tells the header that it was called with. It
 /// keeps the headers that it saw.
@@ -142,6 +150,12 @@ async fn bedrock_is_spoken_to_at_its_base_url_with_subagents_on_their_model() {
         });
         world.model.script("helper, work", [Reply::text("helped")]);
         world.model.script("go", [Reply::call("Agent", spawn), Reply::text("through Bedrock")]);
+        // Newer versions first try two models of their own with a single token, which they count
+        // nowhere and nothing turns off. Here that is free.
+        world.model.answer(|request| {
+            let is_check = request.body["max_tokens"] == 1;
+            is_check.then(|| Reply::text(".").usage(FREE))
+        });
         let mut order = world.order("go");
         order.model.model_name = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0".into();
         order.subagent_model = Some("eu.anthropic.claude-haiku-4-5-20251001-v1:0".into());

@@ -1,0 +1,260 @@
+//! What an engine is ordered to do, and what becomes of one that misbehaves.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use shikiri_app::conversations::ConversationPatch;
+use shikiri_app::execution::{Engine, EngineError, Engines, NewExecution, Order, Told};
+use shikiri_app::models::ModelPatch;
+use shikiri_app::run::Node;
+use shikiri_app::servers::{ServerKind, ServerPatch};
+use shikiri_app::skills::SkillContent;
+use shikiri_app::tenants::TenantPatch;
+use shikiri_app::{App, AppError, AppOptions, Environment};
+use shikiri_model::execution::{EngineMessage, Executor, Finish, Spender, Usage};
+use shikiri_model::ids::{ConversationId, TenantId};
+use shikiri_model::key::KeyScope;
+use shikiri_model::models::{EngineKind, Model, Status};
+use shikiri_model::run::{Run, RunStatus};
+use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use tokio_util::sync::CancellationToken;
+
+/// What it should do instead of its work.
+#[derive(Clone, Copy, PartialEq)]
+enum Whim {
+    None,
+    Panic,
+}
+
+/// Keeps its orders.
+#[derive(Clone)]
+struct Clerk {
+    orders: Arc<Mutex<Vec<Order>>>,
+    whim: Whim,
+}
+
+#[async_trait]
+impl Engine for Clerk {
+    fn kind(&self) -> EngineKind {
+        EngineKind::ClaudeCode
+    }
+
+    async fn check(&self, model: &Model) -> Result<(), EngineError> {
+        match model.model_name.as_str() {
+            "missing" => Err(EngineError::new("the program is not here")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn run(&self, order: Order, told: Told, _: CancellationToken) -> Result<(), EngineError> {
+        let session_id = order.resume.clone().unwrap_or_else(|| "s1".to_owned());
+        self.orders.lock().unwrap().push(order);
+        let started =
+            EngineMessage::Started { session_id: session_id.clone(), model: "m".to_owned() };
+        told.tell(started).await;
+        let usage = Usage { input_tokens: 9, ..Usage::default() };
+        let (who, request, model) = (Spender::Main, "r".to_owned(), "m".to_owned());
+        told.tell(EngineMessage::Spent { who, request, model, usage }).await;
+        if self.whim == Whim::Panic {
+            // Until what it told so far is in the store, so that the bill is not left to chance.
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            panic!("as the test wants");
+        }
+        let finish =
+            Finish { result: "済".to_owned(), session_id: Some(session_id), ..Finish::default() };
+        told.tell(EngineMessage::Finished(finish)).await;
+        Ok(())
+    }
+}
+
+struct Office {
+    app: App,
+    node: Node,
+    clerk: Clerk,
+    conversation: ConversationId,
+    _folder: tempfile::TempDir,
+}
+
+fn local() -> TenantId {
+    TenantId::local()
+}
+
+impl Office {
+    async fn open(whim: Whim) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store =
+            SqliteStore::open(&folder.path().join("state.db"), SqliteOptions::default()).unwrap();
+        let env = [("ANTHROPIC_API_KEY", "鍵"), ("ANTHROPIC_DEFAULT_OPUS_MODEL", "opus-env")];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = AppOptions {
+            data: Some(folder.path().to_owned()),
+            engine_env: Environment(env.into()),
+            ..AppOptions::default()
+        };
+        let clerk = Clerk { orders: Arc::default(), whim };
+        let engines = Engines::new(vec![Arc::new(clerk.clone())]);
+        let app = App::new(Arc::new(store), vec![], options).with_engines(engines);
+        app.ensure_local_tenant().await.unwrap();
+        let node = Node::start(app.clone());
+        node.joined().await;
+        for (id, name) in [("main", "sonnet-x"), ("light", "haiku-x"), ("absent", "missing")] {
+            let aliases = if id == "light" { vec!["haiku".to_owned()] } else { vec![] };
+            let patch = ModelPatch {
+                model_name: Some(name.to_owned()),
+                aliases: Some(aliases),
+                subagent_model: Some((id == "main").then(|| "haiku".to_owned())),
+                region: Some((id == "main").then(|| "us-east-1".to_owned())),
+                ..ModelPatch::default()
+            };
+            app.create_model(Some(id.parse().unwrap()), EngineKind::ClaudeCode, patch)
+                .await
+                .unwrap();
+        }
+        let patch =
+            TenantPatch { model_id: Some(Some("main".to_owned())), ..TenantPatch::default() };
+        app.update_tenant(&local(), patch).await.unwrap();
+        let made = app.create_conversation(&local(), ConversationPatch::default()).await.unwrap();
+        Self { app, node, clerk, conversation: made.value.id, _folder: folder }
+    }
+
+    fn request(&self) -> NewExecution {
+        NewExecution {
+            conversation: self.conversation.clone(),
+            user_input: "頼む".to_owned(),
+            executor: Executor { user_id: "花子".to_owned(), name: None, email: None },
+            tokens: BTreeMap::new(),
+            preferred_skills: vec![],
+            model_id: None,
+            idempotency_key: None,
+        }
+    }
+
+    /// One execution to its end, and the order that the engine got.
+    async fn done(&self, request: NewExecution) -> (Run, Order) {
+        let run = self.app.execute(&local(), request).await.unwrap().value;
+        let mut watch = self.app.watch(&local(), run.stream(), 0).await.unwrap();
+        while watch.next().await.unwrap().is_some() {}
+        let run = self.app.execution(&local(), &run.id).await.unwrap().value;
+        let order = self.clerk.orders.lock().unwrap().last().cloned().unwrap();
+        (run, order)
+    }
+
+    async fn server(&self, name: &str, header: &str, status: Status) {
+        let header = ("Authorization".to_owned(), header.to_owned());
+        let patch = ServerPatch {
+            name: Some(name.to_owned()),
+            kind: Some(ServerKind::Http),
+            url: Some("http://127.0.0.1:9/mcp".to_owned()),
+            headers_template: Some([header].into()),
+            status: Some(status),
+            ..ServerPatch::default()
+        };
+        self.app.create_server(&KeyScope::Admin, &local(), patch).await.unwrap();
+    }
+}
+
+/// Row 1.5.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_system_prompt_has_only_the_parts_that_are_wanted() {
+    let office = Office::open(Whim::None).await;
+    let (_, plain) = office.done(office.request()).await;
+    assert_eq!(plain.system_prompt, "");
+
+    let patch = TenantPatch {
+        system_prompt: Some("敬語で。".to_owned()),
+        workspace_enabled: Some(true),
+        ..TenantPatch::default()
+    };
+    office.app.update_tenant(&local(), patch).await.unwrap();
+    let folder = office.app.workspace_folder(&office.conversation).await.unwrap();
+    std::fs::write(folder.join("資料.txt"), "x").unwrap();
+    let content = SkillContent { content: "# 集計".to_owned(), ..SkillContent::default() };
+    office.app.create_skill(&local(), "count".to_owned(), content).await.unwrap();
+    let request = NewExecution { preferred_skills: vec!["count".to_owned()], ..office.request() };
+    let (_, whole) = office.done(request).await;
+    let prompt = &whole.system_prompt;
+    assert!(prompt.starts_with("敬語で。"), "{prompt}");
+    assert!(prompt.contains(folder.to_str().unwrap()) && prompt.contains("資料.txt"), "{prompt}");
+    assert!(prompt.contains("count"), "{prompt}");
+    assert_eq!(whole.folder, folder);
+    assert_eq!(whole.skills[0].content, "# 集計");
+    office.node.leave().await;
+}
+
+/// Rows 1.6, 1.7.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_gets_the_active_servers_with_their_tokens_filled_in() {
+    let office = Office::open(Whim::None).await;
+    office.server("docs", "Bearer ${docs}", Status::Active).await;
+    office.server("plain", "fixed", Status::Active).await;
+    office.server("off", "Bearer ${other}", Status::Inactive).await;
+    let missing = office.app.execute(&local(), office.request()).await.unwrap_err();
+    assert!(matches!(&missing, AppError::MissingToken(text) if text.contains("docs")), "{missing}");
+    assert!(office.clerk.orders.lock().unwrap().is_empty(), "nothing was started");
+
+    let tokens = [("docs".to_owned(), "秘".to_owned())].into();
+    let (run, order) = office.done(NewExecution { tokens, ..office.request() }).await;
+    let headers = |name: &str| {
+        let server = order.servers.iter().find(|server| server.name == name);
+        server.map(|server| server.headers["Authorization"].as_str())
+    };
+    assert_eq!(headers("docs"), Some("Bearer 秘"));
+    assert_eq!(headers("plain"), Some("fixed"));
+    assert_eq!(headers("off"), None);
+    assert!(!serde_json::to_string(&run).unwrap().contains('秘'));
+    office.node.leave().await;
+}
+
+/// Rows 1.4, 1.9.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_is_told_model_environment_and_session() {
+    let office = Office::open(Whim::None).await;
+    let (_, first) = office.done(office.request()).await;
+    assert_eq!(first.prompt, "頼む");
+    assert_eq!((first.model.model_name.as_str(), first.resume.as_deref()), ("sonnet-x", None));
+    assert_eq!(first.subagent_model.as_deref(), Some("haiku-x"), "the alias is resolved");
+    assert_eq!(first.aliases["opus"], "opus-env");
+    for (name, value) in [
+        ("ANTHROPIC_API_KEY", "鍵"),
+        ("ANTHROPIC_MODEL", "sonnet-x"),
+        ("CLAUDE_CODE_USE_BEDROCK", "1"),
+        ("AWS_REGION", "us-east-1"),
+    ] {
+        assert_eq!(first.env.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let (_, second) = office.done(office.request()).await;
+    assert_eq!(second.resume.as_deref(), Some("s1"));
+    assert_eq!(second.home, first.home, "it belongs to the conversation");
+    let other = NewExecution { model_id: Some("light".parse().unwrap()), ..office.request() };
+    assert_eq!(office.done(other).await.1.model.model_name, "haiku-x");
+    office.node.leave().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_missing_is_told_before_anything_starts() {
+    let office = Office::open(Whim::None).await;
+    let request = NewExecution { model_id: Some("absent".parse().unwrap()), ..office.request() };
+    let refused = office.app.execute(&local(), request).await.unwrap_err();
+    assert!(matches!(&refused, AppError::NoEngine(text) if text.contains("not here")), "{refused}");
+    let open = office.app.list_runs(&local(), None, None, 10).await.unwrap().0;
+    assert!(open.is_empty());
+    office.node.leave().await;
+}
+
+/// Rows 1.32, 1.33.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_panics_is_an_internal_error_that_says_nothing_of_it() {
+    let office = Office::open(Whim::Panic).await;
+    let (run, _) = office.done(office.request()).await;
+    assert_eq!(run.status, RunStatus::Failed);
+    let error = run.error.unwrap();
+    assert_eq!(error.code, "INTERNAL_ERROR");
+    assert!(!error.message.contains("as the test wants"), "{}", error.message);
+    assert_eq!(run.execution.unwrap().usage.input_tokens, 9, "what was spent is billed");
+    let conversation = office.app.conversation(&local(), &office.conversation).await.unwrap().value;
+    assert_eq!((conversation.turns, conversation.session_id), (0, None));
+    // It is free again.
+    office.app.execute(&local(), office.request()).await.unwrap();
+    office.node.leave().await;
+}
