@@ -125,9 +125,9 @@ impl Ledger {
         let mut told: Vec<_> = rests.map(|(model, usage)| rest(model, usage)).collect();
         let surplus = minus(all.whole, counted);
         if !surplus.is_nothing() {
-            let message = format!(
-                "Claude Code counted fewer tokens than its requests show, by {surplus:?}"
-            );
+            let surplus = serde_json::json!(surplus);
+            let message =
+                format!("Claude Code counted fewer tokens than its requests show: {surplus}");
             told.push(warning("USAGE_DIFFERS", message));
         }
         told

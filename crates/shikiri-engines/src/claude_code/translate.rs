@@ -309,3 +309,11 @@ fn items(value: &Value) -> &[Value] {
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+#[path = "translate_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod replay;

@@ -57,6 +57,30 @@ async fn a_run_is_started_once_per_idempotency_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_next_turn_of_a_conversation_is_a_run_like_any_other() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let talk = app.client().post("/v1/tenants/local/conversations", &json!({})).await.expect(201);
+    let host = McpClient::connect(&app.client()).await;
+    let said = json!({ "conversation": talk["id"], "input": "こんにちは" });
+    let run = linked_run(&host.called("run_agent", said).await);
+    assert!(run.starts_with("exe_"), "{run}");
+    let wait = json!({ "run_id": run, "max_seconds": 30 });
+    let ended = host.called("run_wait", wait).await["structuredContent"].clone();
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert!(ended["result"]["result"].as_str().unwrap().contains("offline"), "{ended}");
+
+    for wrong in [
+        json!({ "input": "x" }),
+        json!({ "conversation": talk["id"], "agent": "long_running_agent", "input": "x" }),
+        json!({ "conversation": talk["id"], "input": 5 }),
+        json!({ "conversation": "cnv_none", "input": "x" }),
+    ] {
+        let refused = host.called("run_agent", wrong.clone()).await;
+        assert_eq!(refused["isError"], true, "{wrong}: {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_polls_or_waits_for_a_run_and_sees_the_same() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
