@@ -212,8 +212,7 @@ impl App {
 
     /// What engines kept to take the conversation up again.
     async fn remove_engine_home(&self, id: &ConversationId) -> Result<(), AppError> {
-        let Some(data) = &self.options.data else { return Ok(()) };
-        let home = data.join("engines").join(id.as_str());
+        let Some(home) = self.engine_home(id) else { return Ok(()) };
         match tokio::fs::remove_dir_all(&home).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(AppError::Broken(format!("cannot remove {}: {error}", home.display())))

@@ -106,8 +106,8 @@ impl EngineError {
     }
 }
 
-/// What a title is made from.
-#[derive(Clone, Debug)]
+/// What a title is made from. Its environment may hold secrets: this is not printed.
+#[derive(Clone)]
 pub struct TitleOrder {
     /// The model of the execution.
     pub model: Model,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use shikiri_model::ids::ConversationId;
 use shikiri_model::models::Model;
 
 use super::engine::Order;
@@ -95,12 +96,13 @@ impl App {
         let subagent_model = means.model.subagent_model.as_ref();
         let subagent_model =
             subagent_model.or_else(|| env.get("CLAUDE_CODE_SUBAGENT_MODEL")).map(resolve);
-        let home = self.engine_home(means)?;
+        let home = self.engine_home(&means.conversation.value.id).unwrap_or_default();
         let folder = match means.workspace_enabled() {
             true => self.workspace_folder(&means.conversation.value.id).await?,
             false => home.join("work"),
         };
-        if !folder.as_os_str().is_empty() && self.options.data.is_some() {
+        if self.options.data.is_some() {
+            make_private(&home)?;
             make_private(&folder)?;
         }
         Ok(Order {
@@ -119,11 +121,8 @@ impl App {
     }
 
     /// It belongs to the conversation: what the engine needs to resume lies there.
-    fn engine_home(&self, means: &Means) -> Result<PathBuf, AppError> {
-        let Some(data) = &self.options.data else { return Ok(PathBuf::new()) };
-        let home = data.join("engines").join(means.conversation.value.id.as_str());
-        make_private(&home)?;
-        Ok(home)
+    pub(crate) fn engine_home(&self, conversation: &ConversationId) -> Option<PathBuf> {
+        Some(self.options.data.as_ref()?.join("engines").join(conversation.as_str()))
     }
 
     async fn system_prompt(&self, means: &Means) -> Result<String, AppError> {

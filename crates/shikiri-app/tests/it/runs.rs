@@ -183,7 +183,7 @@ async fn runs_of_another_tenant_are_not_there() {
     assert!(world.app.list_runs(&other, None, None, 10).await.unwrap().0.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_agent_is_left_for_a_node_that_knows_it() {
     let known = agent("new", |_, input| async move { Ok(input) });
     let world = World::new(vec![known.clone()]).await;

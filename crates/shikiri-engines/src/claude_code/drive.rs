@@ -76,10 +76,8 @@ pub(super) async fn run(
         true => None,
         false => Some(ServersFile::write(&order.home, given)?),
     };
-    let files = Files {
-        servers: servers.as_ref().map(ServersFile::path),
-        plugin: plugin.as_deref(),
-    };
+    let files =
+        Files { servers: servers.as_ref().map(ServersFile::path), plugin: plugin.as_deref() };
     let config = order.home.join("claude");
     let transcripts = Transcripts::open(&config, order.resume.as_deref()).await;
     let process = Process::start(Start {

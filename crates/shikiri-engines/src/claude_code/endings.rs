@@ -20,6 +20,8 @@ pub(super) struct Endings {
     /// Calls whose subagent has written its last line, and whether that tells of a failure.
     complete: HashMap<String, bool>,
     held: Vec<Held>,
+    /// When to look again, while anything is held.
+    next_look: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -36,6 +38,7 @@ impl Endings {
             EngineMessage::SubagentEnded { tool_use_id, is_error } => {
                 let until = Instant::now() + LONGEST;
                 self.held.push(Held { tool_use_id, is_error, until });
+                self.next_look.get_or_insert_with(|| Instant::now() + PAUSE);
                 None
             }
             EngineMessage::SubagentStarted(start) => {
@@ -52,24 +55,26 @@ impl Endings {
         self.complete.insert(tool_use_id.to_owned(), has_failed);
     }
 
-    /// The ends that can be told now.
+    /// The ends that can be told now, after a look at the transcripts.
     pub(super) fn release(&mut self) -> Vec<EngineMessage> {
         let now = Instant::now();
         let complete = &self.complete;
-        let is_due = |held: &mut Held| {
-            held.until <= now || complete.contains_key(&held.tool_use_id)
-        };
-        self.held.extract_if(.., is_due).map(|held| held.told(complete)).collect()
+        let is_due =
+            |held: &mut Held| held.until <= now || complete.contains_key(&held.tool_use_id);
+        let due = self.held.extract_if(.., is_due).map(|held| held.told(complete)).collect();
+        self.next_look = (!self.held.is_empty()).then(|| now + PAUSE);
+        due
     }
 
     /// Nothing more will be written.
     pub(super) fn release_all(&mut self) -> Vec<EngineMessage> {
+        self.next_look = None;
         self.held.drain(..).map(|held| held.told(&self.complete)).collect()
     }
 
-    /// When to look again, if anything is held.
+    /// A fixed time: however much the CLI writes meanwhile, it comes.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        (!self.held.is_empty()).then(|| Instant::now() + PAUSE)
+        self.next_look
     }
 }
 

@@ -100,7 +100,8 @@ fn requests_that_were_cut_off_are_told_and_may_be_counted_or_not() {
     let mut ledger = Ledger::default();
     spend(&mut ledger, "a", "opus", used(10, 10), Source::Whole);
     spend(&mut ledger, "b", "opus", used(10, 1), Source::Open);
-    let count = |input| json!({ "modelUsage": { "opus": { "inputTokens": input, "outputTokens": 10 } } });
+    let count =
+        |input| json!({ "modelUsage": { "opus": { "inputTokens": input, "outputTokens": 10 } } });
     ledger.count(&count(10));
     assert!(ledger.rest().is_empty());
     let Some(EngineMessage::Warning { code, .. }) = ledger.cut() else { panic!("not told") };

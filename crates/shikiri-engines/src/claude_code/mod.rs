@@ -78,7 +78,8 @@ impl Engine for ClaudeCode {
         told: Told,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
-        let programs = Programs { supervisor: self.supervisor.clone(), cli: self.cli.find().await? };
+        let programs =
+            Programs { supervisor: self.supervisor.clone(), cli: self.cli.find().await? };
         drive::run(&programs, order, told, stop).await
     }
 

@@ -52,7 +52,8 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Signals of a terminal are the server's, which ends its engines itself.
         command.process_group(0);
-        let failed = |why: String| EngineError::new(format!("Claude Code cannot be started: {why}"));
+        let failed =
+            |why: String| EngineError::new(format!("Claude Code cannot be started: {why}"));
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let supervisor = Supervisor::of(child);

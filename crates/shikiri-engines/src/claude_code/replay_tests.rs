@@ -130,7 +130,8 @@ fn every_capture_gives_the_same_events_and_the_sums_that_it_tells() {
         let count = |kind: &str| played.events.iter().filter(|(k, _)| *k == kind).count();
         let answered = ids(&lines, "tool_result", "tool_use_id").len();
         assert_eq!(count("tool_result"), answered, "{name}");
-        let is_agent = |line: &&Value| line["task_type"] == "local_agent" && line["subtype"] == "task_started";
+        let is_agent =
+            |line: &&Value| line["task_type"] == "local_agent" && line["subtype"] == "task_started";
         assert_eq!(count("subagent_start"), lines.iter().filter(is_agent).count(), "{name}");
         let mut expected = counted(&lines);
         if name == "wire-interrupt" {

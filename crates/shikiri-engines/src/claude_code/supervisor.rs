@@ -68,7 +68,10 @@ async fn supervise(command: &[OsString]) -> std::io::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let (hanging_up, mut hung_up) = oneshot::channel();
     // It ends with the process, or with the other end of stdin.
-    std::thread::spawn(move || hanging_up.send(wait_for_hang_up()));
+    std::thread::spawn(move || {
+        wait_for_hang_up();
+        hanging_up.send(())
+    });
     let child = std::process::Command::new(program).args(arguments).spawn()?;
     let cli = Pid::from_child(&child);
 

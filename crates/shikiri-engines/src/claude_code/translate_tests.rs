@@ -49,8 +49,7 @@ fn a_run_is_over_when_it_is_idle_and_the_model_has_heard_of_every_subagent() {
         result(1),
         state("idle"),
     ];
-    let expected =
-        [Working, Working, Working, Working, Settling, Working, Working, Working, Done];
+    let expected = [Working, Working, Working, Working, Settling, Working, Working, Working, Done];
     assert_eq!(phases(&lines), expected);
     // One that never says how it is has done its work with the result.
     assert_eq!(phases(&[started("a", "t1"), result(1)]), [Working, Working]);

@@ -138,6 +138,8 @@ impl Store for SqliteStore {
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
         let here = self.queue.borrow(&self.writer);
         if let Some(outcome) = here.and_then(|mut w| w.commit_here(&commit, &self.queue)) {
+            // Who commits in a loop must let others run now and then.
+            tokio::task::consume_budget().await;
             return outcome;
         }
         let (reply, answer) = oneshot::channel();

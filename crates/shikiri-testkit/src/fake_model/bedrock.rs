@@ -46,9 +46,9 @@ fn length(bytes: usize) -> [u8; 4] {
 /// CRC-32, as in zip files.
 fn checksum(bytes: &[u8]) -> u32 {
     let shifted = |sum: u32| if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 };
-    !bytes.iter().fold(!0, |sum: u32, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| shifted(sum))
-    })
+    !bytes
+        .iter()
+        .fold(!0, |sum: u32, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| shifted(sum)))
 }
 
 #[cfg(test)]

@@ -198,3 +198,39 @@ async fn what_else_a_client_asks_for_is_answered_and_kept() {
     assert_eq!(paths, ["/v1/messages/count_tokens", "/v1/models", "/v1/unheard-of"]);
     assert!(model.messages().is_empty());
 }
+
+#[tokio::test]
+async fn the_bill_is_what_was_told_and_a_stream_that_broke_off_told_one_token() {
+    let model = FakeModel::start().await;
+    let usage = Usage { input_tokens: 7, output_tokens: 5, ..Usage::default() };
+    model.script("whole", [Reply::text("all of it").usage(usage)]);
+    model.script("half", [Reply::text("some").and_text("of it").usage(usage).broken_off()]);
+    model.script("no", [Reply::error(400, "invalid_request_error")]);
+    let client = Client::new(&model.url());
+    for (words, stream) in [("whole", false), ("whole", true), ("half", true), ("no", true)] {
+        let mut body = asks(&[user(words)]);
+        body["stream"] = stream.into();
+        client.post("/v1/messages", &body).await;
+    }
+    let told = |spent: &Spent| (spent.model.clone(), spent.usage.output_tokens, spent.is_whole);
+    let bill: Vec<_> = model.spent().iter().map(told).collect();
+    let m = || "m".to_owned();
+    assert_eq!(bill, [(m(), 5, true), (m(), 5, true), (m(), 1, false)]);
+}
+
+#[tokio::test]
+async fn bedrock_names_the_model_in_the_path_and_frames_its_stream() {
+    let model = FakeModel::start().await;
+    model.script("go", [Reply::text("there")]);
+    let client = Client::new(&model.url());
+    let body = json!({ "messages": [user("go")] });
+    let whole = client.post("/model/eu.opus-v1:0/invoke", &body).await.expect(200);
+    assert_eq!(
+        (&whole["model"], &whole["content"][0]["text"]),
+        (&json!("eu.opus-v1:0"), &json!("there"))
+    );
+    let stream = client.post("/model/eu.opus-v1:0/invoke-with-response-stream", &body).await;
+    assert_eq!(stream.header("content-type"), Some("application/vnd.amazon.eventstream"));
+    assert_eq!(model.spent().len(), 2);
+    assert!(model.messages().iter().all(|request| request.model() == "eu.opus-v1:0"));
+}

@@ -31,7 +31,8 @@ async fn text_comes_in_pieces_with_thinking_and_tools_between() {
         assert_eq!(ended.events[0].0, "session_start");
         assert_eq!(ended.events[0].1["model"], MODEL);
         assert_eq!(ended.of("thinking")[0]["text"], "Let me look.");
-        let pieces: Vec<_> = ended.of("text_delta").into_iter().map(|d| d["text"].clone()).collect();
+        let pieces: Vec<_> =
+            ended.of("text_delta").into_iter().map(|d| d["text"].clone()).collect();
         assert!(pieces.len() > 3 && pieces[0] == "木漏れ日 and a t", "{pieces:?}");
         let kinds: Vec<_> = ended.events.iter().map(|(kind, _)| *kind).collect();
         let of_tools: Vec<_> = kinds.iter().filter(|kind| kind.starts_with("tool")).collect();

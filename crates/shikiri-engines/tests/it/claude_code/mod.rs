@@ -3,6 +3,7 @@
 
 mod answers;
 mod errors;
+mod fakes;
 mod outside;
 mod subagents;
 

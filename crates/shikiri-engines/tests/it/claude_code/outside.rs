@@ -100,7 +100,10 @@ async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told
         let mut results = ended.of("tool_result");
         results.sort_by_key(|result| result["tool_use_id"].to_string());
         assert!(results[0]["content"].to_string().contains("saw [REDACTED]"), "{results:?}");
-        assert_eq!((&results[0]["is_error"], &results[1]["is_error"]), (&json!(false), &json!(true)));
+        assert_eq!(
+            (&results[0]["is_error"], &results[1]["is_error"]),
+            (&json!(false), &json!(true))
+        );
         assert!(results[1]["content"].to_string().contains("is not allowed here"));
         assert!(results[2]["content"].to_string().contains("No such file"), "it has gone by then");
         let told = format!("{:?}", ended.messages);
@@ -208,7 +211,9 @@ async fn nothing_outlives_a_server_that_is_killed() {
             let world = World::new(&cli).await;
             let command = json!({ "command": "touch begun; while :; do sleep 1; done" });
             let slow = Reply::text(&"on ".repeat(5_000)).paced(Duration::from_millis(20));
-            world.model.script("go", [if in_command { Reply::call("Bash", command) } else { slow }]);
+            world
+                .model
+                .script("go", [if in_command { Reply::call("Bash", command) } else { slow }]);
             let this = "claude_code::outside::nothing_outlives_a_server_that_is_killed";
             let mut command = spawn_role(this, "server");
             command.env("TEST_CLI", &cli).env("TEST_MODEL", world.model.url());

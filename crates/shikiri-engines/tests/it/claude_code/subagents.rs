@@ -56,7 +56,9 @@ async fn subagents_work_side_by_side_and_each_is_billed_for_itself() {
                 ],
             );
         }
-        world.model.script("go", [all.usage(tokens(100)), Reply::text("all done").usage(tokens(7))]);
+        world
+            .model
+            .script("go", [all.usage(tokens(100)), Reply::text("all done").usage(tokens(7))]);
         let order = world.order("go");
         let aliases = [("haiku".to_owned(), "claude-haiku-4-5".to_owned())].into();
         let ended = world.run(Order { aliases, ..order }).await;
@@ -68,9 +70,10 @@ async fn subagents_work_side_by_side_and_each_is_billed_for_itself() {
         // Each command is the subagent's whose name it says.
         for (call, name) in ended.of("tool_use").iter().take(4).zip(names) {
             assert!(call["tool_input"]["prompt"].as_str().unwrap().ends_with(name));
-            let child = ended.of("tool_use").into_iter().find(|tool| {
-                tool["tool_input"]["command"] == format!("echo {name}")
-            });
+            let child = ended
+                .of("tool_use")
+                .into_iter()
+                .find(|tool| tool["tool_input"]["command"] == format!("echo {name}"));
             assert_eq!(child.unwrap()["parent_tool_use_id"], call["tool_use_id"]);
         }
         let scribe = ended.rows().into_iter().find(|row| row.model == "claude-haiku-4-5");
@@ -84,7 +87,10 @@ async fn a_turn_lasts_until_the_model_has_heard_of_all_that_ran_in_the_backgroun
         let world = World::new(&cli).await;
         let spawns = Reply::call("Agent", spawn("slow one", Some(true)))
             .and_call("Agent", spawn("quick one", Some(true)))
-            .and_call("Bash", json!({ "command": "sleep 1; sleep 600", "run_in_background": true }));
+            .and_call(
+                "Bash",
+                json!({ "command": "sleep 1; sleep 600", "run_in_background": true }),
+            );
         world.model.script("quick one", [Reply::text("quick").usage(tokens(1))]);
         let slow = bash("sleep 1; sleep 1; echo slow").usage(tokens(2));
         world.model.script("slow one", [slow, Reply::text("slow").usage(tokens(3))]);
@@ -127,9 +133,10 @@ async fn a_subagent_of_a_subagent_is_billed_for_itself() {
         let nested = calls.iter().find(|call| call["tool_use_id"] == starts[1]["tool_use_id"]);
         assert_eq!(nested.unwrap()["parent_tool_use_id"], starts[0]["tool_use_id"]);
         ended.assert_exact(&world);
-        let of_inner = ended.rows().into_iter().find(|row| {
-            row.tool_use_id.as_deref() == starts[1]["tool_use_id"].as_str()
-        });
+        let of_inner = ended
+            .rows()
+            .into_iter()
+            .find(|row| row.tool_use_id.as_deref() == starts[1]["tool_use_id"].as_str());
         assert_eq!(of_inner.unwrap().usage, usage(&tokens(4)) + usage(&tokens(5)));
     }
 }

@@ -1,0 +1,175 @@
+//! CLIs that behave badly: small scripts in the place of the real one.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+use shikiri_model::execution::EngineMessage;
+use shikiri_testkit::wait_until;
+
+use super::*;
+
+/// A program that says it is Claude Code, and otherwise does what the script says.
+struct Fake {
+    place: TempDir,
+    engine: ClaudeCode,
+}
+
+impl Fake {
+    fn new(script: &str) -> Self {
+        Self::of_version("2.1.325 (Claude Code)", script)
+    }
+
+    fn of_version(version: &str, script: &str) -> Self {
+        let place = TempDir::new().unwrap();
+        let program = place.path().join("claude");
+        let text = format!(
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}'; exit; fi\n{script}\n"
+        );
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        Self { engine: engine(&program), place }
+    }
+
+    fn order(&self) -> Order {
+        let env = [("PATH", std::env::var("PATH").unwrap()), ("X_API_KEY", "canary-99".to_owned())];
+        Order {
+            prompt: "go".to_owned(),
+            system_prompt: String::new(),
+            model: Model::offline(),
+            subagent_model: None,
+            aliases: BTreeMap::new(),
+            resume: None,
+            servers: Vec::new(),
+            skills: Vec::new(),
+            folder: self.place.path().join("work"),
+            home: self.place.path().join("home"),
+            env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+
+    async fn run(&self) -> Outcome {
+        let (told, heard) = Told::channel();
+        let stop = CancellationToken::new();
+        let hearing = hear(heard, &stop, |_| false);
+        let running = self.engine.run(self.order(), told, stop.clone());
+        let both = async { tokio::join!(running, hearing) };
+        let (outcome, messages) = tokio::time::timeout(PATIENCE, both).await.expect("an end");
+        self.assert_clean();
+        Outcome::new(messages, outcome)
+    }
+
+    /// The words with which a run failed.
+    async fn failure(&self) -> String {
+        self.run().await.outcome.unwrap_err().0
+    }
+
+    #[track_caller]
+    fn assert_clean(&self) {
+        assert_eq!(processes(&self.order().home), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn rubbish_is_an_error_that_shows_it() {
+    let long = "x".repeat(300);
+    let ended = Fake::new(&format!("echo 'canary-99 {long}'; echo more")).failure().await;
+    let shown = "x".repeat(200 - "canary-99 ".len());
+    assert_eq!(ended, format!("Claude Code wrote what is no message: [REDACTED] {shown}"));
+    // One that does not end by itself is not waited for.
+    let begun = Instant::now();
+    let ended = Fake::new("while :; do echo rubbish; done").failure().await;
+    assert_eq!(ended, "Claude Code wrote what is no message: rubbish");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_little_rubbish_between_messages_is_passed_over() {
+    let result = r#"{"type":"result","is_error":false,"result":"fine","num_turns":1}"#;
+    let fake = Fake::new(&format!("echo warning: old kernel; echo; echo '{result}'; sleep 600"));
+    assert_eq!(fake.run().await.result(), "fine");
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_not_read_on() {
+    let ended = Fake::new("head -c 17825792 /dev/zero | tr '\\0' x; sleep 600").failure().await;
+    assert!(ended.contains("more than 16 MiB") && ended.contains("\"xxxx"), "{ended}");
+}
+
+#[tokio::test]
+async fn a_flood_stops_at_its_source_while_nobody_listens() {
+    let fake = Fake::new(
+        "n=0; while :; do n=$((n+1)); echo '{\"type\":\"system\",\"subtype\":\"odd\"}'; \
+         echo $n > ../home/count; done",
+    );
+    let count = fake.order().home.join("count");
+    let (told, mut heard) = Told::channel();
+    let running = fake.engine.run(fake.order(), told, CancellationToken::new());
+    let mut last = (String::new(), Instant::now());
+    let stands_still = async || {
+        let now = std::fs::read_to_string(&count).unwrap_or_default();
+        if now.is_empty() || now != last.0 {
+            last = (now, Instant::now());
+        }
+        last.1.elapsed() > Duration::from_millis(500)
+    };
+    tokio::select! {
+        ended = running => panic!("{ended:?}"),
+        () = wait_until("it stands still", PATIENCE, stands_still) => {}
+    }
+    // What the pipe, the reader and the channel hold, and not a line more.
+    let written: usize = last.0.trim().parse().unwrap();
+    assert!((256..10_000).contains(&written), "{written}");
+    assert!(matches!(heard.recv().await, Some(EngineMessage::Note { .. })));
+    let is_gone = async || processes(&fake.order().home).is_empty();
+    wait_until("it is gone", Duration::from_secs(2), is_gone).await;
+}
+
+#[tokio::test]
+async fn one_that_hears_nothing_is_killed_with_its_children() {
+    let fake = Fake::new(
+        "trap '' TERM INT HUP; (setsid sleep 600 &) ; echo '{\"type\":\"system\"}'; \
+         while :; do sleep 600; done",
+    );
+    let (told, heard) = Told::channel();
+    let stop = CancellationToken::new();
+    let hearing = hear(heard, &stop, |_| true);
+    let begun = Instant::now();
+    let running = fake.engine.run(fake.order(), told, stop.clone());
+    let (outcome, _) = tokio::join!(running, hearing);
+    // Three seconds for a result, one more to end.
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(7), "{took:?}");
+    assert_eq!(outcome, Ok(()));
+    fake.assert_clean();
+}
+
+#[tokio::test]
+async fn one_that_gives_up_is_quoted_without_secrets() {
+    let script = "head -c 9000 /dev/zero | tr '\\0' y >&2; echo 'bad key canary-99' >&2; exit 3";
+    let ended = Fake::new(script).failure().await;
+    let start = "Claude Code ended with exit code 3 without a result: yyy";
+    assert!(ended.starts_with(start) && ended.ends_with("bad key [REDACTED]"), "{ended}");
+    assert!(ended.len() < 4_300, "only the end is kept: {}", ended.len());
+    let ended = Fake::new("kill -9 $$").failure().await;
+    assert_eq!(ended, "Claude Code ended with exit code 137 without a result: it does not say why");
+    let refusal = r#"{"type":"control_response","response":{"subtype":"error","request_id":"initialize","error":"no such option"}}"#;
+    let ended = Fake::new(&format!("echo '{refusal}'; sleep 600")).failure().await;
+    assert_eq!(ended, "Claude Code refused to start: no such option");
+}
+
+#[tokio::test]
+async fn a_program_that_will_not_do_is_told_before_anything_starts() {
+    let model = Model::offline();
+    let missing = engine(Path::new("/no/such/claude")).check(&model).await.unwrap_err().0;
+    let start = "Claude Code cannot be started from /no/such/claude: ";
+    assert!(missing.starts_with(start) && missing.contains("SHIKIRI_CLAUDE_BIN"), "{missing}");
+    let old = Fake::of_version("2.0.14 (Claude Code)", "touch ../started");
+    let place = old.place.path().join("claude").display().to_string();
+    let expected = format!("Claude Code at {place} is too old: 2.0.14, needed is 2.1.197 or newer");
+    assert_eq!(old.engine.check(&model).await.unwrap_err().0, expected);
+    assert_eq!(old.failure().await, expected);
+    assert!(!old.place.path().join("started").exists());
+    let other = Fake::of_version("GNU coreutils 9.4", "").engine.check(&model).await.unwrap_err().0;
+    assert!(other.ends_with("is no Claude Code: its version is \"GNU coreutils 9.4\""), "{other}");
+    assert_eq!(Fake::new("").engine.check(&model).await, Ok(()));
+}
