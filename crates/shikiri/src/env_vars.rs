@@ -60,7 +60,7 @@ pub const XDG_CONFIG_HOME: EnvVar =
     var("XDG_CONFIG_HOME", "folder of shikiri/config.toml [~/.config]");
 pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config");
 pub const USER: EnvVar = var("USER", "on whose behalf `shikiri run` acts [local]");
-pub const PATH: EnvVar = var("PATH", "where `shikiri doctor` looks for the claude program");
+pub const PATH: EnvVar = var("PATH", "where the claude program is looked for");
 pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
 pub const TERM: EnvVar = var("TERM", "dumb: no colours");
 /// Read in `shikiri-app`, in debug builds only.

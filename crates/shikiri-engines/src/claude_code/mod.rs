@@ -55,6 +55,11 @@ impl ClaudeCode {
         Self { cli: Cli::new(bin), supervisor }
     }
 
+    /// The program that it drives, if there is one that will do.
+    pub async fn program(&self) -> Result<PathBuf, EngineError> {
+        self.cli.find().await
+    }
+
     /// With another program that calls `supervise_if_asked`.
     #[must_use]
     pub fn supervised_by(self, supervisor: PathBuf) -> Self {
@@ -69,7 +74,7 @@ impl Engine for ClaudeCode {
     }
 
     async fn check(&self, _model: &Model) -> Result<(), EngineError> {
-        self.cli.find().await.map(|_| ())
+        self.program().await.map(drop)
     }
 
     async fn run(

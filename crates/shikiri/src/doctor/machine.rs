@@ -1,13 +1,11 @@
 //! The program and the machine that it runs on.
 
-use std::path::PathBuf;
-
 use hyper::{Method, StatusCode};
+use shikiri_engines::claude_code::ClaudeCode;
 
 use super::{Finding, Verdict};
 use crate::client::Client;
 use crate::config::Config;
-use crate::env_vars;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -70,13 +68,20 @@ pub(super) async fn server(config: &Config) -> Finding {
     }
 }
 
-pub(super) fn claude() -> Finding {
-    let path = std::env::var_os(env_vars::PATH.name).unwrap_or_default();
-    let found: Option<PathBuf> =
-        std::env::split_paths(&path).map(|folder| folder.join("claude")).find(|f| f.is_file());
-    let text = match found {
-        Some(program) => format!("the claude program is {}", program.display()),
-        None => "no claude program on PATH; nothing needs it yet".to_owned(),
-    };
-    Finding::new("claude", Verdict::Info, text)
+pub(super) async fn claude(config: &Config) -> Finding {
+    const CHECK: &str = "claude";
+    match ClaudeCode::new(config.claude_bin.clone()).program().await {
+        Ok(program) => {
+            let text = format!("the claude-code engine drives {}", program.display());
+            Finding::new(CHECK, Verdict::Ok, text)
+        }
+        // Whoever named a program wants to use it.
+        Err(error) if config.claude_bin.is_some() => {
+            Finding::new(CHECK, Verdict::Warn, error.to_string())
+        }
+        Err(error) => {
+            let text = format!("no model of the claude-code engine works here: {error}");
+            Finding::new(CHECK, Verdict::Info, text)
+        }
+    }
 }

@@ -42,6 +42,6 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
         machine::server(config).await,
     ];
     findings.extend(files::set_aside(config));
-    findings.push(machine::claude());
+    findings.push(machine::claude(config).await);
     findings
 }
