@@ -43,6 +43,8 @@ pub struct AppOptions {
     pub max_workspace: u64,
     /// How long an engine may work on one execution.
     pub execution_timeout: Duration,
+    /// How long a node that leaves waits for executions to end by themselves.
+    pub drain_wait: Duration,
     /// How long a request waits for its conversation.
     pub lock_wait: Duration,
     /// How long a conversation stays locked by an execution that does not renew it.
@@ -73,6 +75,7 @@ impl Default for AppOptions {
             data: None,
             max_workspace: 1024 * 1024 * 1024,
             execution_timeout: Duration::from_secs(300),
+            drain_wait: Duration::from_secs(5),
             lock_wait: Duration::from_secs(5),
             lock_lease: Duration::from_secs(600),
             engine_env: Environment::default(),

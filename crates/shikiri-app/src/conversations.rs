@@ -17,6 +17,7 @@ use shikiri_store::{Commit, CommitError, StoreExt};
 use crate::app::{App, busy, entropy, max_tries};
 use crate::error::AppError;
 use crate::fields::{check_text, set};
+use crate::hold::{HOLD, to_its_end};
 
 /// What a caller may set; absent fields stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +33,6 @@ pub struct ConversationPatch {
 const MAX_TITLE: usize = 200;
 /// Messages that one commit removes.
 const SLICE: u32 = 200;
-/// How long a change may stand still before the conversation is free again: files can be many.
-const HOLD: Duration = Duration::from_secs(60);
 /// Long enough for another change like this one; an execution is not waited for.
 const WAIT: Duration = Duration::from_millis(250);
 
@@ -103,10 +102,15 @@ impl App {
         self.check_conversation_patch(&patch).await?;
         if patch.forget_session {
             self.conversation(tenant, id).await?;
-            let guard = self.lock_conversation(id).await?;
-            let changed = self.change_under_lock(tenant, id, &patch, &guard).await;
-            self.unlock_after_failure(&guard, &changed).await;
-            return changed;
+            let (app, tenant, id) = (self.clone(), tenant.clone(), id.clone());
+            return to_its_end(async move {
+                let guard = app.lock_conversation(&id).await?;
+                let change = app.change_under_lock(&tenant, &id, &patch, &guard);
+                let changed = app.holding(&guard, change).await;
+                app.unlock_after_failure(&guard, &changed).await;
+                changed
+            })
+            .await;
         }
         self.update::<Conversation>(tenant, id.as_str(), |conversation| {
             patch.apply(conversation);
@@ -150,10 +154,15 @@ impl App {
         id: &ConversationId,
     ) -> Result<(), AppError> {
         self.conversation(tenant, id).await?;
-        let guard = self.lock_conversation(id).await?;
-        let removed = self.remove_conversation(tenant, id, &guard).await;
-        self.unlock_after_failure(&guard, &removed).await;
-        removed
+        let (app, tenant, id) = (self.clone(), tenant.clone(), id.clone());
+        to_its_end(async move {
+            let guard = app.lock_conversation(&id).await?;
+            let removal = app.remove_conversation(&tenant, &id, &guard);
+            let removed = app.holding(&guard, removal).await;
+            app.unlock_after_failure(&guard, &removed).await;
+            removed
+        })
+        .await
     }
 
     async fn remove_conversation(
@@ -163,12 +172,11 @@ impl App {
         guard: &Guard,
     ) -> Result<(), AppError> {
         loop {
-            let slice = self.store.list(messages_of(tenant, id, None, SLICE)).await?;
+            let (slice, _) = self.list_page(messages_of(tenant, id, None, SLICE)).await?;
             if slice.is_empty() {
                 break;
             }
-            let renewal = LeaseChange::Renew { guard: guard.clone(), ttl: HOLD };
-            let commit = Commit::new().guarded_by(guard.clone()).lease(renewal);
+            let commit = Commit::new().guarded_by(guard.clone());
             self.store.commit(slice.iter().fold(commit, remove)).await?;
         }
         match self.delete_record::<SessionFiles>(tenant, id.as_str()).await {

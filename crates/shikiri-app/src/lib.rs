@@ -12,6 +12,7 @@ pub mod execution;
 mod failpoint;
 mod fields;
 pub mod gate;
+mod hold;
 pub mod keys;
 mod metered;
 pub mod models;

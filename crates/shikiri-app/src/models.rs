@@ -13,6 +13,7 @@ use shikiri_store::{Commit, CommitError, StoreExt};
 use crate::app::{App, entropy};
 use crate::error::AppError;
 use crate::fields::{check_text, set};
+use crate::hold::{HOLD, to_its_end};
 
 /// What stands for a value of `env`, which may be a secret and is never shown.
 pub const HIDDEN: &str = "***";
@@ -150,7 +151,6 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), AppError> {
 
 /// Held while a model is written: two that want one alias at the same time must not both get it.
 const LOCK: &str = "models";
-const LOCK_LEASE: Duration = Duration::from_secs(5);
 /// Longer than the lease, in case its holder died.
 const LOCK_WAIT: Duration = Duration::from_secs(6);
 
@@ -176,11 +176,15 @@ impl App {
         };
         let mut model = Model { id, engine, model_name, ..Model::offline() };
         patch.apply(&mut model)?;
-        let guard = self.lock_models().await?;
-        let made = self.put_model(&model, Expect::New, &guard).await;
-        self.unlock_models(&guard).await;
-        let at = made?.at;
-        Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: model })
+        let app = self.clone();
+        to_its_end(async move {
+            let guard = app.lock_models().await?;
+            let made = app.holding(&guard, app.put_model(&model, Expect::New, &guard)).await;
+            app.unlock_models(&guard).await;
+            let at = made?.at;
+            Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: model })
+        })
+        .await
     }
 
     pub async fn model(&self, id: &ModelId) -> Result<Stored<Model>, AppError> {
@@ -193,10 +197,14 @@ impl App {
         id: &ModelId,
         patch: ModelPatch,
     ) -> Result<Stored<Model>, AppError> {
-        let guard = self.lock_models().await?;
-        let changed = self.change_model(id, &patch, &guard).await;
-        self.unlock_models(&guard).await;
-        changed
+        let (app, id) = (self.clone(), id.clone());
+        to_its_end(async move {
+            let guard = app.lock_models().await?;
+            let changed = app.holding(&guard, app.change_model(&id, &patch, &guard)).await;
+            app.unlock_models(&guard).await;
+            changed
+        })
+        .await
     }
 
     async fn change_model(
@@ -286,7 +294,7 @@ impl App {
     }
 
     async fn lock_models(&self) -> Result<Guard, AppError> {
-        match self.store.acquire(LOCK, "a change", LOCK_LEASE, LOCK_WAIT).await {
+        match self.store.acquire(LOCK, "a change", HOLD, LOCK_WAIT).await {
             Ok(lease) => Ok(lease.guard()),
             Err(CommitError::Lease(_)) => {
                 Err(AppError::Unavailable("the models are being changed: try again".to_owned()))

@@ -3,6 +3,7 @@
 mod address;
 mod check;
 mod http;
+mod permit;
 mod sse;
 mod stdio;
 
@@ -19,6 +20,8 @@ use shikiri_store::StoreExt;
 use crate::app::{App, entropy};
 use crate::error::AppError;
 use crate::fields::{check_name, check_text, set};
+
+use permit::permit;
 
 pub use check::{ServerReport, TriedServer};
 
@@ -126,7 +129,7 @@ impl ServerPatch {
 }
 
 impl App {
-    /// `by` is who asks: programs on this machine are the admin's to start.
+    /// `by` is who asks: programs on this machine and private addresses are the admin's to give.
     pub async fn create_server(
         &self,
         by: &KeyScope,
@@ -147,7 +150,7 @@ impl App {
             status: Status::Active,
         };
         patch.apply(&mut server)?;
-        refuse_programs(by, &server)?;
+        permit(by, None, &server)?;
         self.refuse_taken_name(&server).await?;
         self.create_in_tenant(tenant, server).await
     }
@@ -186,16 +189,10 @@ impl App {
         patch: ServerPatch,
     ) -> Result<Stored<McpServer>, AppError> {
         let mut wanted = self.server(tenant, id).await?.value;
-        refuse_programs(by, &wanted)?;
-        patch.apply(&mut wanted)?;
+        patched(by, &patch, &mut wanted)?;
         self.refuse_taken_name(&wanted).await?;
-        self.update::<McpServer>(tenant, id.as_str(), |server| {
-            // Also what it was: it may have become a program meanwhile.
-            refuse_programs(by, server)?;
-            patch.apply(server)?;
-            refuse_programs(by, server)
-        })
-        .await
+        // It may have become another meanwhile.
+        self.update::<McpServer>(tenant, id.as_str(), |server| patched(by, &patch, server)).await
     }
 
     pub async fn delete_server(&self, tenant: &TenantId, id: &ServerId) -> Result<(), AppError> {
@@ -226,15 +223,10 @@ pub fn words(line: &str) -> Result<Vec<String>, AppError> {
     Ok(line.split_whitespace().map(str::to_owned).collect())
 }
 
-fn refuse_programs(by: &KeyScope, server: &McpServer) -> Result<(), AppError> {
-    match (by, &server.transport) {
-        (KeyScope::Tenant(_), Transport::Stdio { .. }) => Err(AppError::Forbidden(
-            "a server of type stdio starts a program here: making or changing one needs the \
-             admin key"
-                .to_owned(),
-        )),
-        _ => Ok(()),
-    }
+fn patched(by: &KeyScope, patch: &ServerPatch, server: &mut McpServer) -> Result<(), AppError> {
+    let before = server.clone();
+    patch.apply(server)?;
+    permit(by, Some(&before), server)
 }
 
 fn check(server: &McpServer) -> Result<(), AppError> {

@@ -29,9 +29,6 @@ const MAX_TOTAL: usize = 2 * 1024 * 1024;
 const MAX_PATH: usize = 500;
 /// Of one part of a path: what file systems take.
 const MAX_PART: usize = 255;
-/// Skills can be large, so a page of them has an end in bytes too.
-const PAGE_SKILLS: u32 = 20;
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl App {
     pub async fn create_skill(
@@ -79,7 +76,6 @@ impl App {
         found.ok_or_else(|| AppError::not_found("skill", name))
     }
 
-    /// A page ends after 20 skills, or 4 MiB of them.
     pub async fn list_skills(
         &self,
         tenant: &TenantId,
@@ -87,29 +83,14 @@ impl App {
         limit: u32,
     ) -> Result<(Vec<Stored<Skill>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
-        let query = RecordQuery {
+        self.list_records(RecordQuery {
             kind: Skill::KIND,
             tenant: Some(tenant.clone()),
             after,
-            limit: limit.min(PAGE_SKILLS),
+            limit,
             ..RecordQuery::default()
-        };
-        let (mut skills, mut next) = self.list_records::<Skill>(query).await?;
-        let mut bytes = 0;
-        let fitting = skills.iter().take_while(|stored| {
-            bytes += size(&stored.value);
-            bytes <= PAGE_BYTES
-        });
-        // No skill is larger than a page.
-        let fitting = fitting.count();
-        if fitting < skills.len() {
-            skills.truncate(fitting);
-            next = skills.last().map(|stored| Position {
-                created_at: stored.created_at,
-                id: stored.value.name.clone(),
-            });
-        }
-        Ok((skills, next))
+        })
+        .await
     }
 
     pub async fn delete_skill(&self, tenant: &TenantId, name: &str) -> Result<(), AppError> {

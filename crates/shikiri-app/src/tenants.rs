@@ -1,14 +1,21 @@
 //! Tenants: make, change, list, remove.
 
-use shikiri_model::ids::{ModelId, TenantId};
+use std::time::Duration;
+
+use shikiri_model::ids::{ModelId, RunId, TenantId};
 use shikiri_model::models::Model;
-use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::record::{
+    Document, Expect, Position, Record, RecordChange, RecordQuery, Stored,
+};
+use shikiri_model::run::Run;
 use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
 use shikiri_store::{Commit, CommitError, StoreExt, store};
+use tokio::time::Instant;
 
 use crate::app::{App, busy, entropy, max_tries};
 use crate::error::AppError;
 use crate::fields::set;
+use crate::hold::to_its_end;
 
 /// What a caller may set; absent fields stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +38,14 @@ pub struct LimitsPatch {
 
 const MAX_NAME: usize = 200;
 const MAX_PROMPT: usize = 100_000;
+/// Of documents, for a page of any list: a client asks for a number of them, not for megabytes.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Records that are read at a time. Few at first: only those that were seen tell how large they are.
+const FIRST_SLICE: u32 = 4;
+const MAX_SLICE: u32 = 64;
+/// For runs to end: engines have 5 s to stop.
+const STOP_WAIT: Duration = Duration::from_secs(6);
+const STOP_POLL: Duration = Duration::from_millis(50);
 
 impl TenantPatch {
     fn check(&self) -> Result<(), AppError> {
@@ -166,16 +181,16 @@ impl App {
         if *id == TenantId::local() {
             return Err(AppError::NotNow("the tenant local cannot be removed".to_owned()));
         }
+        let (app, id) = (self.clone(), id.clone());
+        to_its_end(async move { app.remove_tenant(&id).await }).await
+    }
+
+    async fn remove_tenant(&self, id: &TenantId) -> Result<(), AppError> {
         let inactive =
             TenantPatch { status: Some(TenantStatus::Inactive), ..TenantPatch::default() };
         for _ in 0..max_tries() {
             let stored = self.update_tenant(id, inactive.clone()).await?;
-            for run in self.open_runs(id, None).await? {
-                match self.cancel_run(id, &run).await {
-                    Ok(_) | Err(AppError::NotNow(_) | AppError::NotFound { .. }) => {}
-                    Err(other) => return Err(other),
-                }
-            }
+            self.stop_runs_of(id).await?;
             self.remove_files_of(id).await?;
             self.store.erase(id).await?;
             self.revoke_all_keys(id).await?;
@@ -187,6 +202,30 @@ impl App {
             }
         }
         Err(busy("tenant", id.as_str()))
+    }
+
+    /// Stops a tenant's runs and waits for their ends: an engine that is still there could make files
+    /// again that were just removed. One that does not stop in time is not waited for.
+    async fn stop_runs_of(&self, tenant: &TenantId) -> Result<(), AppError> {
+        let open = self.open_runs(tenant, None).await?;
+        for run in &open {
+            match self.cancel_run(tenant, run).await {
+                Ok(_) | Err(AppError::NotNow(_) | AppError::NotFound { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        let deadline = Instant::now() + STOP_WAIT;
+        for run in &open {
+            while Instant::now() < deadline && self.is_open(tenant, run).await? {
+                tokio::time::sleep(STOP_POLL).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_open(&self, tenant: &TenantId, run: &RunId) -> Result<bool, AppError> {
+        let found = self.store.load::<Run>(tenant, run.as_str()).await?;
+        Ok(found.is_some_and(|run| !run.value.status.is_terminal()))
     }
 
     /// Makes something that belongs to an active tenant.
@@ -219,19 +258,47 @@ impl App {
         Err(busy(T::KIND, id))
     }
 
-    /// A page of documents, and where the next page starts.
+    /// A page of documents, and where the next page starts. It ends after as many as asked for, or
+    /// 4 MiB of them.
     pub(crate) async fn list_records<T: Document>(
         &self,
         query: RecordQuery,
     ) -> Result<(Vec<Stored<T>>, Option<Position>), AppError> {
-        let limit = query.limit;
-        // One more than asked for tells whether there is a next page.
-        let mut records =
-            self.store.list(RecordQuery { limit: limit.saturating_add(1), ..query }).await?;
-        let more = records.len() > limit as usize;
-        records.truncate(limit as usize);
-        let next = more.then(|| records.last().map(|r| r.position())).flatten();
+        let (records, next) = self.list_page(query).await?;
         let values = records.iter().map(store::decode).collect::<Result<_, _>>()?;
         Ok((values, next))
+    }
+
+    /// Likewise, of records as they lie in the store.
+    pub(crate) async fn list_page(
+        &self,
+        mut query: RecordQuery,
+    ) -> Result<(Vec<Record>, Option<Position>), AppError> {
+        let limit = query.limit;
+        let (mut page, mut page_bytes) = (Vec::new(), 0);
+        let (mut slice, mut largest) = (FIRST_SLICE, 1);
+        loop {
+            // One more than asked for tells whether there is a next page.
+            query.limit = slice.min(limit.saturating_add(1) - page.len() as u32);
+            let records = self.store.list(query.clone()).await?;
+            let is_end = records.len() < query.limit as usize;
+            for record in records {
+                page_bytes += record.doc.len();
+                largest = largest.max(record.doc.len());
+                // A record that is larger than a page is a page of its own.
+                let is_full = page_bytes > PAGE_BYTES && !page.is_empty();
+                if is_full || page.len() == limit as usize {
+                    let next = page.last().map(Record::position);
+                    return Ok((page, next));
+                }
+                page.push(record);
+            }
+            if is_end {
+                return Ok((page, None));
+            }
+            query.after = page.last().map(Record::position);
+            let room = PAGE_BYTES.saturating_sub(page_bytes) / largest + 1;
+            slice = (slice * 2).min(MAX_SLICE).min(u32::try_from(room).unwrap_or(MAX_SLICE));
+        }
     }
 }

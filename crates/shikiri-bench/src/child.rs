@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
+use crate::executions::{callers, server as executions};
 use crate::log::reader;
 use crate::machine;
 use crate::mcp::{bare as mcp_bare, hold, load, ours};
@@ -31,6 +32,10 @@ pub(crate) enum Role {
     McpBare,
     /// Shikiri's MCP server with tools for measuring
     McpOurs(ours::Arguments),
+    /// Shikiri's server with its engines
+    Executions(executions::Arguments),
+    /// Asks for turns of conversations
+    Callers(callers::Arguments),
 }
 
 pub(crate) fn run(role: Role) -> Result<()> {
@@ -44,6 +49,8 @@ pub(crate) fn run(role: Role) -> Result<()> {
         Role::McpHold(arguments) => hold::run(&arguments),
         Role::McpBare => mcp_bare::run(),
         Role::McpOurs(arguments) => ours::run(&arguments),
+        Role::Executions(arguments) => executions::run(&arguments),
+        Role::Callers(arguments) => callers::run(&arguments),
     }
 }
 

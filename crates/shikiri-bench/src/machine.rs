@@ -22,11 +22,20 @@ pub(crate) fn raise_open_files() -> Result<()> {
 
 /// Resident memory in KiB.
 pub(crate) fn resident_kib(process: u32) -> Result<f64> {
+    status_kib(process, "VmRSS:")
+}
+
+/// The most resident memory that a process ever had, in KiB.
+pub(crate) fn peak_kib(process: u32) -> Result<f64> {
+    status_kib(process, "VmHWM:")
+}
+
+fn status_kib(process: u32, field: &str) -> Result<f64> {
     let path = format!("/proc/{process}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let number = line.and_then(|line| line.split_whitespace().next());
-    Ok(number.with_context(|| format!("{path} has no VmRSS"))?.parse()?)
+    Ok(number.with_context(|| format!("{path} has no {field}"))?.parse()?)
 }
 
 /// Processor time that a process has spent since it started.

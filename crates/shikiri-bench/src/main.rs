@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 mod child;
+mod executions;
 mod figure;
 mod log;
 mod machine;
@@ -38,6 +39,8 @@ enum Command {
     Sse(Options),
     /// MCP over HTTP: a short tool, a tool that tells its progress, idle sessions
     Mcp(Options),
+    /// Executions: the first event, throughput, a thousand at once, the CLI's lines
+    Executions(Options),
     /// A process of a benchmark: a reader, a client or a server
     #[command(hide = true, subcommand)]
     Child(Role),
@@ -57,17 +60,26 @@ struct Options {
 }
 
 fn main() -> Result<ExitCode> {
+    // An engine starts this program again to look after what it runs.
+    if let Some(ended) = shikiri_engines::claude_code::supervise_if_asked() {
+        return Ok(ended);
+    }
+    if let Some(done) = executions::fake_claude::run_if_asked() {
+        return done.map(|()| ExitCode::SUCCESS);
+    }
     let (name, options) = match Arguments::parse().command {
         Command::Child(role) => return child::run(role).map(|()| ExitCode::SUCCESS),
         Command::Log(options) => ("log", options),
         Command::Sse(options) => ("sse", options),
         Command::Mcp(options) => ("mcp", options),
+        Command::Executions(options) => ("executions", options),
     };
     machine::raise_open_files()?;
     let world = World::new(options.quick, options.only, options.out)?;
     let figures = match name {
         "log" => log::measure(&world)?,
         "mcp" => mcp::measure(&world)?,
+        "executions" => executions::measure(&world)?,
         _ => sse::measure(&world)?,
     };
     let kept = report::keep(name, &world, &figures)?;

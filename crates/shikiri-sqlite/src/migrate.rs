@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::OpenError;
 
@@ -24,18 +24,20 @@ pub fn known() -> u32 {
 
 /// The file's schema: 0 for an empty file, none if the tables are another program's.
 pub fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
-    let read = connection.query_row("SELECT max(version) FROM schema_version", [], |row| {
-        row.get::<_, Option<u32>>(0)
-    });
-    match read {
-        Ok(version) => Ok(Some(version.unwrap_or(0))),
-        // No such table.
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
-            let tables: u32 =
-                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-            Ok((tables == 0).then_some(0))
+    // Both at once: between two looks another process may have made all the tables.
+    let (tables, ours): (u32, u32) = connection.query_row(
+        "SELECT count(*), count(*) FILTER (WHERE name = 'schema_version') FROM sqlite_schema",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    match (tables, ours) {
+        (0, _) => Ok(Some(0)),
+        (_, 0) => Ok(None),
+        _ => {
+            let version = "SELECT max(version) FROM schema_version";
+            let version: Option<u32> = connection.query_row(version, [], |row| row.get(0))?;
+            Ok(Some(version.unwrap_or(0)))
         }
-        Err(error) => Err(error),
     }
 }
 

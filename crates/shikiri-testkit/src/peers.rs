@@ -8,6 +8,7 @@
 //! | `SHIKIRI_PEER_TS` | a folder whose `node_modules` has the TypeScript SDKs |
 //! | `SHIKIRI_PEER_CLAUDE`, `…_OLD` | Claude Code, two programs |
 //! | `SHIKIRI_PEER_PYTHON`, `…_OLD` | two Pythons, each with its own SDK |
+//! | `SHIKIRI_PEER_SCHEMATHESIS` | a Python with schemathesis |
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use shikiri_app::{AppError, WatchError};
+use shikiri_model::ids::RunId;
 use utoipa::ToSchema;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,7 +207,8 @@ impl From<AppError> for Problem {
             AppError::Forbidden(_) => Self::new(Code::Forbidden, text),
             AppError::Locked { execution, retry_after, .. } => Self {
                 retry_after: Some(retry_after),
-                execution_id: Some(execution),
+                // A change holds a conversation too, and has no id.
+                execution_id: Some(execution).filter(|holder| is_execution(holder)),
                 ..Self::new(Code::ConversationLocked, text)
             },
             AppError::MissingToken(_) => Self::new(Code::MissingToken, text),
@@ -230,6 +232,10 @@ impl From<AppError> for Problem {
             }
         }
     }
+}
+
+fn is_execution(id: &str) -> bool {
+    id.parse().is_ok_and(|id: RunId| id.is_execution())
 }
 
 fn missing(kind: &str) -> Code {

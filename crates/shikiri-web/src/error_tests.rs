@@ -38,6 +38,22 @@ async fn every_failure_has_its_status_and_code() {
 }
 
 #[tokio::test]
+async fn only_an_execution_is_named_as_one() {
+    for (holder, wanted) in [
+        ("exe_01ja", r#""execution_id":"exe_01ja""#),
+        ("a change", r#""code":"CONVERSATION_LOCKED""#),
+        ("exe_ something", r#""code":"CONVERSATION_LOCKED""#),
+        ("run_01ja", r#""code":"CONVERSATION_LOCKED""#),
+    ] {
+        let (conversation, execution) = ("cnv_1".to_owned(), holder.to_owned());
+        let retry_after = Duration::from_secs(1);
+        let text = shown(AppError::Locked { conversation, execution, retry_after }).await;
+        assert!(text.contains(wanted), "{text}");
+        assert_eq!(text.contains("execution_id"), wanted.contains("execution_id"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_long_id_is_not_thrown_back() {
     assert!(shown(Problem::no_tenant(&"x".repeat(10_000))).await.len() < 1_000);
 }

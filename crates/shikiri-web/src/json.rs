@@ -1,18 +1,25 @@
 //! The JSON body extractor: bounded in size, depth and time, and strict about fields.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Code, Problem};
 
 pub(crate) struct Json<T>(pub(crate) T);
+
+/// What is written as an object, and not as a list of its values, which serde would take too.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Object<T>(pub(crate) T);
 
 const MAX_BODY: usize = 4 * 1024 * 1024;
 /// A body that is too large is still read up to here, so that the sender gets to our answer
@@ -49,6 +56,26 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
                 Err(Problem::new(Code::UnsupportedMediaType, detail))
             }
         }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
     }
 }
 
@@ -110,7 +137,8 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let read = serde_path_to_error::deserialize(&mut reader);
+    let Object(value) = read.map_err(|error| {
         let path = error.path().to_string();
         let reason = without_value(&error.into_inner().to_string());
         // The path of an unknown field ends at that field; "." is the whole body.

@@ -9,7 +9,7 @@ use super::*;
 struct Form {
     name: String,
     size: u32,
-    inner: Inner,
+    inner: Object<Inner>,
     any: Value,
 }
 
@@ -42,13 +42,30 @@ async fn a_value_in_the_wrong_place_is_not_repeated() {
         (r#"{"size":"\", expected 秘密"}"#, "size: invalid type: string, expected u32"),
         (r#"{"name":1234567}"#, "name: invalid type: integer, expected a string"),
         (r#"{"size":-1234567}"#, "size: invalid value: integer, expected u32"),
-        (r#"{"inner":"秘密"}"#, "inner: invalid type: string, expected struct Inner"),
+        (r#"{"inner":"秘密"}"#, "inner: invalid type: string, expected an object"),
         (r#"{"name":["秘密"]}"#, "name: invalid type: sequence, expected a string"),
     ] {
         let text = format!("{:?}", send(Some("application/json"), body).await.unwrap_err());
         assert!(text.contains(wanted), "{body}: {text}");
         assert!(!text.contains("秘密") && !text.contains("1234567"), "{body}: {text}");
     }
+}
+
+#[tokio::test]
+async fn a_list_is_no_object() {
+    for (body, wanted) in [
+        (r#"["a",3,{"flag":true},null]"#, "body: invalid type: sequence, expected an object"),
+        (" []", "body: invalid type: sequence, expected an object"),
+        ("null", "body: invalid type: null, expected an object"),
+        (r#""a""#, "body: invalid type: string, expected an object"),
+        (r#"{"inner":[true]}"#, "inner: invalid type: sequence, expected an object"),
+    ] {
+        let problem = send(Some("application/json"), body).await.unwrap_err();
+        assert_eq!(problem.code, Code::InvalidRequest, "{body}");
+        assert!(format!("{problem:?}").contains(wanted), "{body}: {problem:?}");
+    }
+    let form = send(Some("application/json"), r#"{"inner":{"flag":true},"any":[1]}"#).await;
+    assert!(form.unwrap().inner.0.flag);
 }
 
 #[tokio::test]

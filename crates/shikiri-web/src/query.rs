@@ -25,7 +25,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
-    /// At most this many items, 1 to 200.
+    /// At most this many items, 1 to 200. A page also ends after 4 MiB of them.
     #[param(minimum = 1, maximum = 200, default = 50)]
     pub(crate) limit: Option<u32>,
     /// `next_cursor` of the page before.

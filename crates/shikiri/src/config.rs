@@ -38,6 +38,7 @@ pub struct Settings {
     pub lock_wait_seconds: Option<f64>,
     pub lock_lease_seconds: Option<f64>,
     pub claude_bin: Option<String>,
+    pub engine_paths: Option<Vec<PathBuf>>,
     pub durability: Option<Durability>,
     pub postgres_connections: Option<u32>,
     pub log: Option<String>,
@@ -80,6 +81,8 @@ pub struct Config {
     pub lock_lease: Duration,
     /// Where the Claude Code program is, if not in PATH.
     pub claude_bin: Option<PathBuf>,
+    /// What Claude Code may read, besides its own folders and the system's programs.
+    pub engine_paths: Vec<PathBuf>,
     pub durability: Durability,
     pub postgres_connections: Option<u32>,
     /// What to log; the command decides if nobody says.
@@ -149,6 +152,10 @@ impl Config {
             claude_bin: layers
                 .find(|s| s.claude_bin.clone())
                 .map(|(path, layer)| layer.folder.join(path)),
+            engine_paths: layers
+                .find(|s| s.engine_paths.clone())
+                .map(|(paths, layer)| paths.iter().map(|path| layer.folder.join(path)).collect())
+                .unwrap_or_default(),
             durability: layers.plain(|s| s.durability).unwrap_or_default(),
             postgres_connections: layers.plain(|s| s.postgres_connections),
             log: layers.plain(|s| s.log.clone()),
@@ -160,6 +167,19 @@ impl Config {
     /// Where this project's data lies.
     pub fn data_folder(&self) -> PathBuf {
         self.root.join(".shikiri")
+    }
+
+    /// What only the server itself may read: its data, and files that may hold passwords.
+    pub fn secret_places(&self) -> Vec<PathBuf> {
+        let mut places = vec![self.data_folder(), self.root.join(PROJECT_FILE)];
+        if let StoreUrl::Sqlite(path) = &self.store {
+            places.extend(["", "-wal", "-shm"].map(|end| {
+                let mut file = path.clone().into_os_string();
+                file.push(end);
+                file.into()
+            }));
+        }
+        places
     }
 
     pub fn key_file(&self) -> PathBuf {

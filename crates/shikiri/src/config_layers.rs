@@ -66,6 +66,9 @@ pub(crate) fn environment_layer(
             text(env_vars::LOCK_LEASE_SECONDS)?,
         )?,
         claude_bin: text(env_vars::CLAUDE_BIN)?,
+        engine_paths: surroundings.get(env_vars::ENGINE_PATHS).map(|paths| {
+            std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty()).collect()
+        }),
         durability: word(env_vars::DURABILITY, text(env_vars::DURABILITY)?)?,
         postgres_connections: number(
             env_vars::POSTGRES_CONNECTIONS,

@@ -84,6 +84,21 @@ fn data_lies_in_the_project_and_relative_paths_start_from_their_source() {
 }
 
 #[test]
+fn engines_may_read_what_is_named_and_never_what_is_the_servers() {
+    let world = World::new();
+    let root = world.folder.path().to_owned();
+    assert_eq!(world.load(Settings::default()).unwrap().engine_paths, Vec::<PathBuf>::new());
+    let world = world.project_file("engine_paths = ['tools', '/srv/node']");
+    let paths = world.load(Settings::default()).unwrap().engine_paths;
+    assert_eq!(paths, [root.join("tools"), "/srv/node".into()]);
+    let world = world.set("SHIKIRI_ENGINE_PATHS", "/srv/a::b").set("SHIKIRI_STORE", "sqlite:x.db");
+    let config = world.load(Settings::default()).unwrap();
+    assert_eq!(config.engine_paths, ["/srv/a".into(), root.join("b")]);
+    let secret = [".shikiri", "shikiri.toml", "x.db", "x.db-wal", "x.db-shm"];
+    assert_eq!(config.secret_places(), secret.map(|name| root.join(name)));
+}
+
+#[test]
 fn bad_values_are_refused_with_their_source() {
     let cases = [
         (World::new().set("SHIKIRI_LISTEN", "here"), "SHIKIRI_LISTEN: \"here\" is not an address"),

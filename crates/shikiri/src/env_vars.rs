@@ -39,6 +39,10 @@ pub const LOCK_LEASE_SECONDS: EnvVar =
     var("SHIKIRI_LOCK_LEASE_SECONDS", "a conversation whose server is silent is free after [600]");
 pub const CLAUDE_BIN: EnvVar =
     var("SHIKIRI_CLAUDE_BIN", "the Claude Code program [claude, found in PATH]");
+pub const ENGINE_PATHS: EnvVar = var(
+    "SHIKIRI_ENGINE_PATHS",
+    "folders with : between, that Claude Code may read besides its own and the system's",
+);
 pub const KEY: EnvVar =
     var("SHIKIRI_KEY", "key for `shikiri run --server` [the one in .shikiri/admin.key]");
 pub const DURABILITY: EnvVar =
@@ -82,6 +86,7 @@ pub const ALL: &[EnvVar] = &[
     LOCK_WAIT_SECONDS,
     LOCK_LEASE_SECONDS,
     CLAUDE_BIN,
+    ENGINE_PATHS,
     KEY,
     DURABILITY,
     POSTGRES_CONNECTIONS,

@@ -89,8 +89,10 @@ impl From<AppError> for Failure {
             AppError::Invalid { .. } | AppError::MissingToken(_) | AppError::NoSuchSkill(_) => {
                 Self::told(Exit::Usage, error)
             }
-            AppError::Locked { .. } => {
-                Self::new(Exit::Refused, error, "wait for its end, or stop it: `shikiri cancel`")
+            // It says itself what to do; here that has a name.
+            AppError::Locked { ref execution, .. } => {
+                let next = format!("`shikiri cancel {execution}`");
+                Self::new(Exit::Refused, &error, &next)
             }
             AppError::NoEngine(_) => {
                 Self::new(Exit::Unavailable, error, "look with `shikiri doctor`")
@@ -172,6 +174,20 @@ mod tests {
         assert_eq!(code(AppError::Unavailable("busy".to_owned())), 5);
         assert_eq!(code(AppError::Broken("damaged".to_owned())), 1);
         assert_eq!(Failure::Stopped(15).code(), 143);
+    }
+
+    #[test]
+    fn a_busy_conversation_is_told_once_with_the_command_that_frees_it() {
+        let locked = AppError::Locked {
+            conversation: "cnv_1".to_owned(),
+            execution: "exe_1".to_owned(),
+            retry_after: Duration::ZERO,
+        };
+        assert_eq!(
+            Failure::from(locked).to_string(),
+            "conversation cnv_1 is busy with exe_1: wait for its end, or cancel it: \
+             `shikiri cancel exe_1`"
+        );
     }
 
     #[test]

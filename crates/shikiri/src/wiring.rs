@@ -48,7 +48,10 @@ fn environment() -> impl Iterator<Item = (String, String)> {
 
 /// What executions run on.
 fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
-    vec![Arc::new(Offline), Arc::new(ClaudeCode::new(config.claude_bin.clone()))]
+    let claude_code = ClaudeCode::new(config.claude_bin.clone())
+        .with_readable(config.engine_paths.clone())
+        .with_hidden(config.secret_places());
+    vec![Arc::new(Offline), Arc::new(claude_code)]
 }
 
 /// What somebody wants with the store.

@@ -87,6 +87,7 @@ pub(super) fn all() -> Vec<Peer> {
         npm("claude-old", "SHIKIRI_PEER_CLAUDE_OLD", claude()),
         pip("python", "SHIKIRI_PEER_PYTHON"),
         pip("python-old", "SHIKIRI_PEER_PYTHON_OLD"),
+        pip("schemathesis", "SHIKIRI_PEER_SCHEMATHESIS"),
     ]
 }
 

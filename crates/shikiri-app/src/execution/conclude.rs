@@ -9,7 +9,7 @@ use shikiri_model::execution::{
     ToolLog, UsageLog, UsageRow, total,
 };
 use shikiri_model::ids::{NodeId, RunId, TenantId};
-use shikiri_model::lease::LeaseChange;
+use shikiri_model::lease::{Guard, LeaseChange, LeaseRefusal};
 use shikiri_model::record::{Expect, RecordChange, Stored};
 use shikiri_model::run::{Command, Run, RunError, RunStatus, decide};
 use shikiri_model::time::Timestamp;
@@ -221,7 +221,7 @@ impl App {
             .lease(LeaseChange::Release { guard: context.lock.guard.clone() });
         commit.records.extend(bill(&decision.run, &report.rows, now)?);
         if report.is_success {
-            commit.records.extend(kept(&decision.run, context, now)?);
+            commit.records.extend(kept(&decision.run, context)?);
             commit.records.push(self.continued(&decision.run, report).await?);
             if let Some(session) = &report.session_id {
                 let packed = self.pack(&context.means, &context.home, session).await?;
@@ -248,20 +248,29 @@ impl App {
 
     /// Ends an execution that its node cannot end in good order: what it had spent by its last sign
     /// of life is billed, and its conversation is free. Does nothing if it is not that node's any
-    /// more.
+    /// more. A node that ends its own gives its guard; who sweeps has fenced it.
     pub(crate) async fn abort_execution(
         &self,
         tenant: &TenantId,
         id: &RunId,
         node: &NodeId,
         error: RunError,
+        guard: Option<&Guard>,
     ) -> Result<(), AppError> {
         for _ in 0..max_tries() {
             let run = self.load_run(tenant, id).await?;
             if run.value.status != RunStatus::Running || run.value.node.as_ref() != Some(node) {
                 return Ok(());
             }
-            match self.store.commit(self.aborting(&run, &error).await?).await {
+            let mut commit = self.aborting(&run, &error).await?;
+            commit.guards.extend(guard.cloned());
+            match self.store.commit(commit).await {
+                Err(CommitError::Lease(LeaseRefusal::Lost { name }))
+                    if guard.is_some_and(|guard| guard.name == name) =>
+                {
+                    return Err(AppError::Unavailable("this is no node any more".to_owned()));
+                }
+                // The lock ran out just now, or somebody asked it to stop.
                 Err(CommitError::Conflict(_) | CommitError::Lease(_)) => {}
                 other => return other.map(drop).map_err(AppError::from),
             }
@@ -301,14 +310,14 @@ fn bill(run: &Run, rows: &[UsageRow], now: Timestamp) -> Result<Vec<RecordChange
 }
 
 /// A record for each message and each call of a tool.
-fn kept(run: &Run, context: &Context<'_>, now: Timestamp) -> Result<Vec<RecordChange>, AppError> {
+fn kept(run: &Run, context: &Context<'_>) -> Result<Vec<RecordChange>, AppError> {
     let Some(execution) = &run.execution else { return Ok(Vec::new()) };
     let asked = Message {
         kind: MessageKind::User,
         subtype: None,
         content: json!({ "type": "text", "text": context.prompt }),
         parent_tool_use_id: None,
-        at: run.ended_at.unwrap_or(now),
+        at: context.asked_at,
     };
     let messages = std::iter::once(&asked).chain(context.processor.messages()).zip(1..);
     let messages = messages.map(|(message, seq)| {

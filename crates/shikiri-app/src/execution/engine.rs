@@ -65,6 +65,8 @@ pub struct Order {
     pub home: PathBuf,
     /// The whole environment of what the engine starts: nothing is inherited.
     pub env: BTreeMap<String, String>,
+    /// What must not be told, whatever else is: the tokens of the request.
+    pub secrets: Vec<String>,
 }
 
 /// An MCP server with its headers filled in. Those are secrets: this is not printed.

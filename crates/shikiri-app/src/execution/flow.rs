@@ -14,9 +14,13 @@
 //! Steps 1 to 3 are the caller's, who is told what is wrong. From then on the worker carries the
 //! execution, whether or not anybody listens.
 
+use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
+use shikiri_model::event::NewEvent;
 use shikiri_model::execution::{EngineMessage, Expected, Processor};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::Guard;
@@ -28,9 +32,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conclude::{Report, title};
-use super::engine::{EngineError, Told};
+use super::engine::{EngineError, Order, Told};
 use super::lock::Locked;
-use super::options::aliases;
 use super::request::{Means, NewExecution};
 use crate::app::App;
 use crate::error::AppError;
@@ -95,27 +98,20 @@ pub(crate) async fn carry(
     stops: Stops,
 ) -> Result<(), AppError> {
     // 4. context
-    let mut context = Context::new(app, started, errand, node, lock);
+    let mut context = Context::new(app, started, errand, node, lock, &stops);
     // 5. options
     let resume = context.means.conversation.value.session_id.clone();
     let order = app.order(&context.means, &context.prompt, resume.clone()).await?;
-    context.home.clone_from(&order.home);
+    context.expect(&order);
     if let Some(session) = resume {
         app.unpack(&context.means, &order.home, &session).await?;
     }
-    // 6. engine run, with 7. messages and 8. tools inside
-    let ended = context.run_engine(order, &stops).await?;
-    // 9. results
-    let left = context.processor.close();
-    context.tell_all(left).await?;
-    let mut report = context.report(&ended);
-    if report.is_success() && context.means.conversation.value.title.is_none() {
-        report.title = Some(context.give_title(&report).await?);
-        report.bill(&context.processor);
+    let carried = context.work(started, order, &stops).await;
+    if carried.is_err() {
+        // Whoever ends it now bills what is written: let that be all, if the store is there.
+        context.outbox.give_up(STOP_GRACE).await;
     }
-    // 10. commit, and with it release
-    context.outbox.settled().await?;
-    app.conclude(started, &context, report, &stops.lost).await
+    carried
 }
 
 /// Everything about one execution under way.
@@ -126,10 +122,15 @@ pub(super) struct Context<'a> {
     pub(super) node: Guard,
     pub(super) lock: Locked,
     /// The engine's.
-    pub(super) home: std::path::PathBuf,
+    pub(super) home: PathBuf,
+    /// When the request was taken.
+    pub(super) asked_at: Timestamp,
     pub(super) processor: Processor,
+    turn: u64,
     outbox: Arc<Outbox>,
     begun: Instant,
+    /// This node is stopping, or is no node any more.
+    node_lost: CancellationToken,
     _slot: crate::gate::limits::Slot,
 }
 
@@ -147,37 +148,66 @@ impl<'a> Context<'a> {
         errand: Errand,
         node: Guard,
         lock: Guard,
+        stops: &Stops,
     ) -> Self {
         let run = &started.value;
         let Errand { means, prompt, _slot } = errand;
         let guards = vec![node.clone(), lock.clone()];
         let outbox = Outbox::new(Arc::clone(&app.store), run.tenant.clone(), run.stream(), guards);
-        let expected = Expected {
-            turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
-            resumed: means.conversation.value.session_id.is_some(),
-            prices: means.prices(),
-            aliases: aliases(&means, &app.options.engine_env.0),
-            subagent_model: subagent_model(&means),
-        };
         Self {
             app,
             prompt,
             node,
             lock: Locked::new(app, lock),
-            home: std::path::PathBuf::new(),
-            processor: Processor::new(expected),
+            home: PathBuf::new(),
+            asked_at: started.created_at,
+            processor: Processor::default(),
+            turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
             outbox,
             begun: Instant::now(),
+            node_lost: stops.lost.clone(),
             means,
             _slot,
         }
     }
 
-    async fn run_engine(
+    /// What the engine was ordered is what its words are understood by.
+    fn expect(&mut self, order: &Order) {
+        self.home.clone_from(&order.home);
+        let fallback = &self.means.model.model_name;
+        self.processor = Processor::new(Expected {
+            turn: self.turn,
+            resumed: order.resume.is_some(),
+            prices: self.means.prices(),
+            aliases: order.aliases.clone(),
+            subagent_model: order.subagent_model.as_ref().unwrap_or(fallback).clone(),
+        });
+    }
+
+    async fn work(
         &mut self,
-        order: super::engine::Order,
+        started: &Stored<Run>,
+        order: Order,
         stops: &Stops,
-    ) -> Result<Ended, AppError> {
+    ) -> Result<(), AppError> {
+        let app = self.app;
+        // 6. engine run, with 7. messages and 8. tools inside
+        let ended = self.run_engine(order, stops).await?;
+        // 9. results
+        let left = self.processor.close();
+        self.tell_all(left).await?;
+        self.warn_of_prices().await?;
+        let mut report = Report::new(&self.processor, &ended, app.options.execution_timeout);
+        if report.is_success() && self.means.conversation.value.title.is_none() {
+            report.title = Some(self.give_title(&report).await?);
+            report.bill(&self.processor);
+        }
+        // 10. commit, and with it release
+        self.unless_gone(self.outbox.settled()).await?;
+        app.conclude(started, self, report, &stops.lost).await
+    }
+
+    async fn run_engine(&mut self, order: Order, stops: &Stops) -> Result<Ended, AppError> {
         let (told, mut heard) = Told::channel();
         let stop = CancellationToken::new();
         let engine = Arc::clone(&self.means.engine);
@@ -186,8 +216,7 @@ impl<'a> Context<'a> {
         let mut messages = Vec::with_capacity(TAKEN_AT_ONCE);
         let limit = self.begun + self.app.options.execution_timeout;
         let mut end = limit;
-        let lock_lost = self.lock.keep();
-        tokio::pin!(lock_lost);
+        let lock_lost = self.lock.lost().clone();
         loop {
             let why = tokio::select! {
                 taken = heard.recv_many(&mut messages, TAKEN_AT_ONCE) => {
@@ -210,7 +239,7 @@ impl<'a> Context<'a> {
                 }
                 () = stops.cancel.cancelled(), if stopped.is_none() => Stopped::Cancelled,
                 () = stops.lost.cancelled(), if stopped.is_none() => Stopped::Interrupted,
-                () = &mut lock_lost, if stopped.is_none() => Stopped::Interrupted,
+                () = lock_lost.cancelled(), if stopped.is_none() => Stopped::Interrupted,
             };
             if outcome.is_none() {
                 stopped = Some(why);
@@ -218,13 +247,20 @@ impl<'a> Context<'a> {
             end = Instant::now() + STOP_GRACE;
             stop.cancel();
         }
+        // What it told before it was dropped counts: it may be what it spent.
+        while let Ok(message) = heard.try_recv() {
+            messages.push(message);
+        }
+        self.take_all(&mut messages).await?;
         let outcome = outcome.unwrap_or(Ok(()));
         Ok(Ended { stopped, outcome, took: self.begun.elapsed() })
     }
 
     /// 7 and 8: what was told, as events in the order in which it was told.
     async fn take_all(&mut self, messages: &mut Vec<EngineMessage>) -> Result<(), AppError> {
-        let now = self.app.store.now().await?;
+        // This process's time will do for how long a tool took; a store that is away must not end
+        // the engine's work.
+        let now = self.asked_at + self.begun.elapsed();
         for message in messages.drain(..) {
             let events = self.processor.take(message, now);
             self.tell_all(events).await?;
@@ -239,13 +275,41 @@ impl<'a> Context<'a> {
 
     async fn tell_all(&self, events: Vec<shikiri_model::event::NewEvent>) -> Result<(), AppError> {
         for event in events {
-            self.outbox.push(event, None).await?;
+            self.unless_gone(self.outbox.push(event, None)).await?;
         }
         Ok(())
     }
 
-    fn report(&self, ended: &Ended) -> Report {
-        Report::new(&self.processor, ended, self.app.options.execution_timeout)
+    /// A node that must end does not wait for a store that is away: another one ends this.
+    async fn unless_gone<T>(
+        &self,
+        write: impl Future<Output = Result<T, CommitError>>,
+    ) -> Result<T, AppError> {
+        let gone = async {
+            self.node_lost.cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            written = write => Ok(written?),
+            () = gone => Err(AppError::Unavailable("the store is away".to_owned())),
+        }
+    }
+
+    /// A bill with a model of unknown price is too low, and should say so.
+    async fn warn_of_prices(&self) -> Result<(), AppError> {
+        let prices = self.means.prices();
+        let mut unknown: Vec<_> = self.processor.rows().into_iter().map(|row| row.model).collect();
+        unknown.retain(|model| prices.of(model).is_none());
+        unknown.sort_unstable();
+        unknown.dedup();
+        let warning = |model: String| {
+            let text =
+                format!("no model record has prices for {model}: its tokens cost nothing here");
+            let data = json!({ "code": "PRICE_UNKNOWN", "message": text, "model": model });
+            NewEvent::from_value("warning", &data)
+        };
+        self.tell_all(unknown.into_iter().map(warning).collect()).await
     }
 
     /// From the engine's light model, or else the first words of the input.
@@ -254,15 +318,10 @@ impl<'a> Context<'a> {
         if let Some(spent) = spent {
             self.processor.take(spent, Timestamp::default());
         }
-        let data = serde_json::json!({ "title": text });
-        self.tell_all(vec![shikiri_model::event::NewEvent::from_value("title", &data)]).await?;
+        let data = json!({ "title": text });
+        self.tell_all(vec![NewEvent::from_value("title", &data)]).await?;
         Ok(text)
     }
-}
-
-/// What a subagent uses that asks for nothing.
-fn subagent_model(means: &Means) -> String {
-    means.model.subagent_model.clone().unwrap_or_else(|| means.model.model_name.clone())
 }
 
 /// A write that was refused because the lease is gone leaves nothing to be done here.

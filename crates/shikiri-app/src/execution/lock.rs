@@ -1,6 +1,5 @@
 //! One writer per conversation: the lease, the wait for it, and its keeping.
 
-use std::future::Future;
 use std::time::Duration;
 
 use shikiri_model::conversation::lock_of;
@@ -10,7 +9,9 @@ use shikiri_model::lease::{Guard, LeaseChange, LeaseRefusal};
 use shikiri_model::record::{Document, Stored};
 use shikiri_model::run::Run;
 use shikiri_store::{CommitError, StoreError, StoreExt, Topic, store};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::flow::Errand;
 use super::request::{Means, NewExecution};
@@ -30,6 +31,8 @@ enum Attempt {
     Held(String),
     /// Somebody changed the conversation since it was read.
     Changed,
+    /// This node has no place for it, or is just becoming a node again.
+    NoPlace,
 }
 
 impl App {
@@ -57,6 +60,11 @@ impl App {
             match self.try_start(request, means).await? {
                 Attempt::Started(run) => return Ok(*run),
                 Attempt::Changed => {}
+                Attempt::NoPlace if Instant::now() >= deadline => {
+                    let detail = "this server carries as many runs as it can: try again".to_owned();
+                    return Err(AppError::Limit { detail, retry_after: RETRY_LOCKED });
+                }
+                Attempt::NoPlace => tokio::time::sleep(LOCK_POLL).await,
                 Attempt::Held(execution) => loop {
                     // By the same request, perhaps, which came twice.
                     if let Some(known) = self.known_execution(tenant, request).await? {
@@ -85,12 +93,14 @@ impl App {
 
     async fn try_start(&self, request: &NewExecution, means: Means) -> Result<Attempt, AppError> {
         let tenant = means.tenant.id.clone();
+        // Who only waits takes nobody's place.
+        let lock = self.store.lease(&lock_of(&request.conversation)).await?;
+        if let Some((lease, false)) = lock {
+            return Ok(Attempt::Held(lease.owner));
+        }
         let slot =
             self.execution_slots.take(&tenant, means.tenant.limits.max_concurrent_executions)?;
-        let Some(place) = self.here.invite() else {
-            let detail = "this node carries as many runs as it can: try again".to_owned();
-            return Err(AppError::Limit { detail, retry_after: RETRY_LOCKED });
-        };
+        let Some(place) = self.here.invite() else { return Ok(Attempt::NoPlace) };
         let now = self.store.now().await?;
         let id = RunId::mint_execution(now, entropy()?);
         let mut run = Run::new(id, tenant, "execution".to_owned(), request.input(), now);
@@ -152,33 +162,40 @@ impl App {
     }
 }
 
-/// A lock that is held.
-#[derive(Clone)]
+/// A lock that is held, and renewed for as long as this lives, whatever its holder waits for.
 pub(super) struct Locked {
-    app: App,
     pub(super) guard: Guard,
+    lost: CancellationToken,
+    keeper: JoinHandle<()>,
 }
 
 impl Locked {
     pub(super) fn new(app: &App, guard: Guard) -> Self {
-        Self { app: app.clone(), guard }
+        let lost = CancellationToken::new();
+        let keeper = tokio::spawn(keep(app.clone(), guard.clone(), lost.clone()));
+        Self { guard, lost, keeper }
     }
 
-    /// Renews it for as long as the execution lives; returns when it is lost.
-    pub(super) fn keep(&self) -> impl Future<Output = ()> + Send + use<> {
-        let Self { app, guard } = self.clone();
-        async move {
-            let ttl = app.options.lock_lease;
-            loop {
-                tokio::time::sleep(ttl / 3).await;
-                match app.store.renew(&guard, ttl).await {
-                    Ok(_) => {}
-                    Err(CommitError::Store(
-                        StoreError::Unavailable(_) | StoreError::Unknown(_),
-                    )) => {}
-                    Err(_) => return,
-                }
-            }
+    /// Cancelled when it is lost.
+    pub(super) fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+async fn keep(app: App, guard: Guard, lost: CancellationToken) {
+    let ttl = app.options.lock_lease;
+    loop {
+        tokio::time::sleep(ttl / 3).await;
+        match app.store.renew(&guard, ttl).await {
+            Ok(_) => {}
+            Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => {}
+            Err(_) => return lost.cancel(),
         }
     }
 }

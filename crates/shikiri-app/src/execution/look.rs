@@ -1,6 +1,8 @@
 //! Looking at executions: one, a conversation's, and what each did and spent.
 
-use shikiri_model::execution::{ToolCall, ToolLog, ToolTracker, ToolUse, UsageLog, UsageRow};
+use shikiri_model::execution::{
+    ToolCall, ToolLog, ToolTracker, ToolUse, UsageLog, UsageRow, total,
+};
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
 use shikiri_model::record::{Document, Position, RecordQuery, Stored};
 use shikiri_model::run::{Run, RunStatus};
@@ -14,11 +16,25 @@ const PAGE_BYTES: usize = 1024 * 1024;
 impl App {
     pub async fn execution(&self, tenant: &TenantId, id: &RunId) -> Result<Stored<Run>, AppError> {
         let missing = || AppError::not_found("execution", id);
-        match self.load_run(tenant, id).await {
-            Ok(run) if run.value.execution.is_some() => Ok(run),
-            Ok(_) | Err(AppError::NotFound { .. }) => Err(missing()),
-            Err(other) => Err(other),
+        let mut run = match self.load_run(tenant, id).await {
+            Ok(run) if run.value.execution.is_some() => run,
+            Ok(_) | Err(AppError::NotFound { .. }) => return Err(missing()),
+            Err(other) => return Err(other),
+        };
+        if !run.value.status.is_terminal() {
+            let so_far = total(&self.bill_so_far(&run.value).await?);
+            if let Some(execution) = &mut run.value.execution {
+                (execution.usage, execution.total_cost_usd) = so_far;
+            }
         }
+        Ok(run)
+    }
+
+    /// Of an execution that runs: as it was last written down.
+    async fn bill_so_far(&self, run: &Run) -> Result<Vec<UsageRow>, AppError> {
+        let stream = self.store.stream(&run.tenant, &run.stream()).await?;
+        let rows = stream.and_then(|stream| serde_json::from_str(&stream.note?).ok());
+        Ok(rows.unwrap_or_default())
     }
 
     /// A conversation's executions, newest first.
@@ -50,11 +66,11 @@ impl App {
         id: &RunId,
     ) -> Result<Vec<ToolCall>, AppError> {
         let run = self.execution(tenant, id).await?.value;
-        if run.status == RunStatus::Completed {
+        // A partial result is a completed one of which no tools are kept.
+        let is_partial = || run.result.as_ref().is_some_and(|data| data["partial"] == true);
+        if run.status == RunStatus::Completed && !is_partial() {
             let logs: Vec<ToolLog> = self.all_of(tenant, id).await?;
-            if !logs.is_empty() {
-                return Ok(logs.into_iter().map(|log| log.call).collect());
-            }
+            return Ok(logs.into_iter().map(|log| log.call).collect());
         }
         self.tools_told(&run).await
     }
@@ -91,9 +107,7 @@ impl App {
             let logs: Vec<UsageLog> = self.all_of(tenant, id).await?;
             return Ok((run.status, logs.into_iter().map(|log| log.row).collect()));
         }
-        let stream = self.store.stream(tenant, &run.stream()).await?;
-        let rows = stream.and_then(|stream| serde_json::from_str(&stream.note?).ok());
-        Ok((run.status, rows.unwrap_or_default()))
+        Ok((run.status, self.bill_so_far(&run).await?))
     }
 
     async fn all_of<T: Document + Send>(

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use shikiri_model::execution::SessionFiles;
 use shikiri_model::ids::{ConversationId, TenantId};
-use shikiri_model::record::{Expect, RecordChange};
+use shikiri_model::record::{Document as _, Expect, RecordChange};
 use shikiri_store::StoreExt;
 
 use super::engine::Engine;
@@ -37,7 +37,8 @@ impl App {
         put.map_err(|error| AppError::Broken(format!("cannot put a session back: {error}")))
     }
 
-    /// The change that keeps the session as it is now; None if the engine needs no files.
+    /// The change that keeps the session as it is now, or forgets the copy of one that cannot be
+    /// kept: an old copy would take later turns back. None if there is nothing to change.
     pub(super) async fn pack(
         &self,
         means: &Means,
@@ -51,10 +52,15 @@ impl App {
         let packing =
             tokio::task::spawn_blocking(move || collect(&*engine, &home, tenant, id, session));
         let packed = packing.await.map_err(|error| AppError::Broken(error.to_string()))?;
-        let Some(files) = packed else { return Ok(None) };
         let known = self.load_luggage(&conversation.tenant, &conversation.id).await?;
-        let expect = known.map_or(Expect::New, |(version, _)| Expect::Version(version));
-        Ok(Some(RecordChange::put(&files, expect)?))
+        Ok(match (packed, known) {
+            (Some(files), None) => Some(RecordChange::put(&files, Expect::New)?),
+            (Some(files), Some((version, _))) => {
+                Some(RecordChange::put(&files, Expect::Version(version))?)
+            }
+            (None, Some((version, old))) => Some(RecordChange::Delete { key: old.key(), version }),
+            (None, None) => None,
+        })
     }
 
     async fn load_luggage(
@@ -84,7 +90,7 @@ fn collect(
         let text = std::fs::read_to_string(home.join(&path)).ok()?;
         Some((path.to_str()?.to_owned(), text))
     };
-    let files = paths.into_iter().filter_map(read).collect();
+    let files = paths.into_iter().map(read).collect::<Option<_>>()?;
     Some(SessionFiles { conversation, tenant, session_id, files })
 }
 

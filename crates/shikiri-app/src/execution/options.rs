@@ -117,6 +117,7 @@ impl App {
             folder,
             home,
             env,
+            secrets: means.secrets.clone(),
         })
     }
 

@@ -107,6 +107,8 @@ pub(crate) struct Means {
     pub(super) servers: Vec<Server>,
     pub(super) skills: Vec<Skill>,
     pub(super) preferred_skills: Vec<String>,
+    /// The request's tokens.
+    pub(super) secrets: Vec<String>,
     pub(super) engine: std::sync::Arc<dyn Engine>,
 }
 
@@ -147,8 +149,17 @@ impl App {
         let servers = self.active::<McpServer>(&tenant.id).await?;
         let servers = fill_all(servers, &request.tokens)?;
         let engine = self.engine_for(&model).await?;
-        let preferred_skills = request.preferred_skills.clone();
-        Ok(Means { tenant, conversation, model, models, servers, skills, preferred_skills, engine })
+        Ok(Means {
+            tenant,
+            conversation,
+            model,
+            models,
+            servers,
+            skills,
+            preferred_skills: request.preferred_skills.clone(),
+            secrets: request.tokens.values().cloned().collect(),
+            engine,
+        })
     }
 
     pub(super) async fn active_conversation(

@@ -35,12 +35,29 @@ pub struct Node {
     joined: CancellationToken,
 }
 
+/// Which runs a node takes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appetite {
+    Everything,
+    OwnOnly,
+}
+
 impl Node {
     /// Starts to carry runs in this process.
     pub fn start(app: App) -> Self {
+        Self::start_as(app, Appetite::Everything)
+    }
+
+    /// Carries what is started in this process, and leaves the queue to others: for a process that
+    /// will soon end.
+    pub fn start_for_own(app: App) -> Self {
+        Self::start_as(app, Appetite::OwnOnly)
+    }
+
+    fn start_as(app: App, appetite: Appetite) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let joined = CancellationToken::new();
-        tasks.spawn(live(app, stop.clone(), joined.clone()));
+        tasks.spawn(live(app, appetite, stop.clone(), joined.clone()));
         tasks.close();
         Self { stop, tasks, joined }
     }
@@ -59,7 +76,7 @@ impl Node {
 }
 
 /// Joins, works until the lease is lost, and joins again, until stopped.
-async fn live(app: App, stop: CancellationToken, joined: CancellationToken) {
+async fn live(app: App, appetite: Appetite, stop: CancellationToken, joined: CancellationToken) {
     bury_the_dead(&app).await;
     while !stop.is_cancelled() {
         let (node, lease) = match join(&app).await {
@@ -72,7 +89,7 @@ async fn live(app: App, stop: CancellationToken, joined: CancellationToken) {
         };
         let tenure = Tenure { app: app.clone(), node, guard: lease.guard() };
         let _vital = Vital::show(&app, &tenure.node, &tenure.guard);
-        tenure.work(&stop, &joined).await;
+        tenure.work(appetite, &stop, &joined).await;
     }
 }
 
@@ -92,7 +109,7 @@ struct Tenure {
 }
 
 impl Tenure {
-    async fn work(&self, stop: &CancellationToken, joined: &CancellationToken) {
+    async fn work(&self, appetite: Appetite, stop: &CancellationToken, joined: &CancellationToken) {
         let lost = CancellationToken::new();
         let worker = Arc::new(Worker::new(
             self.app.clone(),
@@ -103,13 +120,18 @@ impl Tenure {
         self.app.here.set(Some(&worker));
         joined.cancel();
         let tasks = TaskTracker::new();
-        tasks.spawn(Arc::clone(&worker).claim_runs());
+        if appetite == Appetite::Everything {
+            tasks.spawn(Arc::clone(&worker).claim_runs());
+        }
         tasks.spawn(Arc::clone(&worker).hear_notes());
         tasks.spawn(sweep(self.app.clone(), lost.clone()));
         tasks.close();
         tokio::select! {
             () = self.keep_lease() => tracing::warn!(node.id = %self.node, "lost the node lease"),
-            () = stop.cancelled() => {}
+            () = stop.cancelled() => tokio::select! {
+                () = self.keep_lease() => {}
+                () = worker.wind_down() => {}
+            },
         }
         lost.cancel();
         self.app.here.set(None);

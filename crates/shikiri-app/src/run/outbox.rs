@@ -129,6 +129,12 @@ impl Outbox {
         self.committed(last).await
     }
 
+    /// Waits a while for what was pushed, and gives up the rest.
+    pub(crate) async fn give_up(&self, patience: Duration) {
+        let _ = tokio::time::timeout(patience, self.settled()).await;
+        self.abandon().await;
+    }
+
     /// Gives up what waits, and returns when nothing is under way any more.
     pub(super) async fn abandon(&self) {
         loop {

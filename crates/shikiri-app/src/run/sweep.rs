@@ -97,7 +97,7 @@ pub(super) async fn requeue_runs_of(app: &App, node: &NodeId) -> Result<(), AppE
         if put_back == 0 {
             return Ok(());
         }
-        tracing::info!(node.id = %node, "put {put_back} runs of {node} back");
+        tracing::info!(node.id = %node, "took {put_back} runs from {node}");
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn lose(
     };
     if found.value.execution.is_some() {
         let gone = RunError::new("INTERRUPTED", "the server that ran it is gone");
-        return app.abort_execution(tenant, run, node, gone).await;
+        return app.abort_execution(tenant, run, node, gone, None).await;
     }
     let command = |_: &Run| Command::Lose { node: node.clone() };
     match app.change_run(tenant, run, None, command).await {

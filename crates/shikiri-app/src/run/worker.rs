@@ -46,6 +46,8 @@ pub(crate) struct Worker {
     lost: CancellationToken,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
+    /// Engines at work. Closed when this node takes nothing new.
+    engines: TaskTracker,
     /// By the run's id.
     carried: Mutex<HashMap<String, Carried>>,
 }
@@ -142,7 +144,16 @@ impl Drop for Place<'_> {
 impl Worker {
     pub(super) fn new(app: App, node: NodeId, guard: Guard, lost: CancellationToken) -> Self {
         let slots = Arc::new(Semaphore::new(app.options.max_runs));
-        Self { app, node, guard, lost, slots, tasks: TaskTracker::new(), carried: Mutex::default() }
+        Self {
+            app,
+            node,
+            guard,
+            lost,
+            slots,
+            tasks: TaskTracker::new(),
+            engines: TaskTracker::new(),
+            carried: Mutex::default(),
+        }
     }
 
     /// Claims whatever is due, for as long as the lease is held.
@@ -237,7 +248,7 @@ impl Worker {
 
     /// A free place for a run that is made and started in one commit, without the queue.
     pub(super) fn invite(self: &Arc<Self>) -> Option<Invitation> {
-        if self.lost.is_cancelled() {
+        if self.lost.is_cancelled() || self.engines.is_closed() {
             return None;
         }
         let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
@@ -259,7 +270,10 @@ impl Worker {
                 let ending = self.drive(run, Journal::default(), cancel).await;
                 self.end(started, ending).await
             }
-            Work::Engine(errand) => self.carry_engine(started, *errand, leases, cancel).await,
+            Work::Engine(errand) => {
+                let carried = self.carry_engine(started, *errand, leases, cancel);
+                self.engines.track_future(carried).await
+            }
         };
         self.settle(ended, &run.tenant, &run.id).await;
     }
@@ -289,7 +303,8 @@ impl Worker {
         tracing::error!(run.id = %run.id, error, "execution {} failed: {error}", run.id);
         let told =
             RunError::new("INTERNAL_ERROR", "something went wrong; the server's log says what");
-        self.app.abort_execution(&run.tenant, &run.id, &self.node, told).await
+        let guard = Some(&self.guard);
+        self.app.abort_execution(&run.tenant, &run.id, &self.node, told, guard).await
     }
 
     async fn settle(&self, attempted: Result<(), AppError>, tenant: &TenantId, id: &RunId) {
@@ -447,6 +462,12 @@ impl Worker {
         {
             carried.cancel.cancel();
         }
+    }
+
+    /// Takes nothing new, and waits a while for engines to end: their work cannot be handed back.
+    pub(super) async fn wind_down(&self) {
+        self.engines.close();
+        let _ = tokio::time::timeout(self.app.options.drain_wait, self.engines.wait()).await;
     }
 
     /// Waits until nothing is carried any more.

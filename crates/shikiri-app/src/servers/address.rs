@@ -2,13 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The addresses of a host. If it has any that is not public, that is refused unless allowed:
+use hyper::Uri;
+
+/// Reads the URL of a server.
+pub(super) fn uri(url: &str) -> Result<Uri, String> {
+    url.parse().map_err(|error| format!("the url cannot be read: {error}"))
+}
+
+/// The addresses of a URL's host. If it has any that is not public, that is refused unless allowed:
 /// whoever may name a URL must not reach what only this machine can.
-pub(super) async fn resolve(
-    host: &str,
-    port: u16,
-    allow_private: bool,
-) -> Result<Vec<SocketAddr>, String> {
+pub(super) async fn resolve(uri: &Uri, allow_private: bool) -> Result<Vec<SocketAddr>, String> {
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().unwrap_or(if is_secure(uri) { 443 } else { 80 });
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((bare, port)).await;
     let found: Vec<SocketAddr> =
@@ -18,11 +23,16 @@ pub(super) async fn resolve(
     }
     match found.iter().find(|address| !allow_private && !is_public(address.ip())) {
         Some(private) => Err(format!(
-            "{host} is at {}, which is a private address: set allow_private if that is meant",
+            "{host} is at {}, which is a private address: an admin can set allow_private if that \
+             is meant",
             private.ip()
         )),
         None => Ok(found),
     }
+}
+
+pub(super) fn is_secure(uri: &Uri) -> bool {
+    uri.scheme_str() == Some("https")
 }
 
 fn is_public(address: IpAddr) -> bool {
@@ -103,11 +113,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_private_address_is_refused_unless_allowed() {
-        let refused = resolve("[::1]", 80, false).await.unwrap_err();
+        let at = async |url, allow_private| resolve(&uri(url).unwrap(), allow_private).await;
+        let refused = at("https://[::1]/mcp", false).await.unwrap_err();
         assert!(refused.contains("allow_private"), "{refused}");
-        let allowed = resolve("127.0.0.1", 80, true).await.unwrap();
+        let allowed = at("http://127.0.0.1", true).await.unwrap();
         assert_eq!(allowed, ["127.0.0.1:80".parse().unwrap()]);
         // Spelt so that it does not look like what it is.
-        assert!(resolve("127.1", 80, false).await.is_err());
+        assert!(at("http://127.1/", false).await.is_err());
     }
 }

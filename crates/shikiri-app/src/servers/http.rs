@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use super::address;
+use super::address::{self, is_secure};
 use super::check::is_answer;
 use super::sse::Events;
 
@@ -38,11 +38,8 @@ impl Target {
         headers: &BTreeMap<String, String>,
         allow_private: bool,
     ) -> Result<Self, String> {
-        let uri: Uri = url.parse().map_err(|error| format!("the url cannot be read: {error}"))?;
-        let host = uri.host().unwrap_or_default();
-        let default = if is_secure(&uri) { 443 } else { 80 };
-        let port = uri.port_u16().unwrap_or(default);
-        let addresses = address::resolve(host, port, allow_private).await?;
+        let uri = address::uri(url)?;
+        let addresses = address::resolve(&uri, allow_private).await?;
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes());
@@ -96,10 +93,6 @@ impl Target {
         let stream = TcpStream::connect(self.addresses.as_slice()).await;
         stream.map_err(|error| format!("cannot be reached: {error}"))
     }
-}
-
-fn is_secure(uri: &Uri) -> bool {
-    uri.scheme_str() == Some("https")
 }
 
 async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String>

@@ -1,4 +1,7 @@
-//! Removing a conversation: all of its messages, in slices, and nobody else's.
+//! Removing a conversation: all of its messages, in slices, and nobody else's. Reading them: in pages
+//! that are not too large.
+
+use std::time::Duration;
 
 use serde_json::json;
 use shikiri_app::AppError;
@@ -18,9 +21,13 @@ async fn made(world: &World) -> ConversationId {
 
 /// Puts messages in as an execution does: all at one time.
 async fn say(world: &World, conversation: &ConversationId, count: usize) {
+    say_all(world, conversation, vec!["言葉".to_owned(); count]).await;
+}
+
+async fn say_all(world: &World, conversation: &ConversationId, words: Vec<String>) {
     let now = world.app.store().now().await.unwrap();
     let mut commit = Commit::new();
-    for seq in 1..=count {
+    for (seq, words) in (1..).zip(words) {
         let message = MessageLog {
             id: format!("msg_{}_{seq:06}", conversation.as_str().trim_start_matches("cnv_")),
             tenant: TenantId::local(),
@@ -30,7 +37,7 @@ async fn say(world: &World, conversation: &ConversationId, count: usize) {
             seq,
             kind: MessageKind::Assistant,
             subtype: None,
-            content: json!("言葉"),
+            content: json!(words),
             parent_tool_use_id: None,
             at: now,
         };
@@ -84,7 +91,7 @@ async fn a_removal_that_was_cut_short_is_finished_by_the_next() {
         commit = commit.record(RecordChange::Delete { key: record.key, version });
     }
     store.commit(commit).await.unwrap();
-    let minute = std::time::Duration::from_secs(60);
+    let minute = Duration::from_secs(60);
     store.try_acquire(&lock_of(&id), "a change", minute).await.unwrap();
 
     let held = world.app.delete_conversation(&TenantId::local(), &id).await;
@@ -96,10 +103,67 @@ async fn a_removal_that_was_cut_short_is_finished_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_removal_whose_caller_hangs_up_is_done_all_the_same() {
+    let world = World::new(vec![]).await;
+    let (id, tenant) = (made(&world).await, TenantId::local());
+    say(&world, &id, 2_000).await;
+    let begun = async {
+        while world.app.store().lease(&lock_of(&id)).await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = world.app.delete_conversation(&tenant, &id) => panic!("it was too fast: {done:?}"),
+        () = begun => {}
+    }
+    // The clock stands still: no lease runs out here.
+    let gone = async {
+        while world.app.conversation(&tenant, &id).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("half of it is left");
+    assert_eq!(count(&world, &id).await, 0);
+    assert_eq!(world.app.store().lease(&lock_of(&id)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_page_of_messages_has_an_end_in_bytes_too_and_none_is_missed() {
+    let world = World::new(vec![]).await;
+    let (id, tenant) = (made(&world).await, TenantId::local());
+    let mib = 1024 * 1024;
+    // Small ones before large ones, and one that is larger than a page.
+    let mut sizes = vec![10; 30];
+    sizes.extend([mib; 9]);
+    sizes.extend([5 * mib, 10]);
+    let words = sizes.iter().map(|size| "x".repeat(*size)).collect();
+    say_all(&world, &id, words).await;
+    let (mut pages, mut seen, mut after) = (Vec::new(), Vec::new(), None);
+    loop {
+        let (page, next) = world.app.list_messages(&tenant, &id, after, 200).await.unwrap();
+        pages.push(page.len());
+        seen.extend(page.iter().map(|stored| stored.value.seq));
+        match next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(pages, [33, 3, 3, 1, 1]);
+    assert_eq!(seen, (1..=41).collect::<Vec<_>>());
+
+    // And still one in number.
+    let (page, next) = world.app.list_messages(&tenant, &id, None, 30).await.unwrap();
+    assert_eq!((page.len(), next.is_some()), (30, true));
+    let (rest, none) = world.app.list_messages(&tenant, &id, next, 3).await.unwrap();
+    assert_eq!((rest[0].value.seq, rest.len(), none.is_some()), (31, 3, true));
+}
+
+#[tokio::test]
 async fn a_session_is_not_forgotten_under_an_execution() {
     let world = World::new(vec![]).await;
     let (id, tenant) = (made(&world).await, TenantId::local());
-    let minute = std::time::Duration::from_secs(60);
+    let minute = Duration::from_secs(60);
     let lease = world.app.store().try_acquire(&lock_of(&id), "exe_1", minute).await.unwrap();
     let forget = ConversationPatch { forget_session: true, ..ConversationPatch::default() };
     let refused = world.app.update_conversation(&tenant, &id, forget.clone()).await;

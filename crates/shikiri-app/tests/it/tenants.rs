@@ -60,6 +60,33 @@ async fn a_removed_tenant_leaves_no_run_no_event_and_no_key() {
 }
 
 #[tokio::test]
+async fn a_tenant_is_removed_once_its_runs_have_ended() {
+    let tally = Tally::default();
+    let seen = tally.clone();
+    let slow = agent("slow", move |context, _| {
+        let seen = seen.clone();
+        async move {
+            context.progress(0.0, 1.0, "働く").await;
+            context.cancelled().await;
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            let _ = seen.mark("stopped");
+            Ok(json!(null))
+        }
+    });
+    let world = World::new(vec![slow]).await;
+    world.app.create_tenant(Some(acme()), TenantPatch::default()).await.unwrap();
+    let node = world.node();
+    let run = world.app.start_run(&acme(), new("slow")).await.unwrap().run.id;
+    let mut watch = world.app.watch(&acme(), stream_of(&run), 0).await.unwrap();
+    while world.app.run(&acme(), &run).await.unwrap().progress.is_none() {
+        watch.next().await.unwrap();
+    }
+    world.app.delete_tenant(&acme()).await.unwrap();
+    assert_eq!(tally.list(), ["stopped"], "what it would still write is lost or left behind");
+    node.leave().await;
+}
+
+#[tokio::test]
 async fn nothing_is_made_for_an_inactive_tenant() {
     let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
     world.app.create_tenant(Some(acme()), TenantPatch::default()).await.unwrap();

@@ -87,6 +87,26 @@ impl Connection {
         Ok(body)
     }
 
+    /// The next piece of a chunked body; None at its end, after which the connection can be used
+    /// again.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        let end = loop {
+            if let Some(found) = memchr::memmem::find(&self.buffer, b"\r\n") {
+                break found;
+            }
+            self.fill().await?;
+        };
+        let size = std::str::from_utf8(&self.buffer[..end]).context("a chunk's size")?;
+        let size = usize::from_str_radix(size, 16).context("a chunk's size")?;
+        let (start, whole) = (end + 2, end + 2 + size + 2);
+        while self.buffer.len() < whole {
+            self.fill().await?;
+        }
+        let chunk = self.buffer[start..start + size].to_vec();
+        self.buffer.drain(..whole);
+        Ok((size > 0).then_some(chunk))
+    }
+
     /// Reads until this has come, and drops all up to its end.
     pub(crate) async fn skip_past(&mut self, needle: &[u8]) -> Result<()> {
         loop {

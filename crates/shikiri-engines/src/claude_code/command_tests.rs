@@ -4,6 +4,7 @@ use super::*;
 
 fn order() -> Order {
     Order {
+        secrets: Vec::new(),
         prompt: "p".into(),
         system_prompt: String::new(),
         model: Model { model_name: "opus-x".into(), ..Model::offline() },

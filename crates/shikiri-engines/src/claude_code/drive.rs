@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::command::{self, Files};
+use super::confines::Confines;
 use super::control::{self, Policy};
 use super::endings::Endings;
 use super::files::{self, ServersFile};
@@ -20,19 +21,21 @@ use super::supervisor;
 use super::transcripts::Transcripts;
 use super::translate::{Phase, Translator, unavailable};
 
-/// How long the CLI may take to give a result once it was interrupted.
-const INTERRUPTED: Duration = Duration::from_secs(3);
+/// How long the CLI may take to give a result once it was interrupted. With what follows, to the
+/// end of its last process, it must be less than the five seconds after which a run is dropped.
+const INTERRUPTED: Duration = Duration::from_secs(2);
 /// How long all may be quiet before a run that has a result is taken to be over.
 const SETTLED: Duration = Duration::from_secs(3);
-/// How long the CLI may take to end if even an interrupt brought no result.
+/// How long the CLI may take to end after that.
 const HURRIED: Duration = Duration::from_secs(1);
 /// Lines that are no JSON: so many are passed over.
 const GARBAGE: usize = 100;
 
-/// The programs of a run.
-pub(super) struct Programs {
+/// With which programs a run is done, and how far they reach.
+pub(super) struct Means {
     pub(super) supervisor: PathBuf,
     pub(super) cli: PathBuf,
+    pub(super) confines: Confines,
 }
 
 struct Run {
@@ -60,7 +63,7 @@ struct Stopping {
 }
 
 pub(super) async fn run(
-    programs: &Programs,
+    means: Means,
     order: Order,
     told: Told,
     stop: CancellationToken,
@@ -81,11 +84,12 @@ pub(super) async fn run(
     let config = order.home.join("claude");
     let transcripts = Transcripts::open(&config, order.resume.as_deref()).await;
     let process = Process::start(Start {
-        supervisor: &programs.supervisor,
-        program: &programs.cli,
+        supervisor: &means.supervisor,
+        program: &means.cli,
         arguments: command::arguments(&order, files),
         env: command::environment(&order),
         folder: &order.folder,
+        confines: means.confines,
     })?;
     let mut run = Run {
         process,
@@ -210,8 +214,10 @@ impl Run {
         }
     }
 
-    async fn tell(&self, message: EngineMessage) {
-        self.told.tell(self.redactor.message(message)).await;
+    async fn tell(&mut self, message: EngineMessage) {
+        for message in self.redactor.message(message) {
+            self.told.tell(message).await;
+        }
     }
 
     fn pass_over(&mut self, line: String) -> Result<(), EngineError> {
@@ -235,15 +241,19 @@ impl Run {
             // Whoever floods or talks nonsense is not waited for.
             Err(_) => self.process.kill().await,
             Ok(()) => {
-                let was_stopped = self.stopping.is_some();
-                let patience = if was_stopped && !has_result { HURRIED } else { supervisor::GRACE };
+                let grace = Instant::now() + supervisor::GRACE;
+                let hurried = self.stopping.as_ref().map(|stopping| stopping.until + HURRIED);
+                let until = hurried.map_or(grace, |hurried| hurried.min(grace));
                 self.process.close_input();
                 // The end of its output is the end of its processes.
-                let _ = tokio::time::timeout(patience, self.drain()).await;
+                let _ = tokio::time::timeout_at(until, self.drain()).await;
                 self.process.kill().await
             }
         };
         self.read_transcripts().await;
+        if let Some(text) = self.redactor.flush() {
+            self.told.tell(text).await;
+        }
         let last = self.endings.release_all().into_iter().chain(self.translator.close());
         for message in last.collect::<Vec<_>>() {
             self.tell(message).await;

@@ -68,6 +68,7 @@ fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
         folder: place.path().join("work"),
         home: place.path().join("home"),
         env: BTreeMap::new(),
+        secrets: Vec::new(),
     };
     prepare(&order).unwrap();
     let home = &order.home;

@@ -3,13 +3,15 @@
 //! Messages go both ways as lines of JSON over stdin and stdout, among them control requests: the
 //! first one carries the system prompt, others ask for permissions or interrupt. `translate` turns
 //! what comes into the model's vocabulary, `ledger` and `transcripts` count what was spent,
-//! `supervisor` is the process that ends whatever a run leaves behind, `drive` puts it together.
+//! `supervisor` is the process that ends whatever a run leaves behind and keeps it within its
+//! `confines`, `drive` puts it together.
 //!
 //! A run is over when the CLI has given a result, says that it is idle, and no subagent lives that
 //! it would take up again: with subagents in the background one prompt has several results.
 
 mod agents;
 mod command;
+mod confines;
 mod control;
 mod drive;
 mod endings;
@@ -24,15 +26,18 @@ mod translate;
 mod version;
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use async_trait::async_trait;
 use shikiri_app::execution::{Engine, EngineError, Order, TitleOrder, Titled, Told};
 use shikiri_model::models::{EngineKind, Model};
 use tokio_util::sync::CancellationToken;
 
+pub use confines::is_confined;
 pub use supervisor::supervise_if_asked;
 
-use drive::Programs;
+use confines::Confines;
+use drive::Means;
 use version::Cli;
 
 /// The model of messages that the CLI writes itself.
@@ -44,6 +49,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 pub struct ClaudeCode {
     cli: Cli,
     supervisor: PathBuf,
+    readable: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
 }
 
 impl ClaudeCode {
@@ -52,7 +59,7 @@ impl ClaudeCode {
     pub fn new(bin: Option<PathBuf>) -> Self {
         let here = PathBuf::from(THIS_PROGRAM);
         let supervisor = if here.exists() { here } else { std::env::current_exe().unwrap_or(here) };
-        Self { cli: Cli::new(bin), supervisor }
+        Self { cli: Cli::new(bin), supervisor, readable: Vec::new(), hidden: Vec::new() }
     }
 
     /// The program that it drives, if there is one that will do.
@@ -64,6 +71,18 @@ impl ClaudeCode {
     #[must_use]
     pub fn supervised_by(self, supervisor: PathBuf) -> Self {
         Self { supervisor, ..self }
+    }
+
+    /// Runs may read and execute these, too: programs that are installed in an odd place.
+    #[must_use]
+    pub fn with_readable(self, readable: Vec<PathBuf>) -> Self {
+        Self { readable, ..self }
+    }
+
+    /// Runs may read none of these, even if they lie where programs are installed.
+    #[must_use]
+    pub fn with_hidden(self, hidden: Vec<PathBuf>) -> Self {
+        Self { hidden, ..self }
     }
 }
 
@@ -83,9 +102,13 @@ impl Engine for ClaudeCode {
         told: Told,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
-        let programs =
-            Programs { supervisor: self.supervisor.clone(), cli: self.cli.find().await? };
-        drive::run(&programs, order, told, stop).await
+        let cli = self.cli.find().await?;
+        warn_if_free();
+        let mut confines = Confines::of(&order, &cli);
+        confines.read.extend(self.readable.iter().cloned());
+        confines.hidden.clone_from(&self.hidden);
+        let means = Means { supervisor: self.supervisor.clone(), cli, confines };
+        drive::run(means, order, told, stop).await
     }
 
     /// The transcript of the main thread; the CLI resumes from nothing else.
@@ -96,4 +119,17 @@ impl Engine for ClaudeCode {
     async fn title(&self, wanted: &TitleOrder) -> Option<Result<Titled, EngineError>> {
         Some(crate::messages::title(wanted).await)
     }
+}
+
+/// Says once that runs reach whatever the server's user does.
+fn warn_if_free() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        if !is_confined() {
+            tracing::warn!(
+                "this system has no Landlock: Claude Code and its commands can read whatever the \
+                 server's user can"
+            );
+        }
+    });
 }

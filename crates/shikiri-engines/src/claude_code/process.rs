@@ -13,17 +13,19 @@ use shikiri_app::execution::EngineError;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::confines::Confines;
 use super::lines::{LineError, Lines};
-use super::supervisor;
+use super::supervisor::Task;
 
 /// What it last wrote to stderr is kept up to this.
 const TAIL: usize = 4 * 1024;
 /// Lines that may wait for the CLI to read them.
 const WAITING: usize = 64;
 /// How long a supervisor may take to kill what is below it: far more than it needs.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(800);
 
 pub(super) struct Process {
     supervisor: Supervisor,
@@ -42,12 +44,16 @@ pub(super) struct Start<'a> {
     pub(super) arguments: Vec<OsString>,
     pub(super) env: BTreeMap<String, OsString>,
     pub(super) folder: &'a Path,
+    pub(super) confines: Confines,
 }
 
 impl Process {
     pub(super) fn start(start: Start<'_>) -> Result<Self, EngineError> {
         let mut command = Command::new(start.supervisor);
-        command.arg(supervisor::COMMAND).arg(start.program).args(start.arguments);
+        let mut cli = vec![start.program.into()];
+        cli.extend(start.arguments);
+        let task = Task { parent: std::process::id(), confines: start.confines, command: cli };
+        command.args(task.arguments());
         command.env_clear().envs(start.env).current_dir(start.folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Signals of a terminal are the server's, which ends its engines itself.
@@ -93,9 +99,10 @@ impl Process {
     /// Kills what has not ended by itself, and gives the exit code or the negated signal.
     pub(super) async fn kill(&mut self) -> Option<i32> {
         self.supervisor.terminate();
-        let ended = tokio::time::timeout(PATIENCE, self.supervisor.ended()).await.ok().flatten();
+        let until = Instant::now() + PATIENCE;
+        let ended = tokio::time::timeout_at(until, self.supervisor.ended()).await.ok().flatten();
         // Its last words.
-        let _ = tokio::time::timeout(PATIENCE, &mut self.stderr).await;
+        let _ = tokio::time::timeout_at(until, &mut self.stderr).await;
         ended
     }
 

@@ -13,7 +13,12 @@ const PLAIN_HEADERS: [&str; 3] = ["accept", "content-type", "user-agent"];
 const SECRET_NAMES: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 
 #[derive(Default)]
-pub(super) struct Redactor(Vec<String>);
+pub(super) struct Redactor {
+    /// The longest first: of two that start alike the longer one is meant.
+    secrets: Vec<String>,
+    /// The end of a streamed text that may be the start of a secret.
+    held: String,
+}
 
 impl Redactor {
     pub(super) fn new(order: &Order) -> Self {
@@ -26,51 +31,96 @@ impl Redactor {
             SECRET_NAMES.iter().any(|part| name.contains(part))
         };
         let variables = order.env.iter().filter(|(name, _)| is_secret(name)).map(|(_, v)| v);
-        let mut secrets = Vec::new();
+        let mut secrets = order.secrets.clone();
         for value in headers.chain(variables) {
             secrets.push(value.clone());
             // What follows `Bearer` alone is the secret, too.
             secrets.extend(value.split_once(' ').map(|(_, rest)| rest.to_owned()));
         }
+        Self::of(secrets)
+    }
+
+    fn of(mut secrets: Vec<String>) -> Self {
         secrets.retain(|secret| secret.len() >= SHORTEST);
-        // The longest first: a part of it must not spoil the whole.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        Self(secrets)
+        Self { secrets, held: String::new() }
     }
 
     pub(super) fn text(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), INSTEAD))
+        if self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
+            self.scan(text, true).0
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// The text without secrets, and the rest of it, which, unless it is the end, may be the start
+    /// of one. Pieces give together what the whole gives.
+    fn scan<'a>(&self, text: &'a str, is_end: bool) -> (String, &'a str) {
+        let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(next) = rest.chars().next() {
+            let may_be = |secret: &String| secret.len() > rest.len() && secret.starts_with(rest);
+            if !is_end && self.secrets.iter().any(may_be) {
+                break;
+            }
+            let found = self.secrets.iter().find(|secret| rest.starts_with(secret.as_str()));
+            let length = match found {
+                Some(secret) => {
+                    clean.push_str(INSTEAD);
+                    secret.len()
+                }
+                None => {
+                    clean.push(next);
+                    next.len_utf8()
+                }
+            };
+            rest = &rest[length..];
+        }
+        (clean, rest)
     }
 
     fn clean(&self, text: &mut String) {
-        if self.0.iter().any(|secret| text.contains(secret.as_str())) {
-            *text = self.text(text);
-        }
+        *text = self.text(text);
     }
 
     fn clean_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.clean(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.clean_value(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.clean_value(field)),
+            Value::Object(fields) => {
+                let cleaned = std::mem::take(fields).into_iter().map(|(name, mut field)| {
+                    self.clean_value(&mut field);
+                    (self.text(&name), field)
+                });
+                *fields = cleaned.collect();
+            }
             _ => {}
         }
     }
 
-    pub(super) fn message(&self, mut message: EngineMessage) -> EngineMessage {
-        if self.0.is_empty() {
-            return message;
+    /// What may be told, which is less or more than one message while text is streamed.
+    pub(super) fn message(&mut self, mut message: EngineMessage) -> Vec<EngineMessage> {
+        if self.secrets.is_empty() {
+            return vec![message];
         }
+        let mut told = Vec::new();
         match &mut message {
-            EngineMessage::TextDelta { text }
-            | EngineMessage::Text { text, .. }
-            | EngineMessage::Thinking { text, .. } => self.clean(text),
-            EngineMessage::ToolUse(tool) => self.clean_value(&mut tool.input),
+            EngineMessage::TextDelta { text } => return self.piece(text).into_iter().collect(),
+            EngineMessage::Text { text, parent, .. } | EngineMessage::Thinking { text, parent } => {
+                // What subagents tell may come between two pieces.
+                told.extend(parent.is_none().then(|| self.flush()).flatten());
+                self.clean(text);
+            }
+            EngineMessage::ToolUse(tool) => {
+                told.extend(tool.parent.is_none().then(|| self.flush()).flatten());
+                self.clean_value(&mut tool.input);
+            }
             EngineMessage::ToolResult { content, .. } | EngineMessage::Note { content, .. } => {
                 self.clean_value(content);
             }
             EngineMessage::Warning { message, .. } => self.clean(message),
             EngineMessage::Finished(finish) => {
+                told.extend(self.flush());
                 self.clean(&mut finish.result);
                 finish.errors.iter_mut().for_each(|error| self.clean(error));
             }
@@ -79,7 +129,22 @@ impl Redactor {
             | EngineMessage::SubagentEnded { .. }
             | EngineMessage::Spent { .. } => {}
         }
-        message
+        told.push(message);
+        told
+    }
+
+    fn piece(&mut self, text: &str) -> Option<EngineMessage> {
+        self.held.push_str(text);
+        let (text, rest) = self.scan(&self.held, false);
+        self.held = rest.to_owned();
+        (!text.is_empty()).then_some(EngineMessage::TextDelta { text })
+    }
+
+    /// What was held back of a text that has ended.
+    pub(super) fn flush(&mut self) -> Option<EngineMessage> {
+        let held = std::mem::take(&mut self.held);
+        let text = self.text(&held);
+        (!text.is_empty()).then_some(EngineMessage::TextDelta { text })
     }
 }
 
@@ -89,17 +154,78 @@ mod tests {
 
     use super::*;
 
+    fn redactor() -> Redactor {
+        Redactor::of(
+            ["hunter22", "Bearer hunter22", "hunter22-木-long", "", "short"]
+                .map(Into::into)
+                .to_vec(),
+        )
+    }
+
     #[test]
     fn no_secret_leaves_in_whatever_form_it_comes() {
-        let redactor = Redactor(vec!["Bearer hunter22".into(), "hunter22".into()]);
+        let mut redactor = redactor();
         assert_eq!(redactor.text("sent Bearer hunter22!"), "sent [REDACTED]!");
+        assert_eq!(redactor.text("Token token=hunter22"), "Token token=[REDACTED]");
         let told = EngineMessage::ToolResult {
             tool_use_id: "t".into(),
-            content: json!([{ "type": "text", "text": "env: hunter22" }]),
+            content: json!([{ "type": "text", "env: hunter22": { "hunter22": "a hunter22" } }]),
             is_error: false,
             parent: None,
         };
-        let EngineMessage::ToolResult { content, .. } = redactor.message(told) else { panic!() };
-        assert_eq!(content, json!([{ "type": "text", "text": "env: [REDACTED]" }]));
+        let told = redactor.message(told);
+        let [EngineMessage::ToolResult { content, .. }] = &told[..] else { panic!("{told:?}") };
+        let inner = json!({ "[REDACTED]": "a [REDACTED]" });
+        assert_eq!(content, &json!([{ "type": "text", "env: [REDACTED]": inner }]));
+    }
+
+    /// The pieces that are told of a text that comes in these, and of its end.
+    fn streamed(redactor: &mut Redactor, pieces: &[&str]) -> Vec<String> {
+        let delta = |text: &str| EngineMessage::TextDelta { text: text.to_owned() };
+        let whole = EngineMessage::Text { text: pieces.concat(), parent: None, streamed: true };
+        // A subagent talks in between.
+        let other =
+            EngineMessage::Text { text: "-".into(), parent: Some("t".into()), streamed: false };
+        let mut told = Vec::new();
+        for piece in pieces {
+            told.extend(redactor.message(delta(piece)));
+            assert_eq!(redactor.message(other.clone()), [other.clone()]);
+        }
+        told.extend(redactor.message(whole));
+        let end = told.pop();
+        let told: Vec<_> = told
+            .into_iter()
+            .map(|told| match told {
+                EngineMessage::TextDelta { text } => text,
+                told => panic!("{told:?}"),
+            })
+            .collect();
+        let Some(EngineMessage::Text { text, .. }) = end else { panic!("{end:?}") };
+        assert_eq!(told.concat(), text);
+        assert!(!text.contains("hunter22"), "{text}");
+        told
+    }
+
+    #[test]
+    fn a_secret_in_pieces_is_found_and_other_text_is_not_held_back() {
+        let mut redactor = redactor();
+        let told = streamed(&mut redactor, &["it is hun", "te", "r22", " indeed"]);
+        assert_eq!(told, ["it is ", "[REDACTED] indeed"]);
+        assert_eq!(streamed(&mut redactor, &["a hunt", "ed fox"]), ["a ", "hunted fox"]);
+        // The start of one at the very end is told, too, and does not leak into what follows.
+        assert_eq!(streamed(&mut redactor, &["the hunt"]), ["the ", "hunt"]);
+        assert_eq!(streamed(&mut redactor, &["er22"]), ["er22"]);
+    }
+
+    #[test]
+    fn however_a_text_is_cut_its_pieces_make_the_whole() {
+        let text = "Bearer Bearer hunter22-木-lon hunter22-木-long, hunhunter22 木hunter22";
+        let places: Vec<_> = text.char_indices().map(|(place, _)| place).collect();
+        for &first in &places {
+            for &second in places.iter().filter(|&&second| second >= first) {
+                let pieces = [&text[..first], &text[first..second], &text[second..]];
+                streamed(&mut redactor(), &pieces);
+            }
+        }
     }
 }

@@ -25,6 +25,7 @@ fn order(prompt: &str) -> Order {
         folder: PathBuf::new(),
         home: PathBuf::new(),
         env: BTreeMap::new(),
+        secrets: Vec::new(),
     }
 }
 

@@ -63,6 +63,9 @@ impl Default for SqliteOptions {
     }
 }
 
+/// A caller writes no more than this on its own thread.
+const LARGEST_HERE: usize = 64 * 1024;
+
 #[derive(Debug)]
 pub struct SqliteStore {
     queue: Arc<Queue>,
@@ -136,7 +139,8 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
-        let here = self.queue.borrow(&self.writer);
+        let here =
+            (commit.size() <= LARGEST_HERE).then(|| self.queue.borrow(&self.writer)).flatten();
         if let Some(outcome) = here.and_then(|mut w| w.commit_here(&commit, &self.queue)) {
             // Who commits in a loop must let others run now and then.
             tokio::task::consume_budget().await;

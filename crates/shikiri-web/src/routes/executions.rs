@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::run_events::EventsQuery;
 use crate::access::{ConversationAccess, ExecutionAccess};
 use crate::error::Problem;
-use crate::json::Json;
+use crate::json::{Json, Object};
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
 use crate::sse::{self, Feed};
@@ -28,7 +28,8 @@ const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 pub(crate) struct Execute {
     /// At most 1 MiB.
     user_input: String,
-    executor: ExecutorBody,
+    #[schema(value_type = ExecutorBody)]
+    executor: Object<ExecutorBody>,
     /// Secrets for the headers of MCP servers: kept in memory until the execution has ended.
     #[serde(default)]
     tokens: BTreeMap<String, String>,
@@ -73,7 +74,7 @@ pub(crate) async fn execute(
     headers: HeaderMap,
     Json(body): Json<Execute>,
 ) -> Result<Response, Problem> {
-    let ExecutorBody { user_id, name, email } = body.executor;
+    let Object(ExecutorBody { user_id, name, email }) = body.executor;
     let request = NewExecution {
         conversation,
         user_input: body.user_input,

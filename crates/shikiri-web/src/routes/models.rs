@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::created;
 use crate::access::{Admin, AnyKey, ModelInPath};
 use crate::error::Problem;
-use crate::json::{Json, some};
+use crate::json::{Json, Object, some};
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
 use crate::state::Shared;
@@ -37,7 +37,8 @@ pub(crate) struct NewModel {
     subagent_model: Option<String>,
     /// Added to the engine's environment. Values are never shown again.
     env: Option<BTreeMap<String, String>>,
-    prices: Option<PricesChange>,
+    #[schema(value_type = Option<PricesChange>)]
+    prices: Option<Object<PricesChange>>,
 }
 
 /// What is left out stays as it is.
@@ -57,7 +58,8 @@ pub(crate) struct ModelChange {
     /// Those that are named are set, or removed by null; `***` leaves one as it is.
     #[serde(default)]
     env: BTreeMap<String, Option<String>>,
-    prices: Option<PricesChange>,
+    #[schema(value_type = Option<PricesChange>)]
+    prices: Option<Object<PricesChange>>,
 }
 
 /// Dollars per million tokens, with at most six decimals. What is left out stays as it is; for a
@@ -101,7 +103,7 @@ pub(crate) async fn create_model(
         aliases: new.aliases,
         subagent_model: Some(new.subagent_model),
         env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
-        prices: new.prices.map(PricesPatch::from).unwrap_or_default(),
+        prices: new.prices.map(|Object(prices)| prices.into()).unwrap_or_default(),
     };
     let model = ModelJson::from(web.app.create_model(new.id, new.engine.into(), patch).await?);
     Ok(created(&format!("/v1/models/{}", model.id), &model))
@@ -150,7 +152,7 @@ pub(crate) async fn change_model(
         aliases: change.aliases,
         subagent_model: change.subagent_model,
         env: change.env,
-        prices: change.prices.map(PricesPatch::from).unwrap_or_default(),
+        prices: change.prices.map(|Object(prices)| prices.into()).unwrap_or_default(),
     };
     Ok(axum::Json(web.app.update_model(&id, patch).await?.into()))
 }

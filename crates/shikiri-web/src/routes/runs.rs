@@ -69,7 +69,7 @@ pub(crate) struct RunsQuery {
     /// Only runs with this status.
     #[param(inline)]
     status: Option<RunStatusJson>,
-    /// At most this many items, 1 to 200.
+    /// At most this many items, 1 to 200. A page also ends after 4 MiB of them.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.

@@ -38,12 +38,13 @@ pub(crate) struct NewServer {
     headers_template: Option<BTreeMap<String, String>>,
     /// Only these tools; all, if left out.
     allowed_tools: Option<Vec<String>>,
-    /// Whether it may be at an address of this machine or this network.
+    /// Whether it may be at an address of this machine or this network: true needs the admin key.
     allow_private: Option<bool>,
     status: Option<StatusJson>,
 }
 
-/// What is left out stays as it is. A server of type `stdio` needs the admin key.
+/// What is left out stays as it is. A server of type `stdio` needs the admin key, and so do
+/// `allow_private` and another `url` or `type` for a server that has it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerChange {

@@ -79,7 +79,7 @@ fn made(access: &TenantAccess, skill: SkillJson) -> Response {
     created(&format!("/v1/tenants/{}/skills/{}", access.tenant, skill.name), &skill)
 }
 
-/// Lists a tenant's skills; a page ends after 20 of them, or 4 MiB
+/// Lists a tenant's skills
 #[utoipa::path(get, path = "/v1/tenants/{t}/skills", tag = "skills",
     params(("t" = String, Path), Paging),
     responses((status = 200, description = "A page of skills", body = Page<SkillJson>), Guarded, Failures), security(("key" = [])))]

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::created;
 use crate::access::{Admin, TenantManagement};
 use crate::error::Problem;
-use crate::json::{Json, some};
+use crate::json::{Json, Object, some};
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
 use crate::state::Shared;
@@ -30,7 +30,8 @@ pub(crate) struct NewTenant {
     model_id: Option<String>,
     status: Option<TenantStatusJson>,
     workspace_enabled: Option<bool>,
-    limits: Option<LimitsChange>,
+    #[schema(value_type = Option<LimitsChange>)]
+    limits: Option<Object<LimitsChange>>,
 }
 
 /// What is left out stays as it is.
@@ -46,7 +47,8 @@ pub(crate) struct TenantChange {
     status: Option<TenantStatusJson>,
     workspace_enabled: Option<bool>,
     /// Needs the admin key.
-    limits: Option<LimitsChange>,
+    #[schema(value_type = Option<LimitsChange>)]
+    limits: Option<Object<LimitsChange>>,
 }
 
 /// What is left out stays as it is; null lifts the limit.
@@ -88,7 +90,7 @@ pub(crate) async fn create_tenant(
         model_id: new.model_id.map(Some),
         status: new.status.map(TenantStatus::from),
         workspace_enabled: new.workspace_enabled,
-        limits: new.limits.map(LimitsPatch::from).unwrap_or_default(),
+        limits: new.limits.map(|Object(limits)| limits.into()).unwrap_or_default(),
     };
     let tenant = TenantJson::from(web.app.create_tenant(new.id, patch).await?);
     Ok(created(&format!("/v1/tenants/{}", tenant.id), &tenant))
@@ -134,7 +136,7 @@ pub(crate) async fn change_tenant(
         model_id: change.model_id,
         status: change.status.map(TenantStatus::from),
         workspace_enabled: change.workspace_enabled,
-        limits: change.limits.map(LimitsPatch::from).unwrap_or_default(),
+        limits: change.limits.map(|Object(limits)| limits.into()).unwrap_or_default(),
     };
     let stored = web.app.update_tenant(&access.tenant, patch).await?;
     web.gate.forget_tenants();

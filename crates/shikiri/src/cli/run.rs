@@ -4,6 +4,7 @@ use std::io::Read as _;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use shikiri_app::AppError;
 use shikiri_model::ids::{ConversationId, RunId};
 
 use super::{Global, TenantArgument};
@@ -11,6 +12,9 @@ use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 use crate::terminal::{Choice, Feed, Form, Here, Place, Teller, There, Wanted};
+
+/// Bytes.
+const MAX_PROMPT: u64 = 1024 * 1024;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -78,9 +82,11 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
 }
 
 async fn start(place: &Place, arguments: &Arguments, prompt: String) -> Result<RunId, Failure> {
-    let model_id = match arguments.engine {
-        Some(engine) => Some(first_on(engine, &place.models().await?)?),
-        None => arguments.model.clone(),
+    // Before there is a conversation: one that nothing was said in is of no use.
+    let model_id = match (arguments.engine, &arguments.model) {
+        (Some(engine), _) => Some(first_on(engine, &place.models().await?)?),
+        (None, Some(model)) => Some(active(model, &place.models().await?)?),
+        (None, None) => None,
     };
     let conversation = match &arguments.conversation {
         Some(conversation) => conversation.clone(),
@@ -162,15 +168,35 @@ fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Failure> {
     Err(Failure::new(Exit::NotFound, what, &format!("active models: {there}")))
 }
 
-fn prompt(argument: &str) -> Result<String, Failure> {
-    if argument != "-" {
-        return Ok(argument.to_owned());
+/// The model, if it can be asked for.
+fn active(id: &str, models: &[Choice]) -> Result<String, Failure> {
+    match models.iter().find(|model| model.id == id) {
+        None => Err(AppError::not_found("model", id).into()),
+        Some(model) if !model.is_active => {
+            Err(AppError::Inactive { kind: "model", id: id.to_owned() }.into())
+        }
+        Some(model) => Ok(model.id.clone()),
     }
+}
+
+/// What to say. A server would refuse the same, but only in a conversation.
+fn prompt(argument: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    // One byte more than is allowed is enough to be refused.
-    let reading = std::io::stdin().lock().take(1024 * 1024 + 1).read_to_string(&mut text);
-    reading.map_err(|error| Failure::usage(format!("stdin: {error}"), "send text in UTF-8"))?;
-    Ok(text)
+    if argument == "-" {
+        // One byte more than is allowed is enough to be refused.
+        let reading = std::io::stdin().lock().take(MAX_PROMPT + 1).read_to_string(&mut text);
+        reading.map_err(|error| Failure::usage(format!("stdin: {error}"), "send text in UTF-8"))?;
+    } else {
+        argument.clone_into(&mut text);
+    }
+    let wrong = if text.trim().is_empty() {
+        AppError::invalid("user_input", "must not be empty")
+    } else if text.len() as u64 > MAX_PROMPT {
+        AppError::invalid("user_input", "must have at most 1 MiB")
+    } else {
+        return Ok(text);
+    };
+    Err(wrong.into())
 }
 
 /// Whoever sits here.

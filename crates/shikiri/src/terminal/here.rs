@@ -31,7 +31,7 @@ pub struct Here {
 impl Here {
     pub async fn open(config: &Config, tenant: TenantId) -> Result<Self, Failure> {
         let app = wiring::open_app(config, &wiring::offer(), Access::Write).await?;
-        let node = Node::start(app.clone());
+        let node = Node::start_for_own(app.clone());
         Ok(Self { app, node, tenant })
     }
 

@@ -1,10 +1,10 @@
 //! CLIs that behave badly: small scripts in the place of the real one.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use shikiri_model::execution::EngineMessage;
-use shikiri_testkit::wait_until;
+use shikiri_testkit::{Follower, Signal, role, spawn_role, wait_until};
 
 use super::*;
 
@@ -44,6 +44,7 @@ impl Fake {
             folder: self.place.path().join("work"),
             home: self.place.path().join("home"),
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            secrets: Vec::new(),
         }
     }
 
@@ -136,9 +137,9 @@ async fn one_that_hears_nothing_is_killed_with_its_children() {
     let begun = Instant::now();
     let running = fake.engine.run(fake.order(), told, stop.clone());
     let (outcome, _) = tokio::join!(running, hearing);
-    // Three seconds for a result, one more to end.
+    // Two seconds for a result, one more to end. Whoever waits gives up after five.
     let took = begun.elapsed();
-    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(7), "{took:?}");
+    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(4), "{took:?}");
     assert_eq!(outcome, Ok(()));
     fake.assert_clean();
 }
@@ -172,4 +173,36 @@ async fn a_program_that_will_not_do_is_told_before_anything_starts() {
     let other = Fake::of_version("GNU coreutils 9.4", "").engine.check(&model).await.unwrap_err().0;
     assert!(other.ends_with("is no Claude Code: its version is \"GNU coreutils 9.4\""), "{other}");
     assert_eq!(Fake::new("").engine.check(&model).await, Ok(()));
+}
+
+/// In the role of a server: runs this CLI until it is killed.
+async fn be_a_server() {
+    let place = PathBuf::from(std::env::var_os("TEST_PLACE").unwrap());
+    let mut order = Fake::new("").order();
+    (order.folder, order.home) = (place.join("work"), place.join("home"));
+    let (told, _heard) = Told::channel();
+    let _ = engine(&place.join("claude")).run(order, told, CancellationToken::new()).await;
+}
+
+/// A server that is started again may go on with the conversation at once.
+#[tokio::test]
+async fn once_its_server_is_killed_a_cli_writes_no_more() {
+    if role().is_some() {
+        return be_a_server().await;
+    }
+    let fake = Fake::new("trap '' TERM INT HUP; while :; do echo on >> lines; sleep 0.02; done");
+    let lines = fake.order().folder.join("lines");
+    let this = "claude_code::fakes::once_its_server_is_killed_a_cli_writes_no_more";
+    let mut server =
+        Follower::start(spawn_role(this, "server").env("TEST_PLACE", fake.place.path()));
+    wait_until("it writes", PATIENCE, async || lines.exists()).await;
+    server.signal(Signal::KILL);
+    server.wait(PATIENCE);
+    let killed = SystemTime::now();
+    let is_gone = async || processes(&fake.order().home).is_empty();
+    wait_until("nothing is left", Duration::from_secs(5), is_gone).await;
+    let last = lines.metadata().unwrap().modified().unwrap();
+    let later = last.duration_since(killed).unwrap_or_default();
+    // A moment, as long as two hundredths of a second may take on a busy machine.
+    assert!(later < Duration::from_millis(500), "{later:?}");
 }

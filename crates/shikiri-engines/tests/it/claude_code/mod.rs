@@ -2,6 +2,7 @@
 //! model was asked and with the model's own count of tokens.
 
 mod answers;
+mod confined;
 mod errors;
 mod fakes;
 mod outside;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use shikiri_app::execution::{Engine as _, EngineError, Order, Told};
-use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::claude_code::{ClaudeCode, is_confined};
 use shikiri_model::execution::{
     EngineMessage, Expected, Processor, SpenderKind, Usage, UsageRow, total,
 };
@@ -80,6 +81,7 @@ impl World {
             folder: self.work(),
             home: self.home(),
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            secrets: Vec::new(),
         }
     }
 

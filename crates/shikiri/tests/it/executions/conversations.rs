@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use shikiri_testkit::{TestApp, wait_until};
 
@@ -193,4 +194,70 @@ fn conversations_live_on_the_command_line() {
     cli.run(&["conversations", "remove", id, "--yes"]).done();
     cli.run(&["conversations", "show", id]).refused(4, &[id, "shikiri conversations list"]);
     cli.run(&["conversations", "list", "--tenant", "nobody"]).refused(4, &["nobody"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_hangs_up_leaves_no_conversation_half_removed_or_held() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let tenant = app.local();
+    let client = &tenant.client;
+    for patience_ms in [1, 3, 6, 10, 15] {
+        let talk = Talk::start(&tenant).await;
+        talk.say("#offline tools=1000").await;
+        let removal = client.request(Method::DELETE, &talk.path(""));
+        let patience = Duration::from_millis(patience_ms);
+        let _ = client.try_send(removal.timeout(patience)).await;
+        wait_until("it is gone or can be removed", Duration::from_secs(3), async || {
+            let answer = client.delete(&talk.path("")).await;
+            if answer.status == 409 {
+                // It is held for the change that goes on, which is no execution.
+                assert_eq!(answer.problem(409).get("execution_id"), None);
+            }
+            answer.status == 204 || answer.status == 404
+        })
+        .await;
+        assert_eq!(client.get(&talk.path("/messages")).await.status, 404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_executions_stays_small_and_none_is_missed() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let talk = Talk::start(&app.local()).await;
+    for _ in 0..6 {
+        talk.say(&"x".repeat(1_000_000)).await;
+    }
+    for list in [talk.path("/executions"), talk.tenant.path("/runs"), talk.path("/messages")] {
+        let (mut seen, mut pages, mut cursor) = (Vec::new(), 0, String::new());
+        loop {
+            let path = format!("{list}?limit=200{cursor}");
+            let page = talk.tenant.client.get(&path).await;
+            assert!(page.body.len() < 5 << 20, "{} bytes in a page of {list}", page.body.len());
+            let page = page.expect(200);
+            seen.extend(ids(&page).into_iter().map(str::to_owned));
+            pages += 1;
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+        let count = seen.len();
+        seen.sort();
+        seen.dedup();
+        assert!(pages > 1 && seen.len() == count, "{count} in {pages} pages of {list}");
+        let wanted = if list.ends_with("messages") { 12 } else { 6 };
+        assert!(count >= wanted, "{count} of {list}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_values_starts_no_execution() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let talk = Talk::start(&app.local()).await;
+    for body in [
+        json!(["x", ["u", null, null], {}, [], null]),
+        json!({ "user_input": "x", "executor": ["u", null, null] }),
+    ] {
+        assert_eq!(talk.post(&body, &[]).await.problem(400)["code"], "INVALID_REQUEST", "{body}");
+    }
+    let list = talk.tenant.client.get(&talk.path("/executions")).await.expect(200);
+    assert_eq!(list["items"], json!([]));
 }

@@ -110,6 +110,61 @@ async fn a_long_execution_keeps_its_lock() {
     assert_eq!(terminal(&end).data["code"], "CANCELLED", "it could still write");
 }
 
+/// Renewal must not wait for a store that is busy with what the execution writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_events_does_not_cost_an_execution_its_lock() {
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_LOCK_LEASE_SECONDS", "0.5").start().await;
+    let talk = Talk::start(&app.local()).await;
+    let told = talk.say("#offline events=1500 chars=4000").await;
+    assert_eq!(terminal(&told).kind, "result", "{}", terminal(&told).data);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_conversation_takes_nobodys_place() {
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_LOCK_WAIT_SECONDS", "0.5").start().await;
+    let limits = json!({ "limits": { "max_concurrent_executions": 2 } });
+    app.client().patch("/v1/tenants/local", &limits).await.expect(200);
+    let (busy, free) = (Talk::start(&app.local()).await, Talk::start(&app.local()).await);
+    let id = busy.begin("#offline hang=1").await;
+    let waiting = join_all((0..10).map(|_| async { busy.post(&Talk::body("x"), &[]).await }));
+    let turns = async {
+        for _ in 0..3 {
+            terminal(&free.say("#offline events=1").await);
+        }
+    };
+    let (answers, ()) = tokio::join!(waiting, turns);
+    for answer in answers {
+        assert_eq!(answer.problem(409)["code"], "CONVERSATION_LOCKED");
+    }
+    busy.cancel(&id).await.expect(200);
+}
+
+/// A paused server that wakes after its lease finds its executions ended, or ends them itself, but
+/// never as a fault of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_slept_past_its_lease_has_interrupted_executions() {
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_NODE_LEASE_SECONDS", "1").start().await;
+    let local = app.local();
+    let talks = join_all((0..4).map(|_| Talk::start(&local))).await;
+    let begun = talks.iter().map(|talk| talk.begin("#offline events=2 tokens_in=6 hang=1"));
+    let ids = join_all(begun).await;
+    for (talk, id) in talks.iter().zip(&ids) {
+        wait_until("the bill so far", Duration::from_secs(10), async || {
+            talk.execution(id, "").await["usage"]["input_tokens"] == 6
+        })
+        .await;
+    }
+    app.stop_signal();
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    app.cont();
+    for (talk, id) in talks.iter().zip(&ids) {
+        let told = events(&talk.follow(id, 0).await);
+        assert_eq!(terminal(&told).data["code"], "INTERRUPTED", "{}", terminal(&told).data);
+        assert_eq!(talk.execution(id, "").await["usage"]["input_tokens"], 6);
+        terminal(&talk.say("#offline events=1").await);
+    }
+}
+
 async fn killed(mut app: TestApp) {
     let talk = Talk::start(&app.local()).await;
     let before = talk.say("一").await;

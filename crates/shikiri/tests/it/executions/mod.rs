@@ -7,6 +7,7 @@ mod lock;
 mod models;
 mod offline;
 mod real_cli;
+mod schemathesis;
 mod secrets;
 mod server_checks;
 mod servers;

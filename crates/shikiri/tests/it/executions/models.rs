@@ -1,5 +1,8 @@
 //! Models: what there is to run on, who may see what of it, and who may change it.
 
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
 use serde_json::{Value, json};
 use shikiri_testkit::{Cli, TestApp};
 use tokio::task::JoinSet;
@@ -214,4 +217,20 @@ fn models_live_on_the_command_line() {
     );
     cli.run(&["models", "show", "none"]).refused(4, &["none", "shikiri models list"]);
     cli.run(&["tenants", "set", "local", "--model", "none"]).refused(2, &["model_id", "none"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_hangs_up_does_not_keep_the_models_from_others() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let client = app.client();
+    for n in 0..60 {
+        let path = "/v1/models/offline";
+        let change =
+            client.request(Method::PATCH, path).json(&json!({ "region": format!("r{n}") }));
+        let patience = Duration::from_micros(100 * n);
+        let _ = client.try_send(change.timeout(patience)).await;
+        let start = Instant::now();
+        client.patch(path, &json!({ "region": "last" })).await.expect(200);
+        assert!(start.elapsed() < Duration::from_secs(2), "{n}: {:?}", start.elapsed());
+    }
 }

@@ -1,6 +1,8 @@
 //! Secrets are seen by those whom they are for, and by nobody else: canaries go in wherever a
 //! secret can, and are then looked for in all that comes out.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shikiri_sqlite::{Database, OpenOptions};
 use shikiri_testkit::{Answer, Client, McpClient, Rng, TestApp, wait_until};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::kit::{Talk, events, terminal};
@@ -78,9 +81,37 @@ fn show(bytes: &[u8], word: &str) -> String {
     String::from_utf8_lossy(near).into_owned()
 }
 
+/// In the place of Claude Code: it tells all that it was given, on every way that it has.
+const BLABBER: &str = r#"#!/bin/sh
+if [ "$1" = --version ]; then echo '2.1.325 (Claude Code)'; exit; fi
+while [ $# -gt 0 ]; do
+  if [ "$1" = --mcp-config ]; then token=$(grep -o 'token-[0-9a-f]*' "$2"); fi
+  shift
+done
+all="$token $ANTHROPIC_API_KEY $ANTHROPIC_AUTH_TOKEN"
+echo "$all" >&2
+while read -r line; do
+  case "$line" in
+  *initialize*)
+    echo '{"type":"control_response","response":{"subtype":"success","request_id":"initialize"}}'
+    ;;
+  *)
+    echo '{"type":"system","subtype":"init","session_id":"s","model":"m","mcp_servers":[{"name":"'$token'","status":"failed"}]}'
+    echo '{"type":"system","subtype":"news","text":"'$all'"}'
+    echo '{"type":"stream_event","event":{"type":"content_block_delta","delta":{"text":"'$all'"}}}'
+    echo '{"type":"assistant","message":{"id":"1","model":"m","content":[{"type":"text","text":"'$all'"}]}}'
+    echo '{"type":"assistant","message":{"id":"2","model":"m","content":[{"type":"tool_use","id":"t","name":"n","input":{"'$token'":"'$all'"}}]}}'
+    echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'$all'"}]}}'
+    echo '{"type":"result","is_error":false,"num_turns":1,"session_id":"s","result":"'$all'"}'
+    ;;
+  esac
+done
+"#;
+
 /// The server with a tenant whose MCP server wants a token, and a model with an environment.
 struct World {
     app: TestApp,
+    _blabber: TempDir,
     canaries: Canaries,
     talk: Talk,
     echo: Echo,
@@ -91,17 +122,25 @@ struct World {
 impl World {
     async fn new() -> Self {
         let canaries = Canaries::new();
+        let blabber = TempDir::new().unwrap();
+        let claude = blabber.path().join("claude");
+        std::fs::write(&claude, BLABBER).unwrap();
+        std::fs::set_permissions(&claude, Permissions::from_mode(0o755)).unwrap();
         let app = TestApp::new(PROGRAM)
+            .env("SHIKIRI_CLAUDE_BIN", claude.display())
+            // Nobody listens there.
+            .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
             .env("SHIKIRI_LOG", "trace")
             .env("SHIKIRI_LOCK_WAIT_SECONDS", "0.2")
             .env("ANTHROPIC_API_KEY", &canaries.server_env)
             .start()
             .await;
         let processes = Processes::watch(&canaries);
-        let model = json!({
-            "id": "secretive", "engine": "offline", "env": { "ANTHROPIC_AUTH_TOKEN": canaries.model_env },
-        });
-        canaries.in_answer("the model", &app.client().post("/v1/models", &model).await);
+        for (id, engine) in [("secretive", "offline"), ("blabbing", "claude-code")] {
+            let env = json!({ "ANTHROPIC_AUTH_TOKEN": canaries.model_env });
+            let model = json!({ "id": id, "engine": engine, "env": env });
+            canaries.in_answer("the model", &app.client().post("/v1/models", &model).await);
+        }
         let tenant = app.tenant("user").await;
         let of_tenant = json!({ "model_id": "secretive" });
         app.client().patch("/v1/tenants/user", &of_tenant).await.expect(200);
@@ -113,7 +152,7 @@ impl World {
         let made = tenant.client.post(&tenant.path("/mcp-servers"), &server).await.expect(201);
         let server = tenant.path(&format!("/mcp-servers/{}", made["id"].as_str().unwrap()));
         let talk = Talk::start(&tenant).await;
-        Self { app, canaries, talk, echo, server, processes }
+        Self { app, _blabber: blabber, canaries, talk, echo, server, processes }
     }
 
     fn body(&self, input: &str) -> Value {
@@ -206,7 +245,10 @@ impl World {
         assert!(found_plain, "the search would not find what is there");
         let path = self.app.data_folder().join("state.db");
         let database = Database::open_reader(&path, &OpenOptions::default()).unwrap();
-        assert_eq!(rows_with(&database, &self.canaries.model_env), ["model secretive"]);
+        assert_eq!(
+            rows_with(&database, &self.canaries.model_env),
+            ["model blabbing", "model secretive"]
+        );
         assert!(rows_with(&database, &self.canaries.plain).len() > 2);
     }
 }
@@ -358,6 +400,7 @@ async fn what_is_given_in_secret_is_found_nowhere() {
     for execution in [&done, &failed, &running] {
         world.look_everywhere(execution).await;
     }
+    a_cli_that_tells_all(&world).await;
     trying_a_server(&world).await;
     look_at_terminal(&world, &done);
 
@@ -425,6 +468,22 @@ async fn refusals(world: &World) {
     status("active").await;
     let locked = world.post(&world.body("やあ"), &[]).await;
     assert_eq!(locked.problem(409)["code"], "CONVERSATION_LOCKED");
+}
+
+/// What an engine's program says goes on to readers, without what it should have kept to itself.
+async fn a_cli_that_tells_all(world: &World) {
+    let talk = Talk::start(&world.talk.tenant).await;
+    let mut body = world.body("やあ");
+    body["model_id"] = json!("blabbing");
+    let answer = talk.post(&body, &[]).await;
+    let told = events(&answer.text());
+    let end = &terminal(&told).data;
+    assert_eq!(end["result"], "[REDACTED] [REDACTED] [REDACTED]", "{}", answer.text());
+    world.canaries.in_answer("what a CLI told", &answer);
+    let path = talk.path("/messages");
+    world.get(&talk.tenant.client, &path).await;
+    world.look_everywhere(end["execution_id"].as_str().unwrap()).await;
+    world.look_at_disk();
 }
 
 /// The server that the token is for gets it; what it makes of it is not repeated.

@@ -157,6 +157,45 @@ async fn programs_on_the_servers_machine_are_the_admins_to_start() {
     client.delete(&path).await.expect(204);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn private_addresses_are_the_admins_to_open() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let tenant = app.tenant("user").await;
+    let (client, admin, servers) = (&tenant.client, app.client(), tenant.path("/mcp-servers"));
+    let new = |name: &str, open: bool| {
+        json!({
+            "name": name, "type": "http", "url": "http://127.0.0.1:9/", "allow_private": open,
+        })
+    };
+    let refused = client.post(&servers, &new("mine", true)).await.problem(403);
+    assert_eq!(refused["code"], "FORBIDDEN");
+    assert!(refused["detail"].as_str().unwrap().contains("admin key"), "{refused}");
+    let id = |server: Value| format!("{servers}/{}", server["id"].as_str().unwrap());
+    let closed = id(client.post(&servers, &new("mine", false)).await.expect(201));
+    client.patch(&closed, &json!({ "allow_private": true })).await.problem(403);
+    let report = client.post(&format!("{closed}/check"), &json!({})).await.expect(200);
+    assert!(report["detail"].as_str().unwrap().contains("private address"), "{report}");
+    client.patch(&closed, &json!({ "url": "http://127.0.0.1:10/" })).await.expect(200);
+
+    // What the admin opened stays open, and stays where it is.
+    let open = id(admin.post(&servers, &new("theirs", true)).await.expect(201));
+    for change in [
+        json!({ "url": "http://127.0.0.1:10/" }),
+        json!({ "type": "sse" }),
+        json!({ "type": "sse", "url": "http://10.0.0.1/", "allow_private": true }),
+    ] {
+        client.patch(&open, &change).await.problem(403);
+    }
+    let shown = client.get(&open).await.expect(200);
+    assert_eq!((&shown["type"], &shown["url"]), (&json!("http"), &json!("http://127.0.0.1:9/")));
+    let change = json!({ "headers_template": { "X-A": "b" }, "allow_private": true });
+    client.patch(&open, &change).await.expect(200);
+    let moved = json!({ "url": "http://127.0.0.1:10/", "allow_private": false });
+    client.patch(&open, &moved).await.expect(200);
+    client.patch(&open, &json!({ "allow_private": true })).await.problem(403);
+    admin.patch(&open, &json!({ "allow_private": true })).await.expect(200);
+}
+
 #[test]
 fn servers_live_on_the_command_line() {
     let folder = tempfile::tempdir().unwrap();

@@ -98,6 +98,10 @@ fn a_conversation_goes_on_and_its_events_come_as_json() {
 #[test]
 fn what_fails_or_is_not_there_has_its_exit_code() {
     let (_folder, cli) = fresh();
+    let conversations = || {
+        let list = cli.run(&["conversations", "list", "--json"]).done().json();
+        list["items"].as_array().unwrap().len()
+    };
     let failed = cli.run(&["run", "#offline events=1 error=運が悪い"]);
     assert_eq!(failed.code, 1, "{}", failed.stderr);
     assert!(failed.stderr.contains("SDK_ERROR: 運が悪い: `shikiri executions show exe_"));
@@ -105,14 +109,18 @@ fn what_fails_or_is_not_there_has_its_exit_code() {
     let quick = cli.clone().env("SHIKIRI_EXECUTION_TIMEOUT_SECONDS", "0.3");
     let partial = quick.run(&["run", "#offline events=2 hang=1"]);
     assert_eq!((partial.code, partial.stderr.contains("partial")), (1, true));
+    let before = conversations();
 
     cli.run(&["run", "x", "--engine", "bedrock"]).refused(4, &["bedrock", "offline (offline)"]);
     cli.run(&["run", "x", "--engine", "steam"]).refused(2, &["steam", "claude-code"]);
     cli.run(&["run", "x", "--model", "none"]).refused(4, &["none", "models list"]);
     cli.run(&["run", "x", "--conversation", "cnv_0"]).refused(4, &["cnv_0"]);
     cli.run(&["run", ""]).refused(2, &["user_input"]);
+    cli.run(&["models", "set", "offline", "--status", "inactive"]).done();
+    cli.run(&["run", "x", "--model", "offline"]).refused(3, &["offline", "models set"]);
     cli.run(&["run", "x", "--server", "https://host:1"]).refused(2, &["TLS", "http://"]);
     cli.run(&["run", "x", "--server", "127.0.0.1:1"]).refused(5, &["127.0.0.1:1", "serve"]);
+    assert_eq!(conversations(), before, "what is refused leaves no conversation behind");
     cli.run(&["executions", "show", "exe_0"]).refused(4, &["exe_0", "executions list"]);
     cli.run(&["usage", "--by", "week"]).refused(2, &["week", "month"]);
     cli.run(&["usage", "--from", "soon"]).refused(2, &["from", "2026-11-15"]);
@@ -192,4 +200,20 @@ async fn a_dead_server_s_execution_is_followed_to_its_end() {
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{output}");
     let usage = app.cli().run(&["usage", "--json"]).done().json();
     assert_eq!(usage["total"]["usage"]["input_tokens"], 6);
+}
+
+/// A run would be dropped again when the command ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_left_in_the_queue_is_not_taken_up_by_a_command() {
+    let mut app = TestApp::new(PROGRAM).start().await;
+    let input = json!({ "steps": 600, "step_ms": 50 });
+    let run = app.local().start_run("long_running_agent", input).await;
+    app.ask_to_end();
+    app.ended().await;
+    let show = || app.cli().run(&["runs", "show", &run, "--json"]).done().json();
+    let before = show();
+    assert_eq!(before["status"], "queued");
+    let told = app.cli().run(&["run", "#offline events=10 delay_ms=100"]).done();
+    assert_eq!(told.stdout.trim().chars().count(), 40, "{}", told.stdout);
+    assert_eq!(show(), before);
 }

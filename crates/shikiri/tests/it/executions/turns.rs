@@ -197,6 +197,23 @@ async fn a_timeout_gives_what_there_is_or_says_that_there_is_nothing() {
     assert_eq!(talk.say("#offline events=1").await[0].data["turn"], 1, "neither counts");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_a_model_without_prices_are_told_of() {
+    let app = app().await;
+    let model = json!({ "id": "mine", "engine": "offline", "model_name": "mine",
+        "subagent_model": "nameless" });
+    app.client().post("/v1/models", &model).await.expect(201);
+    let talk = Talk::start(&app.local()).await;
+    let mut body = Talk::body("#offline subagents=2");
+    body["model_id"] = json!("mine");
+    let told = events(&talk.post(&body, &[]).await.text());
+    let warnings: Vec<_> = told.iter().filter(|event| event.kind == "warning").collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(warnings[0].data["code"], "PRICE_UNKNOWN");
+    assert_eq!(warnings[0].data["model"], "nameless");
+    assert_eq!(terminal(&told).kind, "result");
+}
+
 /// Closing the connection stops nothing; a cancel does, and is billed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_ends_a_turn_and_closing_the_connection_does_not() {

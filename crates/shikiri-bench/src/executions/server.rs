@@ -1,0 +1,121 @@
+//! Shikiri's own server on a store where every commit is on the disk, with both engines, and with
+//! an agent that logs as fast as it may: what a stream costs without an execution around it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use async_trait::async_trait;
+use clap::Args;
+use serde_json::{Value, json};
+use shikiri_app::execution::{Engines, inherited};
+use shikiri_app::gate::{Gate, GateOptions};
+use shikiri_app::models::ModelPatch;
+use shikiri_app::run::{Agent, AgentError, Context, Node};
+use shikiri_app::{App, AppOptions, Environment};
+use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::offline::Offline;
+use shikiri_model::models::EngineKind;
+use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use shikiri_web::{WebOptions, bind};
+use tokio_util::sync::CancellationToken;
+
+use crate::child::{self, Process};
+use crate::payload;
+
+/// The model that the CLI answers for.
+pub(super) const CLAUDE: &str = "claude";
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    folder: PathBuf,
+    /// The CLI of the claude-code engine
+    #[arg(long)]
+    claude: Option<PathBuf>,
+}
+
+/// The server as the benchmark sees it.
+pub(super) struct Server {
+    process: Process,
+    pub(super) address: SocketAddr,
+    pub(super) key: String,
+}
+
+impl Server {
+    pub(super) fn start(folder: &Path, claude: Option<&Path>) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let (folder, claude) = (folder.to_string_lossy(), claude.map(Path::to_string_lossy));
+        let mut words = vec!["executions", &folder];
+        words.extend(claude.iter().flat_map(|claude| ["--claude", claude]));
+        let mut process = Process::role(words)?;
+        let address = process.hear_word("listening")?.parse().context("an address")?;
+        let key = process.hear_word("key")?;
+        Ok(Self { process, address, key })
+    }
+
+    pub(super) fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(arguments))
+}
+
+/// Serves until the parent is done.
+async fn serve(arguments: &Arguments) -> Result<()> {
+    let store = SqliteStore::open(&arguments.folder.join("state.db"), SqliteOptions::default())?;
+    let options = AppOptions {
+        data: Some(arguments.folder.clone()),
+        engine_env: Environment(inherited(std::env::vars())),
+        ..AppOptions::default()
+    };
+    let engines =
+        Engines::new(vec![Arc::new(Offline), Arc::new(ClaudeCode::new(arguments.claude.clone()))]);
+    let app = App::new(Arc::new(store), vec![Arc::new(Logger)], options).with_engines(engines);
+    app.ensure_local_tenant().await?;
+    if arguments.claude.is_some() {
+        let id = CLAUDE.parse().context("a model's id")?;
+        app.create_model(Some(id), EngineKind::ClaudeCode, ModelPatch::default()).await?;
+    }
+    let secret = App::mint_secret()?;
+    app.ensure_admin_key(&secret).await?;
+    let _node = Node::start(app.clone());
+    let options = WebOptions { listen: ([127, 0, 0, 1], 0).into(), ..WebOptions::default() };
+    let listener = bind(&options).await?;
+    child::tell(&format!("listening {}", listener.local_addr()?))?;
+    child::tell(&format!("key {}", secret.reveal()))?;
+    let server = shikiri_web::Server::new(Gate::new(app, GateOptions::default()), options);
+    tokio::spawn(server.serve(listener, CancellationToken::new()));
+    child::command().await.map(drop)
+}
+
+struct Logger;
+
+#[async_trait]
+impl Agent for Logger {
+    fn name(&self) -> &'static str {
+        "bench"
+    }
+
+    fn description(&self) -> &'static str {
+        "Logs as fast as it may"
+    }
+
+    fn input_schema(&self) -> Value {
+        json!({ "type": "object" })
+    }
+
+    fn check(&self, _input: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+        for _ in 0..input["events"].as_u64().unwrap_or(0) {
+            context.log("info", "bench", payload::text()).await;
+        }
+        Ok(json!({}))
+    }
+}

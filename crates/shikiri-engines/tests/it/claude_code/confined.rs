@@ -1,0 +1,85 @@
+//! What a run can reach of the machine that it runs on.
+
+use serde_json::json;
+use shikiri_testkit::{Reply, claude_programs};
+
+use super::*;
+
+/// A kernel without it is nothing that could be installed.
+fn can_confine() -> bool {
+    if !is_confined() {
+        eprintln!("SKIPPED: confines: this kernel has no Landlock");
+    }
+    is_confined()
+}
+
+/// What the commands of a turn gave, one by one.
+async fn commands(world: &World, order: Order, commands: &[String]) -> Vec<String> {
+    let calls = commands.iter().map(|command| Reply::call("Bash", json!({ "command": command })));
+    world.model.script(&order.prompt, calls.chain([Reply::text("done")]));
+    let ended = world.run(order).await;
+    assert_eq!(ended.result(), "done");
+    let results = ended.of("tool_result");
+    results.iter().map(|result| result["content"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_command_reaches_its_own_folders_and_no_others() {
+    for cli in claude_programs().into_iter().filter(|_| can_confine()) {
+        let world = World::new(&cli).await;
+        let data = world.place.path();
+        std::fs::write(data.join("admin.key"), "the-admin-key").unwrap();
+        std::fs::create_dir(data.join("neighbour")).unwrap();
+        std::fs::write(data.join("neighbour/diary"), "dear-diary").unwrap();
+        let (place, pid) = (data.display(), std::process::id());
+        let model = world.model.url();
+        let address = model.trim_start_matches("http://").replace(':', "/");
+        let results = commands(
+            &world,
+            world.order("go"),
+            &[
+                format!("cat {place}/admin.key ../admin.key 2>&1; echo over"),
+                format!("ls {place} {place}/neighbour 2>&1; cat ../neighbour/* 2>&1; echo over"),
+                format!("echo mine > ../neighbour/new; cp {place}/admin.key . ; ls ; echo over"),
+                format!("cat /proc/{pid}/environ; ls /proc/{pid}/cwd/; echo over"),
+                format!("kill -0 {pid} && echo reached || echo denied; echo over"),
+                "mknod disk b 254 0 && echo reached || echo denied; echo over".to_owned(),
+                format!("ln ../admin.key here; ln -s ../admin.key there; cat there; echo over"),
+                "echo 木 > own && cp own $TMPDIR/b && mv $TMPDIR/b c && cat c && rm c".to_owned(),
+                format!("exec 3<>/dev/tcp/{address}; echo connected; echo x >/dev/null; id -u"),
+            ],
+        )
+        .await;
+        let (held, free) = results.split_at(7);
+        for result in held {
+            assert!(result.contains("denied") && result.ends_with("over"), "{result}");
+            for secret in ["the-admin-key", "dear-diary", "diary\n", "PATH=", "reached"] {
+                assert!(!result.contains(secret), "{secret} in {result}");
+            }
+        }
+        assert!(!data.join("neighbour/new").exists());
+        let user = rustix::process::getuid().as_raw();
+        assert_eq!(free, ["木".to_owned(), format!("connected\n{user}")]);
+    }
+}
+
+/// The folder of a server may well be one of those that hold programs, such as `/opt`.
+#[tokio::test]
+async fn what_is_hidden_is_out_of_reach_below_a_folder_that_is_not() {
+    for cli in claude_programs().into_iter().filter(|_| can_confine()) {
+        let mut world = World::new(&cli).await;
+        let place = world.place.path().to_owned();
+        for (name, content) in [("tools/a/tool", "a-tool"), ("tools/data/admin.key", "the-key")] {
+            let file = place.join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, content).unwrap();
+        }
+        world.engine = engine(&cli)
+            .with_readable(vec![place.join("tools")])
+            .with_hidden(vec![place.join("tools/data")]);
+        let command = "cat ../tools/a/tool; cat ../tools/data/admin.key; echo over";
+        let results = commands(&world, world.order("go"), &[command.to_owned()]).await;
+        assert!(results[0].starts_with("a-tool"), "{results:?}");
+        assert!(results[0].contains("denied") && !results[0].contains("the-key"), "{results:?}");
+    }
+}
