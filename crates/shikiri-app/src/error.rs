@@ -25,7 +25,7 @@ pub enum AppError {
     #[error("{0}")]
     Forbidden(String),
     /// Another execution writes to the conversation.
-    #[error("conversation {conversation} is busy with {execution}: wait for its end, or cancel it")]
+    #[error("conversation {conversation} is busy with {execution}: try again when that has ended")]
     Locked { conversation: String, execution: String, retry_after: Duration },
     #[error("tokens: {0}")]
     MissingToken(String),

@@ -146,7 +146,8 @@ impl App {
             transport: patch.transport(None)?,
             headers_template: BTreeMap::new(),
             allowed_tools: None,
-            allow_private: false,
+            // Whoever may open private addresses means the one that is named.
+            allow_private: *by == KeyScope::Admin,
             status: Status::Active,
         };
         patch.apply(&mut server)?;

@@ -191,6 +191,12 @@ impl<'a> Context<'a> {
         stops: &Stops,
     ) -> Result<(), AppError> {
         let app = self.app;
+        let left_out = self.means.unreachable.iter().map(|(server, why)| {
+            let code = "MCP_SERVER_UNAVAILABLE";
+            let data = json!({ "code": code, "message": why, "server": server });
+            NewEvent::from_value("warning", &data)
+        });
+        self.tell_all(left_out.collect()).await?;
         // 6. engine run, with 7. messages and 8. tools inside
         let ended = self.run_engine(order, stops).await?;
         // 9. results

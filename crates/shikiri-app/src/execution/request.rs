@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shikiri_model::conversation::{Conversation, ConversationStatus};
 use shikiri_model::execution::{Executor, PriceList};
@@ -105,6 +106,8 @@ pub(crate) struct Means {
     /// All active ones, for aliases and prices.
     pub(super) models: Vec<Model>,
     pub(super) servers: Vec<Server>,
+    /// Servers that are left out, with the reason.
+    pub(super) unreachable: Vec<(String, String)>,
     pub(super) skills: Vec<Skill>,
     pub(super) preferred_skills: Vec<String>,
     /// The request's tokens.
@@ -147,6 +150,7 @@ impl App {
             }
         }
         let servers = self.active::<McpServer>(&tenant.id).await?;
+        let (servers, unreachable) = self.within_reach(servers).await;
         let servers = fill_all(servers, &request.tokens)?;
         let engine = self.engine_for(&model).await?;
         Ok(Means {
@@ -155,11 +159,31 @@ impl App {
             model,
             models,
             servers,
+            unreachable,
             skills,
             preferred_skills: request.preferred_skills.clone(),
             secrets: request.tokens.values().cloned().collect(),
             engine,
         })
+    }
+
+    /// Servers at addresses that they may be at, and the others with what is wrong with them.
+    async fn within_reach(
+        &self,
+        servers: Vec<McpServer>,
+    ) -> (Vec<McpServer>, Vec<(String, String)>) {
+        let looked = servers.into_iter().map(|server| async {
+            let reachable = self.reachable(&server).await;
+            (server, reachable)
+        });
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for (server, reachable) in join_all(looked).await {
+            match reachable {
+                Ok(()) => near.push(server),
+                Err(why) => far.push((server.name, why)),
+            }
+        }
+        (near, far)
     }
 
     pub(super) async fn active_conversation(

@@ -189,6 +189,14 @@ async fn the_engine_gets_the_active_servers_with_their_tokens_filled_in() {
     office.server("docs", "Bearer ${docs}", Status::Active).await;
     office.server("plain", "fixed", Status::Active).await;
     office.server("off", "Bearer ${other}", Status::Inactive).await;
+    // A tenant's own may be at public addresses only.
+    let inside = ServerPatch {
+        name: Some("inside".to_owned()),
+        kind: Some(ServerKind::Http),
+        url: Some("http://127.0.0.1:9/mcp".to_owned()),
+        ..ServerPatch::default()
+    };
+    office.app.create_server(&KeyScope::Tenant(local()), &local(), inside).await.unwrap();
     let missing = office.app.execute(&local(), office.request()).await.unwrap_err();
     assert!(matches!(&missing, AppError::MissingToken(text) if text.contains("docs")), "{missing}");
     assert!(office.clerk.orders.lock().unwrap().is_empty(), "nothing was started");
@@ -202,6 +210,14 @@ async fn the_engine_gets_the_active_servers_with_their_tokens_filled_in() {
     assert_eq!(headers("docs"), Some("Bearer 秘"));
     assert_eq!(headers("plain"), Some("fixed"));
     assert_eq!(headers("off"), None);
+    assert!(!order.servers.iter().any(|server| server.name == "inside"));
+    let page = office.app.store().read(&local(), &run.stream(), 0, usize::MAX).await.unwrap();
+    let warned = page.chunks.iter().flat_map(|chunk| chunk.events()).any(|event| {
+        event.kind == "warning"
+            && event.data.contains("MCP_SERVER_UNAVAILABLE")
+            && event.data.contains("inside")
+    });
+    assert!(warned, "who is left out is told of");
     assert!(!serde_json::to_string(&run).unwrap().contains('秘'));
     office.node.leave().await;
 }

@@ -74,14 +74,15 @@ impl Confines {
         if let Some(path) = order.env.get("PATH") {
             std::env::split_paths(path).for_each(|folder| read.extend(around(&folder)));
         }
-        let servers = order.servers.iter().filter_map(|server| match &server.transport {
-            Transport::Stdio { command } => command.first().map(Path::new),
-            _ => None,
-        });
-        for program in servers.chain([cli]) {
-            let real = program.canonicalize().ok();
-            for program in [Some(program), real.as_deref()].into_iter().flatten() {
-                read.extend(program.parent().into_iter().flat_map(around));
+        read.extend(programs(cli));
+        for server in &order.servers {
+            // The admin's word: no other may name a program.
+            if let Transport::Stdio { command } = &server.transport {
+                read.extend(
+                    command.first().into_iter().flat_map(|first| programs(Path::new(first))),
+                );
+                // Scripts, or folders that the program is for.
+                read.extend(command.iter().skip(1).map(PathBuf::from));
             }
         }
         // A relative one would depend on where this process is.
@@ -120,6 +121,13 @@ impl Confines {
 const READ: &str = "--read=";
 const WRITE: &str = "--write=";
 const HIDE: &str = "--hide=";
+
+/// What a program needs, where it is named and where it really is.
+fn programs(program: &Path) -> Vec<PathBuf> {
+    let real = program.canonicalize().ok();
+    let both = [Some(program), real.as_deref()].into_iter().flatten();
+    both.filter_map(Path::parent).flat_map(around).collect()
+}
 
 /// A folder of programs, and the libraries that are installed with them.
 fn around(folder: &Path) -> Vec<PathBuf> {

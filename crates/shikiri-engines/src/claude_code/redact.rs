@@ -113,19 +113,27 @@ impl Redactor {
             }
             EngineMessage::ToolUse(tool) => {
                 told.extend(tool.parent.is_none().then(|| self.flush()).flatten());
+                self.clean(&mut tool.name);
                 self.clean_value(&mut tool.input);
+            }
+            // The model chooses these words.
+            EngineMessage::SubagentStarted(start) => {
+                self.clean(&mut start.subagent_type);
+                start.model.iter_mut().for_each(|model| self.clean(model));
             }
             EngineMessage::ToolResult { content, .. } | EngineMessage::Note { content, .. } => {
                 self.clean_value(content);
             }
-            EngineMessage::Warning { message, .. } => self.clean(message),
+            EngineMessage::Warning { message, server, .. } => {
+                self.clean(message);
+                server.iter_mut().for_each(|server| self.clean(server));
+            }
             EngineMessage::Finished(finish) => {
                 told.extend(self.flush());
                 self.clean(&mut finish.result);
                 finish.errors.iter_mut().for_each(|error| self.clean(error));
             }
             EngineMessage::Started { .. }
-            | EngineMessage::SubagentStarted(_)
             | EngineMessage::SubagentEnded { .. }
             | EngineMessage::Spent { .. } => {}
         }
@@ -151,6 +159,7 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use shikiri_model::execution::{SubagentStart, ToolUse};
 
     use super::*;
 
@@ -177,6 +186,29 @@ mod tests {
         let [EngineMessage::ToolResult { content, .. }] = &told[..] else { panic!("{told:?}") };
         let inner = json!({ "[REDACTED]": "a [REDACTED]" });
         assert_eq!(content, &json!([{ "type": "text", "env: [REDACTED]": inner }]));
+    }
+
+    #[test]
+    fn names_that_a_model_or_a_cli_chooses_are_cleaned_too() {
+        let mut redactor = redactor();
+        let named = |name: &str| {
+            let name = name.to_owned();
+            let start = SubagentStart {
+                tool_use_id: "t".into(),
+                agent_id: None,
+                subagent_type: name.clone(),
+                model: Some(name.clone()),
+            };
+            let (input, server) = (json!({}), Some(name.clone()));
+            [
+                EngineMessage::ToolUse(ToolUse { id: "t".into(), name, input, parent: None }),
+                EngineMessage::SubagentStarted(start),
+                EngineMessage::Warning { code: "C", message: "m".into(), server },
+            ]
+        };
+        for (told, clean) in named("a hunter22").into_iter().zip(named("a [REDACTED]")) {
+            assert_eq!(redactor.message(told), [clean]);
+        }
     }
 
     /// The pieces that are told of a text that comes in these, and of its end.

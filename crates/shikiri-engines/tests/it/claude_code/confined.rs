@@ -1,7 +1,9 @@
 //! What a run can reach of the machine that it runs on.
 
 use serde_json::json;
-use shikiri_testkit::{Reply, claude_programs};
+use shikiri_app::execution::Server;
+use shikiri_model::server::Transport;
+use shikiri_testkit::{Reply, claude_programs, peer};
 
 use super::*;
 
@@ -81,5 +83,44 @@ async fn what_is_hidden_is_out_of_reach_below_a_folder_that_is_not() {
         let results = commands(&world, world.order("go"), &[command.to_owned()]).await;
         assert!(results[0].starts_with("a-tool"), "{results:?}");
         assert!(results[0].contains("denied") && !results[0].contains("the-key"), "{results:?}");
+    }
+}
+
+/// The smallest MCP server over stdio, with a library that is installed beside its Python.
+const SCRIPT: &str = r#"
+import json, sys, idna
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
+    result = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "test", "version": "0"}},
+        "tools/list": {"tools": tools},
+        "tools/call": {"content": [{"type": "text", "text": "read with " + idna.__name__}]},
+    }.get(asked["method"], {})
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"#;
+
+#[tokio::test]
+async fn a_server_that_is_a_program_finds_its_script_and_its_libraries() {
+    let Some(python) = peer("SHIKIRI_PEER_PYTHON") else { return };
+    for cli in claude_programs() {
+        let world = World::new(&cli).await;
+        let script = world.place.path().join("server.py");
+        std::fs::write(&script, SCRIPT).unwrap();
+        let command = [&python, &script].map(|path| path.to_str().unwrap().to_owned()).to_vec();
+        let server = Server {
+            name: "docs".to_owned(),
+            transport: Transport::Stdio { command },
+            headers: BTreeMap::new(),
+            allowed_tools: None,
+        };
+        world.model.script("go", [Reply::call("mcp__docs__read", json!({})), Reply::text("done")]);
+        let ended = world.run(Order { servers: vec![server], ..world.order("go") }).await;
+        assert_eq!(ended.warnings(), Vec::<&str>::new(), "{:?}", ended.of("warning"));
+        let result = ended.of("tool_result")[0];
+        assert!(result["content"].to_string().contains("read with idna"), "{result}");
     }
 }

@@ -44,7 +44,7 @@ impl Fake {
             folder: self.place.path().join("work"),
             home: self.place.path().join("home"),
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
-            secrets: Vec::new(),
+            secrets: vec!["token-4711".to_owned()],
         }
     }
 
@@ -146,10 +146,14 @@ async fn one_that_hears_nothing_is_killed_with_its_children() {
 
 #[tokio::test]
 async fn one_that_gives_up_is_quoted_without_secrets() {
-    let script = "head -c 9000 /dev/zero | tr '\\0' y >&2; echo 'bad key canary-99' >&2; exit 3";
+    let script = "head -c 9000 /dev/zero | tr '\\0' y >&2; \
+                  echo 'bad canary-99 or key-token-4711' >&2; exit 3";
     let ended = Fake::new(script).failure().await;
     let start = "Claude Code ended with exit code 3 without a result: yyy";
-    assert!(ended.starts_with(start) && ended.ends_with("bad key [REDACTED]"), "{ended}");
+    assert!(
+        ended.starts_with(start) && ended.ends_with("bad [REDACTED] or key-[REDACTED]"),
+        "{ended}"
+    );
     assert!(ended.len() < 4_300, "only the end is kept: {}", ended.len());
     let ended = Fake::new("kill -9 $$").failure().await;
     assert_eq!(ended, "Claude Code ended with exit code 137 without a result: it does not say why");

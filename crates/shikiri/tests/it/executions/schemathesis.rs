@@ -87,7 +87,7 @@ impl Known {
         let execution = told[0].data["execution_id"].as_str().unwrap().to_owned();
         let run = tenant.start_run("long_running_agent", json!({ "steps": 1, "step_ms": 1 })).await;
         let make = async |what: &str, body: Value| {
-            let made = tenant.client.post(&tenant.path(what), &body).await.expect(201);
+            let made = admin.post(&tenant.path(what), &body).await.expect(201);
             made["id"].as_str().unwrap_or_default().to_owned()
         };
         let server = |name: &str| json!({ "name": name, "type": "http", "url": "http://127.0.0.1:9/", "allow_private": true });

@@ -213,7 +213,6 @@ async fn what_others_left_in_the_queue_is_not_taken_up_by_a_command() {
     let show = || app.cli().run(&["runs", "show", &run, "--json"]).done().json();
     let before = show();
     assert_eq!(before["status"], "queued");
-    let told = app.cli().run(&["run", "#offline events=10 delay_ms=100"]).done();
-    assert_eq!(told.stdout.trim().chars().count(), 40, "{}", told.stdout);
+    app.cli().run(&["run", "#offline events=10 delay_ms=100"]).done();
     assert_eq!(show(), before);
 }
