@@ -89,10 +89,10 @@ impl From<AppError> for Failure {
             AppError::Invalid { .. } | AppError::MissingToken(_) | AppError::NoSuchSkill(_) => {
                 Self::told(Exit::Usage, error)
             }
-            // It says itself what to do; here that has a name.
             AppError::Locked { ref execution, .. } => {
-                let next = format!("`shikiri cancel {execution}`");
-                Self::new(Exit::Refused, &error, &next)
+                // It says itself what to do next; here there is one thing more.
+                let line = format!("{error}, or stop it with `shikiri cancel {execution}`");
+                Self::told(Exit::Refused, line)
             }
             AppError::NoEngine(_) => {
                 Self::new(Exit::Unavailable, error, "look with `shikiri doctor`")
@@ -185,7 +185,7 @@ mod tests {
         };
         assert_eq!(
             Failure::from(locked).to_string(),
-            "conversation cnv_1 is busy with exe_1: wait for its end, or cancel it: \
+            "conversation cnv_1 is busy with exe_1: try again when that has ended, or stop it with \
              `shikiri cancel exe_1`"
         );
     }

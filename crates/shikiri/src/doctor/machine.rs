@@ -1,7 +1,7 @@
 //! The program and the machine that it runs on.
 
 use hyper::{Method, StatusCode};
-use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::claude_code::{ClaudeCode, is_confined};
 
 use super::{Finding, Verdict};
 use crate::client::Client;
@@ -73,7 +73,11 @@ pub(super) async fn claude(config: &Config) -> Finding {
     match ClaudeCode::new(config.claude_bin.clone()).program().await {
         Ok(program) => {
             let text = format!("the claude-code engine drives {}", program.display());
-            Finding::new(CHECK, Verdict::Ok, text)
+            if is_confined() {
+                return Finding::new(CHECK, Verdict::Ok, text);
+            }
+            let open = "this kernel has no Landlock, so a turn can read what this server can";
+            Finding::new(CHECK, Verdict::Warn, format!("{text}; {open}"))
         }
         // Whoever named a program wants to use it.
         Err(error) if config.claude_bin.is_some() => {
