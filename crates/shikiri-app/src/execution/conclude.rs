@@ -13,7 +13,7 @@ use shikiri_model::lease::{Guard, LeaseChange, LeaseRefusal};
 use shikiri_model::record::{Expect, RecordChange, Stored};
 use shikiri_model::run::{Command, Run, RunError, RunStatus, decide};
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Commit, CommitError, StoreError, StoreExt};
+use shikiri_store::{Commit, CommitError, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use super::engine::TitleOrder;
@@ -174,8 +174,9 @@ impl App {
         lost: &CancellationToken,
     ) -> Result<(), AppError> {
         let mut run = started.clone();
+        let mut conversation = context.means.conversation.clone();
         loop {
-            let commit = self.ending_commit(&run, context, &report).await;
+            let commit = self.ending_commit(&run, &conversation, context, &report).await;
             let committed = match commit {
                 Ok(commit) => {
                     failpoint::hit("execution.before_conclude");
@@ -191,7 +192,9 @@ impl App {
                 }
                 // Somebody asked it to stop, or changed the conversation: decide again.
                 Err(CommitError::Conflict(_)) => {
-                    run = self.load_run(&run.value.tenant, &run.value.id).await?;
+                    let Conversation { tenant, id, .. } = &conversation.value;
+                    run = self.load_run(tenant, &run.value.id).await?;
+                    conversation = self.conversation(tenant, id).await?;
                 }
                 Err(CommitError::Store(StoreError::Unavailable(cause))) => {
                     if lost.is_cancelled() {
@@ -210,6 +213,7 @@ impl App {
     async fn ending_commit(
         &self,
         run: &Stored<Run>,
+        conversation: &Stored<Conversation>,
         context: &Context<'_>,
         report: &Report,
     ) -> Result<Commit, AppError> {
@@ -222,28 +226,13 @@ impl App {
         commit.records.extend(bill(&decision.run, &report.rows, now)?);
         if report.is_success {
             commit.records.extend(kept(&decision.run, context)?);
-            commit.records.push(self.continued(&decision.run, report).await?);
+            commit.records.push(continued(conversation, report)?);
             if let Some(session) = &report.session_id {
                 let packed = self.pack(&context.means, &context.home, session).await?;
                 commit.records.extend(packed);
             }
         }
         Ok(commit)
-    }
-
-    /// The conversation after a turn that was completed.
-    async fn continued(&self, run: &Run, report: &Report) -> Result<RecordChange, AppError> {
-        let execution = run.execution.as_ref();
-        let id = execution.map_or("", |execution| execution.conversation.as_str());
-        let found = self.store.load::<Conversation>(&run.tenant, id).await?;
-        let Some(mut stored) = found else { return Err(AppError::not_found("conversation", id)) };
-        let conversation = &mut stored.value;
-        conversation.session_id.clone_from(&report.session_id);
-        conversation.turns += 1;
-        if conversation.title.is_none() {
-            conversation.title.clone_from(&report.title);
-        }
-        Ok(RecordChange::put(conversation, Expect::Version(stored.version))?)
     }
 
     /// Ends an execution that its node cannot end in good order: what it had spent by its last sign
@@ -300,6 +289,20 @@ impl App {
         }
         Ok(commit)
     }
+}
+
+/// The conversation after a turn that was completed.
+fn continued(
+    conversation: &Stored<Conversation>,
+    report: &Report,
+) -> Result<RecordChange, AppError> {
+    let mut next = conversation.value.clone();
+    next.session_id.clone_from(&report.session_id);
+    next.turns += 1;
+    if next.title.is_none() {
+        next.title.clone_from(&report.title);
+    }
+    Ok(RecordChange::put(&next, Expect::Version(conversation.version))?)
 }
 
 /// A record for each row of the bill.

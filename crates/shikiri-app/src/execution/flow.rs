@@ -267,10 +267,11 @@ impl<'a> Context<'a> {
         // This process's time will do for how long a tool took; a store that is away must not end
         // the engine's work.
         let now = self.asked_at + self.begun.elapsed();
+        let mut events = Vec::with_capacity(messages.len());
         for message in messages.drain(..) {
-            let events = self.processor.take(message, now);
-            self.tell_all(events).await?;
+            events.append(&mut self.processor.take(message, now));
         }
+        self.tell_all(events).await?;
         if self.processor.take_spent() {
             // Whoever finds this execution without its node writes the bill from this.
             let note = serde_json::to_string(&self.processor.rows())?;
@@ -280,10 +281,7 @@ impl<'a> Context<'a> {
     }
 
     async fn tell_all(&self, events: Vec<shikiri_model::event::NewEvent>) -> Result<(), AppError> {
-        for event in events {
-            self.unless_gone(self.outbox.push(event, None)).await?;
-        }
-        Ok(())
+        self.unless_gone(self.outbox.push_all(events)).await
     }
 
     /// A node that must end does not wait for a store that is away: another one ends this.

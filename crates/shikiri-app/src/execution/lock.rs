@@ -94,9 +94,8 @@ impl App {
     async fn try_start(&self, request: &NewExecution, means: Means) -> Result<Attempt, AppError> {
         let tenant = means.tenant.id.clone();
         // Who only waits takes nobody's place.
-        let lock = self.store.lease(&lock_of(&request.conversation)).await?;
-        if let Some((lease, false)) = lock {
-            return Ok(Attempt::Held(lease.owner));
+        if let Some(execution) = means.locked_by {
+            return Ok(Attempt::Held(execution));
         }
         let slot =
             self.execution_slots.take(&tenant, means.tenant.limits.max_concurrent_executions)?;

@@ -1,6 +1,7 @@
 //! What an engine needs to take up a session lies in its home; a copy lies in the store. The copy
 //! counts: a turn that was cut short may have written to the home, and another node has none.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +11,6 @@ use shikiri_model::ids::{ConversationId, TenantId};
 use shikiri_model::record::{Document as _, Expect, RecordChange};
 use shikiri_store::StoreExt;
 
-use super::engine::Engine;
 use super::request::Means;
 use crate::app::App;
 use crate::error::AppError;
@@ -46,12 +46,23 @@ impl App {
         session: &str,
     ) -> Result<Option<RecordChange>, AppError> {
         let conversation = &means.conversation.value;
-        let (engine, home) = (std::sync::Arc::clone(&means.engine), home.to_owned());
-        let (tenant, id) = (conversation.tenant.clone(), conversation.id.clone());
-        let session = session.to_owned();
-        let packing =
-            tokio::task::spawn_blocking(move || collect(&*engine, &home, tenant, id, session));
+        let paths = means.engine.session_files(home, session);
+        if paths.is_empty() {
+            return Ok(None);
+        }
+        let mut files = SessionFiles {
+            conversation: conversation.id.clone(),
+            tenant: conversation.tenant.clone(),
+            session_id: session.to_owned(),
+            files: BTreeMap::new(),
+        };
+        let home = home.to_owned();
+        let packing = tokio::task::spawn_blocking(move || collect(&home, paths));
         let packed = packing.await.map_err(|error| AppError::Broken(error.to_string()))?;
+        let packed = packed.map(|texts| {
+            files.files = texts;
+            files
+        });
         let known = self.load_luggage(&conversation.tenant, &conversation.id).await?;
         Ok(match (packed, known) {
             (Some(files), None) => Some(RecordChange::put(&files, Expect::New)?),
@@ -73,25 +84,17 @@ impl App {
     }
 }
 
-fn collect(
-    engine: &dyn Engine,
-    home: &Path,
-    tenant: TenantId,
-    conversation: ConversationId,
-    session_id: String,
-) -> Option<SessionFiles> {
-    let paths = engine.session_files(home, &session_id);
-    let size: u64 =
-        paths.iter().filter_map(|path| home.join(path).metadata().ok()).map(|m| m.len()).sum();
-    if paths.is_empty() || size > MOST_BYTES {
+/// The texts of these files; None if they are too much, or one cannot be read.
+fn collect(home: &Path, paths: Vec<PathBuf>) -> Option<BTreeMap<String, String>> {
+    let sizes = paths.iter().filter_map(|path| home.join(path).metadata().ok());
+    if sizes.map(|file| file.len()).sum::<u64>() > MOST_BYTES {
         return None;
     }
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(home.join(&path)).ok()?;
         Some((path.to_str()?.to_owned(), text))
     };
-    let files = paths.into_iter().map(read).collect::<Option<_>>()?;
-    Some(SessionFiles { conversation, tenant, session_id, files })
+    paths.into_iter().map(read).collect()
 }
 
 fn put_back(home: &Path, files: &SessionFiles) -> io::Result<()> {

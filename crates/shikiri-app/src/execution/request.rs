@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use shikiri_model::conversation::{Conversation, ConversationStatus};
+use shikiri_model::conversation::{Conversation, ConversationStatus, lock_of};
 use shikiri_model::execution::{Executor, PriceList};
 use shikiri_model::ids::{ConversationId, ModelId, TenantId};
 use shikiri_model::models::{Model, Status};
@@ -102,6 +102,8 @@ fn check_executor(executor: &Executor) -> Result<(), AppError> {
 pub(crate) struct Means {
     pub(super) tenant: Tenant,
     pub(super) conversation: Stored<Conversation>,
+    /// Who has the conversation now.
+    pub(super) locked_by: Option<String>,
     pub(super) model: Model,
     /// All active ones, for aliases and prices.
     pub(super) models: Vec<Model>,
@@ -129,33 +131,40 @@ impl Means {
 
 impl App {
     /// Looks up everything that the request names, and refuses what does not exist, is inactive
-    /// or is missing.
+    /// or is missing. All at once: each look is a turn to wait for.
     pub(super) async fn means(
         &self,
         tenant: &TenantId,
         request: &NewExecution,
     ) -> Result<Means, AppError> {
-        let tenant = self.tenant(tenant).await?.value;
+        let lock = lock_of(&request.conversation);
+        let (tenant, conversation, models, skills, servers, lock) = tokio::join!(
+            self.tenant(tenant),
+            self.active_conversation(tenant, &request.conversation),
+            self.active_models(),
+            self.active::<Skill>(tenant),
+            self.active::<McpServer>(tenant),
+            self.store.lease(&lock),
+        );
+        let tenant = tenant?.value;
         if tenant.status == TenantStatus::Inactive {
             return Err(AppError::Inactive { kind: "tenant", id: tenant.id.to_string() });
         }
-        let conversation = self.active_conversation(&tenant.id, &request.conversation).await?;
-        let models = self.active_models().await?;
+        let (conversation, models, skills) = (conversation?, models?, skills?);
         let wanted = request.model_id.as_ref().or(conversation.value.model_id.as_ref());
         let model = self.model_for(&tenant, wanted, &models).await?;
-        let skills = self.active::<Skill>(&tenant.id).await?;
         for name in &request.preferred_skills {
             if !skills.iter().any(|skill| skill.name == *name) {
                 return Err(AppError::NoSuchSkill(name.clone()));
             }
         }
-        let servers = self.active::<McpServer>(&tenant.id).await?;
-        let (servers, unreachable) = self.within_reach(servers).await;
+        let (servers, unreachable) = self.within_reach(servers?).await;
         let servers = fill_all(servers, &request.tokens)?;
         let engine = self.engine_for(&model).await?;
         Ok(Means {
             tenant,
             conversation,
+            locked_by: lock?.filter(|(_, lapsed)| !lapsed).map(|(lease, _)| lease.owner),
             model,
             models,
             servers,

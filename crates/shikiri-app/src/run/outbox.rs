@@ -80,6 +80,35 @@ impl Outbox {
         }
     }
 
+    /// Queues several in a row, as `push` does.
+    pub(crate) async fn push_all(
+        self: &Arc<Self>,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Result<(), CommitError> {
+        let mut events = events.into_iter().peekable();
+        while events.peek().is_some() {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            {
+                let mut state = self.lock();
+                if let Some(lost) = &state.lost {
+                    return Err(lost.clone());
+                }
+                while state.bytes < MAX_WAITING
+                    && let Some(event) = events.next()
+                {
+                    self.queue(&mut state, event, None);
+                }
+                if state.bytes < MAX_WAITING {
+                    return Ok(());
+                }
+            }
+            moved.await;
+        }
+        Ok(())
+    }
+
     fn queue(self: &Arc<Self>, state: &mut State, event: NewEvent, note: Option<String>) -> Ticket {
         state.bytes += event.size();
         state.waiting.push(event);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shikiri_app::AppError;
-use shikiri_app::run::{AgentError, NewRun, OnUnknown};
+use shikiri_app::run::{AgentError, NewRun, OnUnknown, RunView};
 use shikiri_model::ids::TenantId;
 use shikiri_model::run::RunStatus;
 
@@ -215,8 +215,9 @@ async fn a_lost_nodes_lease_is_taken_before_its_runs_are_put_back() {
     let world = World::new(vec![stuck]).await;
     let _first = world.node();
     let run = world.start("stuck", json!({})).await;
-    let view = world.until(&run, |view| view.progress.is_some()).await;
-    let node = view.run.node.unwrap();
+    // The record is read before the progress: it may be older.
+    let carried = |view: &RunView| view.progress.is_some() && view.run.node.is_some();
+    let node = world.until(&run, carried).await.run.node.unwrap();
     world.clock.advance(LEASE + Duration::from_secs(1));
     let _second = world.node();
     world.until(&run, |view| view.run.starts > 1).await;

@@ -230,6 +230,9 @@ fn servers_live_on_the_command_line() {
     assert_eq!(cli.run(&stdio).done().json()["command"], json!(["sh", "-c", "exit 0"]));
     let list = cli.run(&["servers", "list"]).done().stdout;
     assert!(list.contains("http://127.0.0.1:9/mcp") && list.contains("sh -c exit 0"), "{list}");
+    // The command line is the admin's: what it names may be anywhere, unless it says otherwise.
+    assert!(cli.run(&["servers", "show", id]).done().stdout.contains("private addresses  true"));
+    cli.run(&["servers", "set", id, "--allow-private", "false"]).done();
     assert!(cli.run(&["servers", "show", id]).done().stdout.contains("private addresses  false"));
 
     cli.run(&["servers", "check", id]).refused(5, &["allow_private"]);
