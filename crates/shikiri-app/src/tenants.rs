@@ -269,7 +269,24 @@ impl App {
         Ok((values, next))
     }
 
-    /// Likewise, of records as they lie in the store.
+    /// Every document that the query wants, page by page.
+    pub(crate) async fn list_all<T: Document>(
+        &self,
+        mut query: RecordQuery,
+    ) -> Result<Vec<T>, AppError> {
+        let mut all = Vec::new();
+        query.limit = 200;
+        loop {
+            let (page, next) = self.list_records::<T>(query.clone()).await?;
+            all.extend(page.into_iter().map(|stored| stored.value));
+            query.after = next;
+            if query.after.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A page of records as they lie in the store.
     pub(crate) async fn list_page(
         &self,
         mut query: RecordQuery,

@@ -115,24 +115,13 @@ impl App {
         tenant: &TenantId,
         execution: &RunId,
     ) -> Result<Vec<T>, AppError> {
-        let (mut all, mut after) = (Vec::new(), None);
-        loop {
-            let (page, next) = self
-                .list_records::<T>(RecordQuery {
-                    kind: T::KIND,
-                    tenant: Some(tenant.clone()),
-                    parent: Some(execution.to_string()),
-                    after,
-                    limit: 200,
-                    ..RecordQuery::default()
-                })
-                .await?;
-            all.extend(page.into_iter().map(|stored| stored.value));
-            match next {
-                Some(next) => after = Some(next),
-                None => return Ok(all),
-            }
-        }
+        self.list_all(RecordQuery {
+            kind: T::KIND,
+            tenant: Some(tenant.clone()),
+            parent: Some(execution.to_string()),
+            ..RecordQuery::default()
+        })
+        .await
     }
 }
 

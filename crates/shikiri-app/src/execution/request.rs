@@ -246,25 +246,13 @@ impl App {
         &self,
         tenant: &TenantId,
     ) -> Result<Vec<T>, AppError> {
-        let mut all = Vec::new();
-        let mut after = None;
-        loop {
-            let (page, next) = self
-                .list_records::<T>(RecordQuery {
-                    kind: T::KIND,
-                    tenant: Some(tenant.clone()),
-                    state: Some(Status::Active.as_str().to_owned()),
-                    after,
-                    limit: 200,
-                    ..RecordQuery::default()
-                })
-                .await?;
-            all.extend(page.into_iter().map(|stored| stored.value));
-            match next {
-                Some(next) => after = Some(next),
-                None => return Ok(all),
-            }
-        }
+        self.list_all(RecordQuery {
+            kind: T::KIND,
+            tenant: Some(tenant.clone()),
+            state: Some(Status::Active.as_str().to_owned()),
+            ..RecordQuery::default()
+        })
+        .await
     }
 }
 

@@ -179,24 +179,15 @@ impl App {
     ) -> Result<Vec<RunId>, AppError> {
         let mut open = Vec::new();
         for status in [RunStatus::Queued, RunStatus::Running, RunStatus::Waiting] {
-            let mut after = None;
-            loop {
-                let query = RecordQuery {
-                    kind: Run::KIND,
-                    tenant: Some(tenant.clone()),
-                    state: Some(status.as_str().to_owned()),
-                    parent: parent.map(ToString::to_string),
-                    after,
-                    limit: 200,
-                    ..RecordQuery::default()
-                };
-                let (runs, next) = self.list_records::<Run>(query).await?;
-                open.extend(runs.into_iter().map(|run| run.value.id));
-                match next {
-                    Some(next) => after = Some(next),
-                    None => break,
-                }
-            }
+            let query = RecordQuery {
+                kind: Run::KIND,
+                tenant: Some(tenant.clone()),
+                state: Some(status.as_str().to_owned()),
+                parent: parent.map(ToString::to_string),
+                ..RecordQuery::default()
+            };
+            let runs = self.list_all::<Run>(query).await?;
+            open.extend(runs.into_iter().map(|run| run.id));
         }
         Ok(open)
     }
