@@ -14,8 +14,14 @@ pub struct Migration {
 }
 
 /// In order and only ever added to: files of every earlier schema are out there.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "ground", sql: include_str!("../migrations/0001_ground.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "ground", sql: include_str!("../migrations/0001_ground.sql") },
+    Migration {
+        number: 2,
+        name: "own_numbers",
+        sql: include_str!("../migrations/0002_own_numbers.sql"),
+    },
+];
 
 /// The schema that this program knows.
 pub fn known() -> u32 {

@@ -54,6 +54,29 @@ fn a_first_start_makes_a_private_folder_and_a_whole_file() {
 }
 
 #[test]
+fn chunks_of_the_first_schema_keep_their_numbers() {
+    let (_folder, path) = place();
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(migrate::MIGRATIONS[0].sql).unwrap();
+    old.execute_batch(
+        "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);
+         INSERT INTO schema_version VALUES (1, '');
+         INSERT INTO events (id, stream, first_seq, last_seq, at, body)
+         VALUES (3, 1, 1, 2, 7, '一'), (9, 1, 3, 3, 8, '二'), (12, 1, 4, 4, 9, '三');
+         DELETE FROM events WHERE id = 12",
+    )
+    .unwrap();
+    drop(old);
+    let database = open(&path).unwrap();
+    let mut select = database.prepare("SELECT id || body FROM events ORDER BY id").unwrap();
+    let found = select.query_map([], |row| row.get(0)).unwrap();
+    assert_eq!(found.collect::<Result<Vec<String>, _>>().unwrap(), ["3一", "9二"]);
+    let sql = "SELECT value FROM facts WHERE name = 'last_event'";
+    let last: String = database.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(last, "12", "the number of what was erased is not given again");
+}
+
+#[test]
 fn what_was_written_is_there_after_opening_again() {
     let (_folder, path) = place();
     set_fact(&open(&path).unwrap(), "一");

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
@@ -101,8 +102,9 @@ impl Caller {
         Ok(())
     }
 
-    /// Calls the tool and checks what comes back.
-    pub(super) async fn call(&mut self, tool: Tool) -> Result<()> {
+    /// Calls the tool and checks what comes back. Returns how long the call took, from its sending
+    /// to the end of the reply: making the one and checking the other is the client's own time.
+    pub(super) async fn call(&mut self, tool: Tool) -> Result<Duration> {
         self.last_id += 1;
         let id = self.last_id;
         let text = format!("{id} {}", payload::text());
@@ -119,14 +121,17 @@ impl Caller {
             Era::Legacy => String::new(),
             Era::Modern => format!("mcp-method: tools/call\r\nmcp-name: {name}\r\n"),
         };
+        let sent = Instant::now();
         self.post(&about, &body).await?;
         let reply = self.wire.reply().await?;
+        let took = sent.elapsed();
         ensure!(reply.head.status == 200, "{}", refusal(&reply));
         let answer = message::read(reply.body, reply.head.event_stream)?;
         match tool {
-            Tool::Echo => answer.check(id, Some(&text), 0),
-            Tool::Burst => answer.check(id, None, BURST),
+            Tool::Echo => answer.check(id, Some(&text), 0)?,
+            Tool::Burst => answer.check(id, None, BURST)?,
         }
+        Ok(took)
     }
 
     /// What a call says about itself, as a member of its parameters.

@@ -111,12 +111,9 @@ async fn measure(callers: Vec<Caller>, arguments: &Arguments) -> Result<Told> {
 }
 
 async fn call(mut caller: Caller, tool: Tool, meter: &Meter) -> Result<()> {
-    let mut began = Instant::now();
     while meter.is_running() {
-        caller.call(tool).await?;
-        let ended = Instant::now();
-        meter.count(began, ended);
-        began = ended;
+        let took = caller.call(tool).await?;
+        meter.count(took, Instant::now());
     }
     Ok(())
 }
@@ -146,7 +143,7 @@ impl Meter {
         self.until.get().is_none()
     }
 
-    fn count(&self, began: Instant, ended: Instant) {
+    fn count(&self, took: Duration, ended: Instant) {
         let calls = self.calls.get() + 1;
         self.calls.set(calls);
         let Some(from) = self.from.get() else {
@@ -157,7 +154,7 @@ impl Meter {
         };
         if self.is_running() {
             let mut times = self.times_ms.borrow_mut();
-            times.push((ended - began).as_secs_f64() * 1e3);
+            times.push(took.as_secs_f64() * 1e3);
             if ended >= from + self.length && times.len() >= 2 * self.callers {
                 self.until.set(Some(ended));
             }
@@ -184,16 +181,17 @@ mod tests {
     #[test]
     fn a_meter_counts_after_the_warm_up_and_until_both_time_and_calls_suffice() {
         let meter = Meter::new(2, Duration::from_millis(100));
-        let at = |millis| meter.started + Duration::from_millis(millis);
-        meter.count(at(0), at(10)); // too early and too few
-        meter.count(at(0), at(30)); // ends the warm-up
-        meter.count(at(10), at(60));
-        meter.count(at(30), at(140)); // enough time, too few calls
-        meter.count(at(60), at(150));
+        let ms = Duration::from_millis;
+        let at = |millis| meter.started + ms(millis);
+        meter.count(ms(10), at(10)); // too early and too few
+        meter.count(ms(30), at(30)); // ends the warm-up
+        meter.count(ms(50), at(60));
+        meter.count(ms(110), at(140)); // enough time, too few calls
+        meter.count(ms(90), at(150));
         assert!(meter.is_running());
-        meter.count(at(140), at(230));
+        meter.count(ms(90), at(230));
         assert!(!meter.is_running());
-        meter.count(at(150), at(240)); // was under way
+        meter.count(ms(90), at(240)); // was under way
         let told = meter.read().unwrap();
         assert_eq!((told.calls_per_second, told.all_calls), (20.0, 7));
         assert_eq!((told.p50_ms, told.p99_ms), (90.0, 110.0));

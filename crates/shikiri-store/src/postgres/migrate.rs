@@ -14,11 +14,18 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "ground",
-    sql: include_str!("../../migrations/postgres/0001_ground.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "ground",
+        sql: include_str!("../../migrations/postgres/0001_ground.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "own_numbers",
+        sql: include_str!("../../migrations/postgres/0002_own_numbers.sql"),
+    },
+];
 
 /// Shared by all nodes: the letters of "shikiri".
 const ADVISORY_LOCK: i64 = 0x0073_6869_6b69_7269;

@@ -263,6 +263,41 @@ async fn what_others_wrote_is_seen_by_the_next_commit_of_a_remembered_stream() {
 }
 
 #[tokio::test]
+async fn the_number_of_an_erased_chunk_is_not_given_again() {
+    let place = place();
+    let watcher = place.open();
+    let newest = || {
+        let sql = "SELECT max(id) FROM events";
+        place.other().query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).unwrap()
+    };
+    for _ in 0..3 {
+        watcher.commit(append("流", "行")).await.unwrap();
+    }
+    place.open().erase(&TenantId::local()).await.unwrap();
+    assert_eq!(newest(), None);
+    let mut news = watcher.hub().subscribe(Topic::Stream(stream("流")));
+    // One that was not there when the three were written.
+    place.open().commit(append("流", "新")).await.unwrap();
+    assert_eq!(newest(), Some(4));
+    timeout(5 * SECOND, news.next()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_failed_leaves_no_wrong_number_behind() {
+    let place = place();
+    let store = place.open();
+    store.commit(append("流", "一")).await.unwrap();
+    // As if the commit had been written although it was reported as failed.
+    let sql = "INSERT INTO events SELECT 2, stream, 2, 2, at, body FROM events;
+               UPDATE streams SET head = 2";
+    let mut writer = store.writer.lock().unwrap();
+    writer.database.execute_batch(sql).unwrap();
+    writer.roll_back();
+    drop(writer);
+    assert_eq!(store.commit(append("流", "三")).await.unwrap().appended[0].first_seq, 3);
+}
+
+#[tokio::test]
 async fn leases_of_another_start_of_the_machine_have_run_out() {
     let place = place();
     let store = place.open();

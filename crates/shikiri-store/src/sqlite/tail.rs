@@ -8,7 +8,11 @@
 use rusqlite::{Connection, OptionalExtension, Result};
 use shikiri_model::event::StreamId;
 
+use super::upkeep::set_fact;
 use crate::hub::{Hub, Topic, Wake};
+
+/// No version that SQLite gives.
+const UNKNOWN: i64 = -1;
 
 #[derive(Debug)]
 pub(super) struct Tail {
@@ -29,9 +33,9 @@ struct News {
 }
 
 /// What of our own batch the tail must not take for news.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
-    pub(super) last_event: Option<i64>,
+    pub(super) last_event: i64,
     pub(super) quiet: Option<u64>,
 }
 
@@ -71,10 +75,19 @@ impl Tail {
         Ok(true)
     }
 
+    pub(super) fn last_event(&self) -> i64 {
+        self.last_event
+    }
+
     /// Remembers what is our own, which is published as itself.
     pub(super) fn wrote(&mut self, own: Own) {
-        self.last_event = own.last_event.unwrap_or(self.last_event);
+        self.last_event = own.last_event;
         self.quiet = own.quiet.unwrap_or(self.quiet);
+    }
+
+    /// A write failed, and some of it may be there all the same: the next look finds it.
+    pub(super) fn doubt(&mut self) {
+        self.version = UNKNOWN;
     }
 
     /// Wakes whoever may wait for what others wrote.
@@ -95,24 +108,28 @@ fn data_version(connection: &Connection) -> Result<i64> {
     connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
+/// The number of the newest chunk that there ever was: numbers are not given twice, or others
+/// would take a new chunk for one that they have seen.
 fn newest_event(connection: &Connection) -> Result<i64> {
-    // Not max(id): after an erasure that is smaller than what was there.
-    connection
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?
-        .query_row([], |row| row.get(0))
-        .optional()
-        .map(|newest| newest.unwrap_or(0))
+    let sql = "SELECT max(coalesce((SELECT max(id) FROM events), 0),
+                coalesce((SELECT CAST(value AS INTEGER) FROM facts WHERE name = 'last_event'), 0))";
+    connection.prepare_cached(sql)?.query_row([], |row| row.get(0))
+}
+
+/// Erases chunks; if the newest is among them, its number is kept.
+pub(super) fn erasing<T>(connection: &Connection, erase: impl FnOnce() -> Result<T>) -> Result<T> {
+    let newest = newest_event(connection)?;
+    let erased = erase()?;
+    if newest_event(connection)? < newest {
+        set_fact(connection, "last_event", &newest.to_string())?;
+    }
+    Ok(erased)
 }
 
 /// Tells other processes of `count` streams that this transaction changed without a chunk.
 pub(super) fn note_quiet(connection: &Connection, count: u64, last: &str) -> Result<u64> {
     let quiet = quiet_changes(connection)?.0 + count;
-    connection
-        .prepare_cached(
-            "INSERT INTO facts (name, value) VALUES ('quiet', ?1)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        )?
-        .execute([format!("{quiet} {last}")])?;
+    set_fact(connection, "quiet", &format!("{quiet} {last}"))?;
     Ok(quiet)
 }
 

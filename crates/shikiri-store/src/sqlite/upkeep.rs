@@ -10,7 +10,7 @@ use shikiri_sqlite::migrate;
 
 use super::fault::signed;
 use super::reader::ReadFault;
-use super::tail::note_quiet;
+use super::tail::{erasing, note_quiet};
 use crate::error::StoreError;
 
 /// Chunks that one transaction removes: a batch of commits must not wait longer than for another.
@@ -91,12 +91,14 @@ pub(super) fn remove(connection: &Connection, chunks: &[OldChunk]) -> Result<u64
     let mut delete = connection.prepare_cached("DELETE FROM events WHERE id = ?1")?;
     let mut raise = connection
         .prepare_cached("UPDATE streams SET first_kept = ?2 WHERE id = ?1 AND first_kept < ?2")?;
-    let mut removed = 0;
-    for (id, stream, last_seq) in chunks {
-        removed += delete.execute([id])? as u64;
-        raise.execute([*stream, last_seq + 1])?;
-    }
-    Ok(removed)
+    erasing(connection, || {
+        let mut removed = 0;
+        for (id, stream, last_seq) in chunks {
+            removed += delete.execute([id])? as u64;
+            raise.execute([*stream, last_seq + 1])?;
+        }
+        Ok(removed)
+    })
 }
 
 pub(super) fn forget_lease(connection: &Connection, guard: &Guard, now: LeaseTime) -> Result<()> {
@@ -146,7 +148,7 @@ pub(super) fn boot_id() -> String {
         .map_or_else(|_| "unknown".to_owned(), |id| id.trim().to_owned())
 }
 
-fn set_fact(connection: &Connection, name: &str, value: &str) -> Result<()> {
+pub(super) fn set_fact(connection: &Connection, name: &str, value: &str) -> Result<()> {
     connection
         .prepare_cached(
             "INSERT INTO facts (name, value) VALUES (?1, ?2)

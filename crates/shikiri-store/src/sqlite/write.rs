@@ -16,8 +16,9 @@ pub(super) fn write(
     writes: &Writes,
     now: Timestamp,
     known: &mut KnownStreams,
+    last_event: i64,
 ) -> Result<Own> {
-    let last_event = write_streams(connection, &writes.streams, now, known)?;
+    let last_event = write_streams(connection, &writes.streams, now, known, last_event)?;
     let quiet: Vec<_> = writes.streams.iter().filter(|s| s.chunks.is_empty()).collect();
     let quiet = match quiet.last() {
         Some(last) => Some(note_quiet(connection, quiet.len() as u64, last.stream.as_str())?),
@@ -35,16 +36,17 @@ fn write_streams(
     streams: &[StreamWrite],
     now: Timestamp,
     known: &mut KnownStreams,
-) -> Result<Option<i64>> {
+    mut last_event: i64,
+) -> Result<i64> {
     if streams.is_empty() {
-        return Ok(None);
+        return Ok(last_event);
     }
-    let mut last_event = None;
     let mut head =
         connection.prepare_cached("UPDATE streams SET head = ?2, closed = ?3 WHERE id = ?1")?;
     let mut note = connection.prepare_cached("UPDATE streams SET note = ?2 WHERE id = ?1")?;
     let mut chunk = connection.prepare_cached(
-        "INSERT INTO events (stream, first_seq, last_seq, at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO events (id, stream, first_seq, last_seq, at, body)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     for stream in streams {
         let row = &stream.row;
@@ -60,13 +62,15 @@ fn write_streams(
             note.execute(params![id, text])?;
         }
         for written in &stream.chunks {
-            last_event = Some(chunk.insert(params![
+            last_event += 1;
+            chunk.execute(params![
+                last_event,
                 id,
                 signed(written.first_seq()),
                 signed(written.last_seq()),
                 now.as_millis(),
                 written.body()
-            ])?);
+            ])?;
         }
     }
     Ok(last_event)

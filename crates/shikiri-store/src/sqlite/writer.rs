@@ -225,13 +225,14 @@ impl Writer {
         // Leases need not outlive the machine, and whatever is written under one syncs it too.
         let only_leases = commits.iter().all(Commit::is_of_leases);
         let durability = if only_leases { Durability::Normal } else { self.durability };
+        let clock = Arc::clone(&self.clock);
         let settled = self.guarded(|writer| {
-            writer.transaction_as(durability, |connection, known, clock| {
+            writer.transaction_as(durability, |connection, known, last_event| {
                 let now = clock.now();
                 let mut loaded = Loaded { now, lease_now: clock.lease_now(), ..Loaded::default() };
                 load(connection, &Needs::of(commits), known, &mut loaded)?;
                 let (outcomes, writes) = settle(commits, loaded);
-                let own = write(connection, &writes, now, known)?;
+                let own = write(connection, &writes, now, known, last_event)?;
                 Ok((outcomes, writes, own))
             })
         });
@@ -247,10 +248,10 @@ impl Writer {
     }
 
     /// Runs `work` in a write transaction that is as durable as the store promises when this
-    /// returns.
+    /// returns. It is told the number of the newest chunk.
     pub(super) fn transaction<T>(
         &mut self,
-        work: impl FnOnce(&Connection, &mut KnownStreams, &dyn Clock) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Connection, &mut KnownStreams, i64) -> rusqlite::Result<T>,
     ) -> Result<T, Fault> {
         self.transaction_as(self.durability, work)
     }
@@ -258,14 +259,14 @@ impl Writer {
     fn transaction_as<T>(
         &mut self,
         durability: Durability,
-        work: impl FnOnce(&Connection, &mut KnownStreams, &dyn Clock) -> rusqlite::Result<T>,
+        work: impl FnOnce(&Connection, &mut KnownStreams, i64) -> rusqlite::Result<T>,
     ) -> Result<T, Fault> {
         let begun = self.set_synchronous(durability).and_then(|()| self.begin());
         let written = begun.and_then(|()| {
             if self.tail.look(&self.database)? {
                 self.known.clear();
             }
-            work(&self.database, &mut self.known, &*self.clock)
+            work(&self.database, &mut self.known, self.tail.last_event())
         });
         let committed = written.map_err(Fault::of_sqlite).and_then(|value| {
             let commit = self.database.prepare_cached("COMMIT").and_then(|mut s| s.execute([]));
@@ -302,8 +303,9 @@ impl Writer {
     }
 
     /// Leaves no transaction open and nothing remembered that was not committed.
-    fn roll_back(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         self.known.clear();
+        self.tail.doubt();
         if !self.database.is_autocommit()
             && let Err(error) = self.database.execute_batch("ROLLBACK")
         {
