@@ -246,6 +246,8 @@ fn connect(path: &Path, flags: OpenFlags, options: &OpenOptions) -> rusqlite::Re
         busy::install(&mut connection, options.busy_timeout)?;
         // Until the file is known to be sound: closing must not write to a damaged one.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Else a statement with `LIMIT ?` is compiled anew whenever it is used.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let synchronous = match options.synchronous {
             Synchronous::Full => "FULL",
             Synchronous::Normal => "NORMAL",

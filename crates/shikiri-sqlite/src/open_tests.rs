@@ -56,7 +56,7 @@ fn a_first_start_makes_a_private_folder_and_a_whole_file() {
 #[test]
 fn chunks_of_the_first_schema_keep_their_numbers() {
     let (_folder, path) = place();
-    let old = rusqlite::Connection::open(&path).unwrap();
+    let old = build_connection(&path).unwrap();
     old.execute_batch(migrate::MIGRATIONS[0].sql).unwrap();
     old.execute_batch(
         "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);

@@ -32,7 +32,7 @@ use shikiri_sqlite::{Database, OpenOptions, Synchronous};
 use tokio::sync::oneshot;
 
 use self::queue::{Job, Queue};
-use self::reader::{ReadFault, Readers};
+use self::reader::Readers;
 use self::writer::Writer;
 use crate::clock::{Clock, SystemClock};
 use crate::commit::{Commit, Committed};
@@ -127,13 +127,6 @@ impl SqliteStore {
         self.queue.push(Job::Task(task)).await?;
         answer.await.map_err(|_| answer_lost())?
     }
-
-    async fn read_rows<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, ReadFault> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.readers.read(read).await
-    }
 }
 
 #[async_trait]
@@ -159,7 +152,7 @@ impl Store for SqliteStore {
         max_bytes: usize,
     ) -> Result<Page, StoreError> {
         let (tenant, stream) = (tenant.clone(), stream.clone());
-        self.read_rows(move |c| queries::read(c, &tenant, &stream, after, max_bytes)).await
+        self.readers.read(move |c| queries::read(c, &tenant, &stream, after, max_bytes)).await
     }
 
     async fn stream(
@@ -168,13 +161,14 @@ impl Store for SqliteStore {
         stream: &StreamId,
     ) -> Result<Option<StreamState>, StoreError> {
         let (tenant, stream) = (tenant.clone(), stream.clone());
-        let found = self.read_rows(move |c| queries::stream_row(c, &tenant, &stream)).await?;
+        let found =
+            self.readers.read_short(move |c| queries::stream_row(c, &tenant, &stream)).await?;
         Ok(found.map(|(_, state)| state))
     }
 
     async fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         let key = key.clone();
-        self.read_rows(move |c| queries::get(c, &key)).await
+        self.readers.read_short(move |c| queries::get(c, &key)).await
     }
 
     async fn find(
@@ -184,25 +178,25 @@ impl Store for SqliteStore {
         unique: &str,
     ) -> Result<Option<Record>, StoreError> {
         let (tenant, unique) = (tenant.clone(), unique.to_owned());
-        self.read_rows(move |c| queries::find(c, kind, &tenant, &unique)).await
+        self.readers.read_short(move |c| queries::find(c, kind, &tenant, &unique)).await
     }
 
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError> {
-        self.read_rows(move |c| queries::list(c, query)).await
+        self.readers.read_short(move |c| queries::list(c, query)).await
     }
 
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {
-        self.read_rows(move |c| queries::next_due(c, kind)).await
+        self.readers.read_short(move |c| queries::next_due(c, kind)).await
     }
 
     async fn lease(&self, name: &str) -> Result<Option<(Lease, bool)>, StoreError> {
         let (name, now) = (name.to_owned(), self.clock.lease_now());
-        self.read_rows(move |c| queries::lease(c, &name, now)).await
+        self.readers.read_short(move |c| queries::lease(c, &name, now)).await
     }
 
     async fn lapsed_leases(&self, prefix: &str) -> Result<Vec<Lease>, StoreError> {
         let (prefix, now) = (prefix.to_owned(), self.clock.lease_now());
-        self.read_rows(move |c| queries::lapsed_leases(c, &prefix, now)).await
+        self.readers.read(move |c| queries::lapsed_leases(c, &prefix, now)).await
     }
 
     async fn forget_lease(&self, guard: &Guard) -> Result<(), StoreError> {
@@ -212,7 +206,7 @@ impl Store for SqliteStore {
 
     async fn purge(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
         // Looked for beside the writer, which then only removes, a little at a time.
-        let old = self.read_rows(move |c| Ok(upkeep::old_chunks(c, before, limit)?)).await?;
+        let old = self.readers.read(move |c| Ok(upkeep::old_chunks(c, before, limit)?)).await?;
         let mut gone = 0;
         for slice in old.chunks(upkeep::SLICE) {
             let slice = slice.to_vec();
@@ -235,7 +229,7 @@ impl Store for SqliteStore {
 
     async fn probe(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        self.read_rows(upkeep::refuse_newer).await?;
+        self.readers.read(upkeep::refuse_newer).await?;
         self.write(move |c| upkeep::probe(c, now)).await
     }
 

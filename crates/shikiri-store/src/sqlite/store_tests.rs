@@ -290,10 +290,11 @@ async fn a_write_that_failed_leaves_no_wrong_number_behind() {
     // As if the commit had been written although it was reported as failed.
     let sql = "INSERT INTO events SELECT 2, stream, 2, 2, at, body FROM events;
                UPDATE streams SET head = 2";
-    let mut writer = store.writer.lock().unwrap();
-    writer.database.execute_batch(sql).unwrap();
-    writer.roll_back();
-    drop(writer);
+    {
+        let mut writer = store.writer.lock().unwrap();
+        writer.database.execute_batch(sql).unwrap();
+        writer.roll_back();
+    }
     assert_eq!(store.commit(append("流", "三")).await.unwrap().appended[0].first_seq, 3);
 }
 
