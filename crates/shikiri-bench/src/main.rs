@@ -24,6 +24,10 @@ use clap::{Args, Parser, Subcommand};
 use crate::child::Role;
 use crate::world::World;
 
+/// The program's own; the peers that are built in have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(about = "Benchmarks of Shikiri against limits and peers")]
 struct Arguments {
