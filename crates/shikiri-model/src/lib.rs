@@ -9,6 +9,7 @@ pub mod conversation;
 pub mod cursor;
 pub mod event;
 pub mod execution;
+pub mod hook;
 pub mod ids;
 pub mod journal;
 pub mod key;

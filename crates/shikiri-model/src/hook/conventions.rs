@@ -1,0 +1,230 @@
+//! `.shikiri/conventions.toml`: what each kind of agent is told, and what it must not do.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::role::without_number;
+
+/// Claude Code shows a model at most about 10,000 characters of context from a hook; what is longer
+/// goes to a file.
+pub const LONGEST_TEXT: usize = 9_000;
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Conventions {
+    /// For the main agent.
+    pub main: Option<Convention>,
+    /// For an agent whose role is not known.
+    pub default: Option<Convention>,
+    pub roles: BTreeMap<String, Convention>,
+    pub agent_types: BTreeMap<String, Convention>,
+    pub rules: Vec<Rule>,
+}
+
+/// A text, and how it gets to its agent.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Convention {
+    pub text: String,
+    /// If not, the agent is recorded and told nothing.
+    pub enabled: bool,
+    pub delivery: Delivery,
+    /// Tell it again after so many more tokens.
+    pub token_threshold: Option<u64>,
+}
+
+impl Default for Convention {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            enabled: true,
+            delivery: Delivery::Context,
+            token_threshold: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// As context, when the agent starts or else with its first tool call.
+    #[default]
+    Context,
+    /// The first tool call is denied, with the text as the reason.
+    Block,
+    /// Written before the prompt of the call that spawns the agent.
+    Prompt,
+}
+
+/// Something that is said, or refused, when a tool is about to be used.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rule {
+    pub name: String,
+    /// Patterns of tool names; none: every tool.
+    pub tools: Vec<String>,
+    /// Patterns of files; the tool must name one that fits.
+    pub paths: Vec<String>,
+    /// Patterns of files that are let through.
+    pub exclude_paths: Vec<String>,
+    /// Patterns of commands; the tool must run one that fits.
+    pub commands: Vec<String>,
+    /// Whom it is for, by role; none: everyone. `main` is the main agent.
+    pub roles: Vec<String>,
+    pub severity: Severity,
+    pub message: String,
+    /// Say it again only after so many more tokens.
+    pub token_threshold: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Said once to each agent.
+    #[default]
+    Info,
+    /// Said every time.
+    Warn,
+    /// The call is denied.
+    Block,
+}
+
+/// Which part of the file is meant for an agent: remembered, so that nothing is told twice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen<'a> {
+    pub key: String,
+    pub convention: &'a Convention,
+}
+
+impl Conventions {
+    /// What is wrong with it that its form does not show, each with where it is.
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let named = self.roles.iter().map(|(name, c)| (format!("roles.{name}"), c));
+        let typed = self.agent_types.iter().map(|(name, c)| (format!("agent_types.{name}"), c));
+        let single = [("main", &self.main), ("default", &self.default)];
+        let single =
+            single.into_iter().filter_map(|(name, c)| Some((name.to_owned(), c.as_ref()?)));
+        for (place, convention) in single.chain(named).chain(typed) {
+            let length = convention.text.chars().count();
+            if length >= LONGEST_TEXT {
+                faults.push(format!(
+                    "[{place}] text has {length} characters: at most {} reach the model whole",
+                    LONGEST_TEXT - 1
+                ));
+            }
+            if convention.enabled && convention.text.trim().is_empty() {
+                faults.push(format!("[{place}] has no text: write one, or `enabled = false`"));
+            }
+        }
+        for (number, rule) in self.rules.iter().enumerate() {
+            let place = format!("rule {} ({:?})", number + 1, rule.name);
+            if rule.message.trim().is_empty() {
+                faults.push(format!("{place} has no message"));
+            }
+            if rule.message.chars().count() >= LONGEST_TEXT {
+                faults.push(format!("{place}: the message is longer than reaches the model whole"));
+            }
+            if rule.name.trim().is_empty() {
+                faults.push(format!("{place} has no name"));
+            }
+            if !rule.paths.is_empty() && !rule.commands.is_empty() {
+                faults.push(format!("{place} has paths and commands: make two rules of it"));
+            }
+        }
+        faults
+    }
+
+    /// The name under which a role is configured: as it is, without a plugin's prefix, or without
+    /// the number that tells several of a kind apart.
+    pub fn role_named(&self, name: &str) -> Option<&str> {
+        key_of(&self.roles, name)
+    }
+
+    /// For a subagent: by its role, else by its type, else the default.
+    pub fn for_subagent(&self, role: Option<&str>, agent_type: &str) -> Option<Chosen<'_>> {
+        let by_role = role.and_then(|role| self.role_named(role));
+        if let Some(name) = by_role {
+            return Some(Chosen { key: format!("roles.{name}"), convention: &self.roles[name] });
+        }
+        if let Some(name) = key_of(&self.agent_types, agent_type) {
+            let convention = &self.agent_types[name];
+            return Some(Chosen { key: format!("agent_types.{name}"), convention });
+        }
+        let convention = self.default.as_ref()?;
+        Some(Chosen { key: "default".to_owned(), convention })
+    }
+
+    pub fn for_main(&self) -> Option<Chosen<'_>> {
+        let convention = self.main.as_ref()?;
+        Some(Chosen { key: "main".to_owned(), convention })
+    }
+}
+
+impl Chosen<'_> {
+    /// Whether there is anything to tell.
+    pub fn speaks(&self) -> bool {
+        self.convention.enabled && !self.convention.text.trim().is_empty()
+    }
+}
+
+fn key_of<'a>(table: &'a BTreeMap<String, Convention>, name: &str) -> Option<&'a str> {
+    let bare = name.rsplit(':').next().unwrap_or(name);
+    [name, bare, without_number(name), without_number(bare)]
+        .into_iter()
+        .find_map(|name| table.get_key_value(name))
+        .map(|(key, _)| key.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn convention(text: &str) -> Convention {
+        Convention { text: text.to_owned(), ..Convention::default() }
+    }
+
+    fn table(names: &[&str]) -> BTreeMap<String, Convention> {
+        names.iter().map(|name| ((*name).to_owned(), convention(name))).collect()
+    }
+
+    #[test]
+    fn a_role_goes_before_a_type_and_a_type_before_the_default() {
+        let conventions = Conventions {
+            roles: table(&["tester", "coder"]),
+            agent_types: table(&["Explore", "tester"]),
+            default: Some(convention("その他")),
+            ..Conventions::default()
+        };
+        let chosen = |role, kind| conventions.for_subagent(role, kind).unwrap().key;
+        assert_eq!(chosen(Some("tester"), "Explore"), "roles.tester");
+        assert_eq!(chosen(Some("coder-2"), "x"), "roles.coder");
+        assert_eq!(chosen(Some("shikiri:coder"), "x"), "roles.coder");
+        assert_eq!(chosen(Some("unknown"), "Explore"), "agent_types.Explore");
+        assert_eq!(chosen(None, "tester"), "agent_types.tester");
+        assert_eq!(chosen(None, "general-purpose"), "default");
+        assert_eq!(Conventions::default().for_subagent(None, "x"), None);
+    }
+
+    #[test]
+    fn faults_are_named_with_their_place() {
+        let conventions = Conventions {
+            main: Some(convention(" ")),
+            roles: [("long".to_owned(), convention(&"長".repeat(9_000)))].into(),
+            rules: vec![Rule {
+                paths: vec!["a".to_owned()],
+                commands: vec!["b".to_owned()],
+                ..Rule::default()
+            }],
+            ..Conventions::default()
+        };
+        insta::assert_snapshot!(conventions.faults().join("\n"), @r#"
+        [main] has no text: write one, or `enabled = false`
+        [roles.long] text has 9000 characters: at most 8999 reach the model whole
+        rule 1 ("") has no message
+        rule 1 ("") has no name
+        rule 1 ("") has paths and commands: make two rules of it
+        "#);
+    }
+}

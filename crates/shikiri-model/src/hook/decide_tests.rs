@@ -1,0 +1,578 @@
+use serde_json::{Value, json};
+
+use super::registry::Active;
+use super::*;
+use crate::time::Timestamp;
+
+/// The rows, as a store would keep them.
+#[derive(Default)]
+struct World {
+    agents: Vec<Subagent>,
+    spawns: Vec<Spawn>,
+    marks: Vec<Mark>,
+    log: Vec<LogLine>,
+    conventions: Conventions,
+    /// What the disk would tell.
+    disk: Evidence,
+    asked: Vec<Want>,
+    now: i64,
+}
+
+const CONVENTIONS: &str = r#"{
+    "main": { "text": "main text" },
+    "default": { "text": "default text" },
+    "roles": { "tester": { "text": "tester text" }, "coder": { "text": "coder text" } },
+    "agent_types": { "Explore": { "enabled": false } }
+}"#;
+
+fn world() -> World {
+    with(CONVENTIONS)
+}
+
+fn with(conventions: &str) -> World {
+    World { conventions: serde_json::from_str(conventions).unwrap(), ..World::default() }
+}
+
+impl World {
+    fn load(&self, needs: &Needs) -> Known {
+        let in_session = |session: &String| *session == needs.session_id;
+        let active = |agent: &&Subagent| {
+            agent.is_active()
+                && in_session(&agent.session_id)
+                && match needs.active {
+                    Active::None => false,
+                    Active::Unprocessed => !agent.startup_processed,
+                    Active::All => true,
+                }
+        };
+        let pending = |spawn: &&Spawn| {
+            needs.pending
+                && in_session(&spawn.session_id)
+                && spawn.matched_agent_id.is_none()
+                && spawn.ended_at.is_none()
+        };
+        let named = |s: &&Spawn| in_session(&s.session_id) && needs.spawns.contains(&s.tool_use_id);
+        let spawns: Vec<_> = self.spawns.iter().filter(named).cloned().collect();
+        let matched = spawns.iter().find_map(|s| s.matched_agent_id.clone());
+        let id = needs.agent_id.clone().or(matched.filter(|_| needs.matched));
+        Known {
+            agent: self.agents.iter().find(|a| Some(&a.agent_id) == id.as_ref()).cloned(),
+            spawns,
+            pending: self.spawns.iter().filter(pending).cloned().collect(),
+            active: self.agents.iter().filter(active).cloned().collect(),
+            marks: self.marks.iter().filter(|m| in_session(&m.key.session_id)).cloned().collect(),
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        fn put<T>(rows: &mut Vec<T>, row: T, same: impl Fn(&T, &T) -> bool) {
+            match rows.iter_mut().find(|old| same(old, &row)) {
+                Some(old) => *old = row,
+                None => rows.push(row),
+            }
+        }
+        match change {
+            Change::Subagent(agent) => {
+                put(&mut self.agents, agent, |a, b| a.agent_id == b.agent_id);
+            }
+            Change::Spawn(mut spawn) => {
+                spawn.id.get_or_insert(i64::try_from(self.spawns.len()).unwrap() + 1);
+                put(&mut self.spawns, spawn, |a, b| {
+                    (&a.session_id, &a.tool_use_id) == (&b.session_id, &b.tool_use_id)
+                });
+            }
+            Change::Mark(mark) => put(&mut self.marks, mark, |a, b| a.key == b.key),
+            Change::ExpireMarks { session_id, status, at } => {
+                for mark in self.marks.iter_mut().filter(|m| m.key.session_id == session_id) {
+                    status.clone_into(&mut mark.status);
+                    mark.expired_at = Some(at);
+                }
+            }
+            Change::Delivered { agent_id, key, at } => {
+                for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
+                    agent.startup_processed = true;
+                    agent.startup_processed_at = Some(at);
+                    agent.delivered = Some(key.clone());
+                    agent.claim = None;
+                }
+            }
+            Change::Unmatch { session_id, tool_use_id } => {
+                for spawn in self
+                    .spawns
+                    .iter_mut()
+                    .filter(|s| s.session_id == session_id && s.tool_use_id == tool_use_id)
+                {
+                    spawn.matched_agent_id = None;
+                }
+            }
+            Change::Unbind { agent_id } => {
+                for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
+                    agent.unbind();
+                }
+            }
+        }
+    }
+
+    /// A hook that answers, but is killed before it could confirm.
+    fn killed(&mut self, payload: Value) -> Answer {
+        self.decide(payload).answer
+    }
+
+    fn hook(&mut self, payload: Value) -> Answer {
+        let decision = self.decide(payload);
+        for change in decision.confirm {
+            self.apply(change);
+        }
+        decision.answer
+    }
+
+    fn decide(&mut self, mut payload: Value) -> Decision {
+        self.now += 1;
+        payload["session_id"] = payload.get("session_id").cloned().unwrap_or(json!("s"));
+        let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
+        let me = format!("process {}", self.now);
+        let mut evidence = Evidence { me, project: Some("/p".to_owned()), ..Evidence::default() };
+        loop {
+            let needs = Needs::of(&payload, &evidence, &self.conventions);
+            let now = Timestamp::from_millis(self.now);
+            match decide(&payload, &self.load(&needs), &evidence, &self.conventions, now) {
+                Outcome::Wants(want) => {
+                    self.look_up(&mut evidence, &want);
+                    assert!(!self.asked.contains(&want) || self.asked.len() < 99, "asks for ever");
+                    self.asked.push(want);
+                }
+                Outcome::Done(decision) => {
+                    for change in decision.changes.clone() {
+                        self.apply(change);
+                    }
+                    self.log.push(decision.log.clone());
+                    return *decision;
+                }
+            }
+        }
+    }
+
+    fn look_up(&self, evidence: &mut Evidence, want: &Want) {
+        let disk = &self.disk;
+        match want {
+            Want::Meta { .. } => evidence.meta = Some(disk.meta.clone().flatten()),
+            Want::PromptRole { .. } => {
+                evidence.prompt_role = Some(disk.prompt_role.clone().flatten());
+            }
+            Want::Spawns => evidence.spawns = Some(disk.spawns.clone().unwrap_or_default()),
+            Want::NamesAgents => evidence.names_agents = Some(disk.names_agents.flatten()),
+            Want::Tokens { .. } => evidence.tokens = Some(disk.tokens.flatten()),
+            Want::Usage { .. } => evidence.usage = Some(disk.usage.clone().flatten()),
+            Want::Claimant { by } => {
+                let lives = disk.claimants.iter().any(|(who, lives)| who == by && *lives);
+                evidence.claimants.push((by.clone(), lives));
+            }
+        }
+    }
+
+    fn spawn(&mut self, id: &str, kind: &str, prompt: &str) -> Answer {
+        self.hook(json!({
+            "hook_event_name": "PreToolUse", "tool_name": "Agent", "tool_use_id": id,
+            "tool_input": { "subagent_type": kind, "prompt": prompt },
+        }))
+    }
+
+    fn start(&mut self, agent: &str, kind: &str) -> Option<String> {
+        let event = "SubagentStart";
+        let told = json!({ "hook_event_name": event, "agent_id": agent, "agent_type": kind });
+        self.hook(told).context
+    }
+
+    fn tool(&mut self, agent: &str, kind: &str) -> Option<String> {
+        self.hook(tool(agent, kind)).context
+    }
+
+    /// As if Claude Code had written which call the next agent comes from.
+    fn meta(&mut self, tool_use_id: &str) {
+        let tool_use_id = Some(tool_use_id.to_owned());
+        self.disk.meta = Some(Some(Meta { tool_use_id, ..Meta::default() }));
+    }
+
+    fn agent(&self, id: &str) -> &Subagent {
+        self.agents.iter().find(|agent| agent.agent_id == id).unwrap()
+    }
+}
+
+fn tool(agent: &str, kind: &str) -> Value {
+    json!({
+        "hook_event_name": "PreToolUse", "agent_id": agent, "agent_type": kind,
+        "tool_name": "Bash", "tool_use_id": "toolu_x", "tool_input": { "command": "ls" },
+    })
+}
+
+fn main_tool(name: &str, input: Value) -> Value {
+    json!({ "hook_event_name": "PreToolUse", "tool_name": name, "tool_input": input })
+}
+
+#[test]
+fn an_agent_type_that_is_a_role_gets_its_text_at_the_start_and_once() {
+    let mut world = world();
+    assert_eq!(world.start("a1", "tester").as_deref(), Some("tester text"));
+    assert_eq!(world.tool("a1", "tester"), None);
+    assert_eq!(world.start("a1", "tester"), None, "woken again");
+    let agent = world.agent("a1");
+    assert_eq!(
+        (agent.role_source, agent.confidence),
+        (Some(RoleSource::AgentType), Confidence::Exact)
+    );
+    assert!(agent.startup_processed);
+    assert_eq!(world.start("a2", "myplugin:coder-2").as_deref(), Some("coder text"));
+    assert!(world.asked.is_empty(), "nothing had to be read from the disk: {:?}", world.asked);
+}
+
+#[test]
+fn the_only_call_of_its_type_names_the_role_at_the_start() {
+    let mut world = world();
+    assert_eq!(
+        world.spawn("t1", "general-purpose", "[ROLE:tester] go"),
+        Answer { context: Some("main text".to_owned()), ..Answer::default() }
+    );
+    assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("tester text"));
+    let agent = world.agent("a1");
+    assert_eq!((agent.confidence, agent.task_match_index), (Confidence::Unique, Some(1)));
+    assert_eq!(world.spawns[0].matched_agent_id.as_deref(), Some("a1"));
+    world.meta("t1");
+    assert_eq!(world.tool("a1", "general-purpose"), None, "it has its text");
+    assert_eq!(world.agent("a1").confidence, Confidence::Exact, "and the file said so");
+}
+
+#[test]
+fn several_of_one_type_wait_for_the_file_that_names_their_call() {
+    let mut world = world();
+    for (id, role) in [("t1", "tester"), ("t2", "coder"), ("t3", "nobody")] {
+        world.spawn(id, "general-purpose", &format!("[ROLE:{role}] go"));
+    }
+    for agent in ["a1", "a2", "a3"] {
+        assert_eq!(world.start(agent, "general-purpose"), None, "in doubt nothing is said");
+    }
+    for (agent, call, text) in
+        [("a2", "t1", "tester text"), ("a3", "t2", "coder text"), ("a1", "t3", "default text")]
+    {
+        world.meta(call);
+        assert_eq!(world.tool(agent, "general-purpose").as_deref(), Some(text));
+        assert_eq!(world.tool(agent, "general-purpose"), None);
+    }
+    assert_eq!(world.agent("a2").role_source, Some(RoleSource::TaskMatch));
+}
+
+#[test]
+fn the_answer_of_a_call_in_the_background_names_its_agent_before_or_after_its_start() {
+    let launched = |call: &str, agent: &str| {
+        json!({
+            "hook_event_name": "PostToolUse", "tool_name": "Agent", "tool_use_id": call,
+            "tool_input": { "subagent_type": "general-purpose" },
+            "tool_response": { "status": "async_launched", "agentId": agent },
+        })
+    };
+    let mut world = world();
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    world.hook(launched("t2", "a1"));
+    assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("coder text"));
+    assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("tester text"), "one is left");
+    world.hook(launched("t1", "a2"));
+    assert_eq!(world.agent("a2").confidence, Confidence::Exact);
+    assert!(world.agents.iter().all(Subagent::is_active));
+}
+
+#[test]
+fn a_wrong_guess_is_set_right_and_the_right_text_follows() {
+    let mut world = world();
+    // The hook of the call that really spawned it was killed, and another call never led to an agent.
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("tester text"));
+    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    world.meta("t2");
+    assert_eq!(world.tool("a1", "general-purpose").as_deref(), Some("coder text"));
+    assert_eq!(world.spawns[0].matched_agent_id, None, "t1 is free again");
+    assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("tester text"));
+}
+
+#[test]
+fn a_call_that_no_hook_saw_is_known_by_the_prompt_in_the_transcript() {
+    let mut world = world();
+    assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("default text"));
+    world.meta("unseen");
+    world.disk.prompt_role = Some(Some("tester".to_owned()));
+    assert_eq!(world.tool("a1", "general-purpose").as_deref(), Some("tester text"));
+    let agent = world.agent("a1");
+    assert_eq!(agent.role_source, Some(RoleSource::TranscriptParse));
+    assert_eq!(agent.tool_use_id.as_deref(), Some("unseen"));
+}
+
+#[test]
+fn calls_that_no_hook_saw_are_read_from_the_transcript_once_and_never_come_back() {
+    let mut world = world();
+    let call = json!({
+        "session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Task",
+        "tool_input": { "subagent_type": "general-purpose", "prompt": "[ROLE:tester] go" },
+    });
+    let call = Payload::parse(call.to_string().as_bytes()).unwrap();
+    world.disk.spawns = Some(vec![Spawn::from_call(&call, "t1", Timestamp::default())]);
+    assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("tester text"));
+    world.hook(json!({ "hook_event_name": "SubagentStop", "agent_id": "a1" }));
+    assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("default text"));
+    assert_eq!(world.spawns.len(), 1);
+}
+
+#[test]
+fn two_calls_in_one_line_are_two() {
+    let mut world = world();
+    world.spawn("t1", "x", "[ROLE:tester] go");
+    world.spawn("t2", "y", "[ROLE:coder] go");
+    assert_eq!(world.start("a2", "y").as_deref(), Some("coder text"));
+    assert_eq!(world.start("a1", "x").as_deref(), Some("tester text"));
+}
+
+#[test]
+fn a_hook_that_dies_before_it_confirms_delivers_again_and_two_at_once_do_not() {
+    let mut world = world();
+    world.disk.claimants = vec![("process 1".to_owned(), true)];
+    let start =
+        json!({ "hook_event_name": "SubagentStart", "agent_id": "a", "agent_type": "tester" });
+    assert!(world.killed(start).context.is_some());
+    assert_eq!(world.tool("a", "tester"), None, "the first one may still be at it");
+    world.disk.claimants.clear();
+    assert_eq!(world.tool("a", "tester").as_deref(), Some("tester text"), "it is dead");
+    assert_eq!(world.tool("a", "tester"), None);
+    let main = main_tool("Read", json!({}));
+    assert!(world.killed(main.clone()).context.is_some());
+    world.now += 3_000;
+    assert_eq!(world.hook(main.clone()).context.as_deref(), Some("main text"));
+    assert_eq!(world.hook(main).context, None);
+}
+
+#[test]
+fn the_seeds_delivery_denies_the_first_call() {
+    let mut world = with(r#"{"roles":{"tester":{"text":"規約","delivery":"block"}}}"#);
+    assert_eq!(world.start("a1", "tester"), None);
+    let answer = world.hook(tool("a1", "tester"));
+    assert_eq!((answer.deny.as_deref(), answer.context), (Some("規約"), None));
+    assert_eq!(world.hook(tool("a1", "tester")), Answer::default());
+}
+
+#[test]
+fn a_text_can_be_written_into_the_prompt() {
+    let mut world = with(r#"{"roles":{"tester":{"text":"規約","delivery":"prompt"}}}"#);
+    let answer = world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    let input = answer.input.unwrap();
+    assert_eq!(input["prompt"], "規約\n\n[ROLE:tester] go");
+    assert_eq!(input["subagent_type"], "general-purpose", "the input is whole");
+    assert_eq!(world.start("a1", "general-purpose"), None, "it has been told");
+    assert!(world.agent("a1").startup_processed);
+}
+
+#[test]
+fn agents_end_in_every_way_that_they_can() {
+    let end = |event: &str, more: Value| {
+        let mut world = world();
+        world.spawn("t1", "general-purpose", "go");
+        world.start("a1", "general-purpose");
+        let mut payload = json!({ "hook_event_name": event });
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        world.hook(payload);
+        world.agent("a1").end_reason.clone().unwrap_or_else(|| "active".to_owned())
+    };
+    let agent = json!({ "agent_id": "a1", "agent_type": "general-purpose" });
+    assert_eq!(end("SubagentStop", agent.clone()), "stopped");
+    assert_eq!(end("StopFailure", agent), "failed");
+    let call = |response: Value| json!({ "tool_name": "Agent", "tool_use_id": "t1", "tool_response": response });
+    let completed = json!({ "status": "completed", "agentId": "a1" });
+    assert_eq!(end("PostToolUse", call(completed)), "completed");
+    assert_eq!(end("Stop", json!({ "background_tasks": [] })), "gone");
+    let running = json!({ "background_tasks": [{ "id": "a1", "type": "subagent" }] });
+    assert_eq!(end("Stop", running), "active");
+    assert_eq!(end("Stop", json!({})), "active", "nothing is told");
+    assert_eq!(end("SessionEnd", json!({})), "session_end");
+}
+
+#[test]
+fn a_failed_call_ends_its_agent_and_leaves_no_call_behind() {
+    let mut world = world();
+    world.spawn("t1", "no-such-type", "[ROLE:tester] go");
+    world.hook(json!({ "hook_event_name": "PostToolUseFailure", "tool_name": "Agent", "tool_use_id": "t1" }));
+    assert!(world.spawns[0].ended_at.is_some());
+    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    world.start("a2", "general-purpose");
+    world.hook(json!({ "hook_event_name": "PostToolUseFailure", "tool_name": "Agent", "tool_use_id": "t2" }));
+    assert_eq!(world.agent("a2").end_reason.as_deref(), Some("failed"), "interrupted");
+    assert_eq!(world.start("a1", "no-such-type").as_deref(), Some("default text"));
+}
+
+#[test]
+fn a_ghost_of_a_compaction_is_ignored_and_marks_run_out_but_agents_stay() {
+    let mut world = world();
+    let main = main_tool("Read", json!({}));
+    assert!(world.hook(main.clone()).context.is_some());
+    world.start("a1", "tester");
+    world.hook(json!({ "hook_event_name": "SubagentStop", "agent_id": "ghost", "agent_type": "" }));
+    assert_eq!(world.log.last().unwrap().result, "ignored");
+    let before = world.agents.clone();
+    world.hook(json!({ "hook_event_name": "SessionStart", "source": "compact" }));
+    assert_eq!(world.log.last().unwrap().hook_name, "compact_detected");
+    assert_eq!(world.marks[0].status, "compact_expired");
+    assert_eq!(world.agents, before);
+    assert!(world.hook(main).context.is_some(), "told again");
+}
+
+#[test]
+fn a_stopped_agents_call_does_not_come_back() {
+    let mut world = world();
+    world.spawn("t1", "general-purpose", "[ROLE:coder] go");
+    world.start("a1", "general-purpose");
+    world.hook(json!({ "hook_event_name": "SubagentStop", "agent_id": "a1" }));
+    world.spawn("t1", "general-purpose", "[ROLE:coder] go"); // told again
+    world.spawn("t2", "general-purpose", "[ROLE:tester] go");
+    assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("tester text"));
+}
+
+#[test]
+fn without_ids_one_waiting_agent_is_certain_and_several_roles_get_the_default() {
+    let mut world = with(
+        r#"{"default":{"text":"default text"},"roles":{
+            "tester":{"text":"tester text","delivery":"block"},
+            "coder":{"text":"coder text","delivery":"block"}}}"#,
+    );
+    let start = || json!({ "hook_event_name": "SubagentStart", "agent_type": "general-purpose" });
+    let call = || main_tool("Bash", json!({}));
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    world.hook(start());
+    assert_eq!(world.hook(call()).deny.as_deref(), Some("tester text"));
+    assert_eq!(world.hook(call()), Answer::default(), "nobody waits");
+    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    world.spawn("t3", "general-purpose", "[ROLE:tester] go");
+    world.hook(start());
+    world.hook(start());
+    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
+    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
+    assert_eq!(world.hook(call()), Answer::default());
+    assert_eq!(world.agents[1].confidence, Confidence::Fifo);
+}
+
+#[test]
+fn a_claude_code_that_names_agents_means_the_main_agent_when_it_names_none() {
+    let mut world = world();
+    world.disk.names_agents = Some(Some(true));
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    world.start("a1", "general-purpose");
+    assert_eq!(world.hook(main_tool("Bash", json!({}))), Answer::default(), "main has its text");
+    assert!(!world.agent("a1").startup_processed);
+    world.hook(main_tool("Bash", json!({})));
+    let asked = world.asked.iter().filter(|want| **want == Want::NamesAgents).count();
+    assert_eq!(asked, 1, "it is remembered");
+}
+
+#[test]
+fn a_teammate_is_known_by_its_name_or_by_its_own_session() {
+    let mut world = world();
+    world.hook(json!({
+        "hook_event_name": "PreToolUse", "tool_name": "Agent", "tool_use_id": "t1",
+        "tool_input": { "subagent_type": "general-purpose", "name": "alice", "prompt": "[ROLE:coder] go" },
+    }));
+    assert_eq!(world.start("aalice-1", "alice").as_deref(), Some("coder text"));
+    // In a pane of its own: its session is its own, and says only the type.
+    let pane = json!({
+        "hook_event_name": "PreToolUse", "session_id": "pane", "agent_type": "general-purpose",
+        "tool_name": "Bash", "tool_input": {},
+    });
+    world.disk.prompt_role = Some(Some("tester".to_owned()));
+    assert_eq!(world.hook(pane.clone()).context.as_deref(), Some("tester text"));
+    assert_eq!(world.hook(pane).context, None);
+}
+
+#[test]
+fn a_type_that_is_turned_off_is_recorded_and_told_nothing() {
+    let mut world = world();
+    assert_eq!(world.start("a1", "Explore"), None);
+    assert_eq!(world.tool("a1", "Explore"), None);
+    assert_eq!(world.agent("a1").agent_type, "Explore");
+}
+
+#[test]
+fn the_main_agent_is_reminded_after_so_many_more_tokens() {
+    let mut world = with(r#"{"main":{"text":"main text","token_threshold":1000}}"#);
+    let mut at = |tokens: u64| {
+        world.disk.tokens = Some(Some(tokens));
+        world.hook(main_tool("Bash", json!({}))).context.is_some()
+    };
+    assert_eq!([500, 1_499, 1_500, 1_600, 2_500].map(&mut at), [true, false, true, false, true]);
+}
+
+const RULES: &str = r#"{"rules":[
+    {"name":"tests only","tools":["Write","Edit"],"paths":["src/**"],"exclude_paths":["src/gen/**"],
+     "roles":["tester"],"severity":"block","message":"testers do not touch src"},
+    {"name":"push","commands":["git push*"],"severity":"warn","message":"ask first"},
+    {"name":"mcp","tools":["mcp__github__*"],"severity":"info","message":"github is slow"},
+    {"name":"main","tools":["Read"],"roles":["main"],"severity":"warn","message":"for main"}
+]}"#;
+
+#[test]
+fn rules_are_for_tools_files_commands_and_roles() {
+    let mut world = with(RULES);
+    let mut call = |kind: Option<&str>, name: &str, input: Value| {
+        let mut payload = main_tool(name, input);
+        payload["cwd"] = json!("/p");
+        if let Some(kind) = kind {
+            (payload["agent_id"], payload["agent_type"]) = (json!(kind), json!(kind));
+        }
+        let answer = world.hook(payload);
+        answer.deny.or(answer.context).unwrap_or_default()
+    };
+    let file = |path: &str| json!({ "file_path": path });
+    let tester = Some("tester");
+    assert_eq!(call(tester, "Write", file("/p/src/a.rs")), "testers do not touch src");
+    assert_eq!(call(tester, "Edit", file("docs/../src/a.rs")), "testers do not touch src");
+    assert_eq!(call(tester, "Write", file("/p/src/gen/a.rs")), "");
+    assert_eq!(call(tester, "Write", file("/p/tests/a.rs")), "");
+    assert_eq!(call(tester, "Read", file("/p/src/a.rs")), "");
+    assert_eq!(call(Some("coder"), "Write", file("/p/src/a.rs")), "");
+    assert_eq!(call(None, "Write", file("/p/src/a.rs")), "");
+    let push = || json!({ "command": "cd x && git push" });
+    assert_eq!(call(None, "Bash", push()), "ask first");
+    assert_eq!(call(None, "Bash", push()), "ask first", "a warning is given every time");
+    assert_eq!(call(None, "mcp__github__list", json!({})), "github is slow");
+    assert_eq!(call(None, "mcp__github__get", json!({})), "", "information once");
+    assert_eq!(call(tester, "mcp__github__get", json!({})), "github is slow", "to each");
+    assert_eq!(call(None, "Read", json!({})), "for main");
+}
+
+#[test]
+fn calls_of_mcp_tools_are_logged_with_their_id_and_others_without() {
+    let mut world = world();
+    for name in ["mcp__shikiri__echo", "Bash"] {
+        let mut payload = tool("a1", "tester");
+        payload["tool_name"] = json!(name);
+        world.hook(payload);
+    }
+    let ids: Vec<_> = world.log.iter().map(|line| line.tool_use_id.as_deref()).collect();
+    assert_eq!(ids, [Some("toolu_x"), None]);
+}
+
+#[test]
+fn an_event_of_a_later_claude_code_is_logged_and_ignored() {
+    let mut world = world();
+    assert_eq!(world.hook(json!({ "hook_event_name": "Dreaming" })), Answer::default());
+    assert_eq!((world.log[0].hook_name.as_str(), world.log[0].result), ("Dreaming", "ignored"));
+    world.hook(json!({ "hook_event_name": "PreCompact" }));
+    assert_eq!(world.log[1].result, "ok");
+}
+
+#[test]
+fn answers_are_written_as_claude_code_reads_them() {
+    let answer =
+        Answer { context: Some("規約".to_owned()), deny: Some("no".to_owned()), input: None };
+    assert_eq!(
+        answer.to_json("PreToolUse").unwrap(),
+        json!({ "hookSpecificOutput": {
+            "hookEventName": "PreToolUse", "additionalContext": "規約",
+            "permissionDecision": "deny", "permissionDecisionReason": "no",
+        }})
+    );
+    assert_eq!(Answer::default().to_json("Stop"), None);
+}

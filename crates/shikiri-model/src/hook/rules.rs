@@ -1,0 +1,180 @@
+//! Rules about tools: what is said, or refused, when one is about to be used.
+
+use super::conventions::{LONGEST_TEXT, Rule, Severity};
+use super::decide::Turn;
+use super::evidence::Want;
+use super::pattern::{fits, fits_path};
+use super::registry::Subagent;
+use super::role::without_number;
+
+/// Who is about to use a tool.
+pub(super) struct Who {
+    /// Names that a rule may mean it by.
+    names: Vec<String>,
+    /// Tells marks of different agents of a session apart.
+    suffix: String,
+}
+
+impl Who {
+    pub(super) fn main() -> Self {
+        Self { names: vec!["main".to_owned()], suffix: String::new() }
+    }
+
+    pub(super) fn session(role: Option<String>, kind: &str) -> Self {
+        let names = role.into_iter().chain((!kind.is_empty()).then(|| kind.to_owned())).collect();
+        Self { names, suffix: String::new() }
+    }
+
+    pub(super) fn subagent(agent: &Subagent) -> Self {
+        let mut who = Self::session(agent.role.clone(), &agent.agent_type);
+        who.suffix = format!(":{}", agent.agent_id);
+        who
+    }
+
+    fn is_meant_by(&self, rule: &Rule) -> bool {
+        rule.roles.is_empty()
+            || self.names.iter().any(|name| {
+                let bare = name.rsplit(':').next().unwrap_or(name);
+                let names = [name.as_str(), bare, without_number(bare)];
+                rule.roles.iter().any(|role| names.contains(&role.as_str()))
+            })
+    }
+}
+
+impl Turn<'_> {
+    /// True if a rule forbids the call; then it is denied.
+    pub(super) fn is_refused(&mut self, who: &Who) -> Result<bool, Want> {
+        let refusals: Vec<_> = self.matching(who, Severity::Block).collect();
+        let names: Vec<_> = refusals.iter().map(|rule| rule.name.clone()).collect();
+        let reasons: Vec<_> = refusals.iter().map(|rule| rule.message.trim().to_owned()).collect();
+        if reasons.is_empty() {
+            return Ok(false);
+        }
+        self.detail("rules", names);
+        self.deny(&reasons.join("\n\n"));
+        Ok(true)
+    }
+
+    /// Says what rules have to say about the call.
+    pub(super) fn say_rules(&mut self, who: &Who) -> Result<(), Want> {
+        if self.done.answer.deny.is_some() {
+            return Ok(());
+        }
+        let warnings = self.matching(who, Severity::Warn).chain(self.matching(who, Severity::Info));
+        let rules: Vec<Rule> = warnings.cloned().collect();
+        let mut said = Vec::new();
+        for rule in rules {
+            let always = rule.severity == Severity::Warn && rule.token_threshold.is_none();
+            let mark = format!("rule:{}{}", rule.name, who.suffix);
+            let due = if always { Some(0) } else { self.due(&mark, rule.token_threshold)? };
+            // What does not fit is said with a later call.
+            let (Some(tokens), true) = (due, self.has_room_for(&rule.message)) else { continue };
+            if !always {
+                self.tell(&mark, tokens);
+            }
+            self.say(rule.message.trim());
+            said.push(rule.name);
+        }
+        if !said.is_empty() {
+            self.detail("rules", said);
+        }
+        Ok(())
+    }
+
+    fn matching<'a>(&'a self, who: &'a Who, severity: Severity) -> impl Iterator<Item = &'a Rule> {
+        let rules = self.conventions.rules.iter();
+        rules.filter(move |rule| {
+            rule.severity == severity && who.is_meant_by(rule) && self.is_about(rule)
+        })
+    }
+
+    /// Whether the rule is about this call.
+    fn is_about(&self, rule: &Rule) -> bool {
+        let tool = self.payload.tool_name.as_deref().unwrap_or_default();
+        if !rule.tools.is_empty() && !rule.tools.iter().any(|pattern| fits(pattern, tool)) {
+            return false;
+        }
+        if !rule.paths.is_empty() {
+            let Some(path) = self.path() else { return false };
+            let any =
+                |patterns: &[String]| patterns.iter().any(|p| path.iter().any(|t| fits_path(p, t)));
+            return any(&rule.paths) && !any(&rule.exclude_paths);
+        }
+        if !rule.commands.is_empty() {
+            let Some(command) = self.payload.input("command") else { return false };
+            return commands(command)
+                .any(|command| rule.commands.iter().any(|pattern| fits(pattern, command)));
+        }
+        true
+    }
+
+    /// The file that the tool is about: as seen from the project, and whole.
+    fn path(&self) -> Option<Vec<String>> {
+        let told = ["file_path", "notebook_path", "path"];
+        let told = told.into_iter().find_map(|field| self.payload.input(field))?;
+        let cwd = self.payload.cwd.as_deref().unwrap_or("/");
+        let whole = if told.starts_with('/') { told.to_owned() } else { format!("{cwd}/{told}") };
+        let whole = without_dots(&whole);
+        let project = self.evidence.project.as_deref().or(self.payload.cwd.as_deref());
+        let inside = project
+            .and_then(|project| whole.strip_prefix(without_dots(project).as_str()))
+            .and_then(|rest| rest.strip_prefix('/'))
+            .map(str::to_owned);
+        Some(inside.into_iter().chain([whole]).collect())
+    }
+
+    pub(super) fn say(&mut self, text: &str) {
+        let context = self.done.answer.context.get_or_insert_default();
+        if !context.is_empty() {
+            context.push_str("\n\n");
+        }
+        context.push_str(text);
+        self.done.log.result = "injected";
+    }
+
+    pub(super) fn deny(&mut self, reason: &str) {
+        self.done.answer.deny = Some(reason.to_owned());
+        self.done.log.result = "blocked";
+    }
+
+    fn has_room_for(&self, text: &str) -> bool {
+        let taken = self.done.answer.context.as_ref().map_or(0, |context| context.chars().count());
+        taken + text.chars().count() + 2 < LONGEST_TEXT
+    }
+}
+
+/// The commands of a line, one by one: a rule about `git push` means `cd x && git push` too.
+fn commands(line: &str) -> impl Iterator<Item = &str> {
+    line.split(['\n', ';', '|', '&']).map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// A path without `.` and `..`, as far as its text tells.
+fn without_dots(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_taken_apart() {
+        let line = "cd src && git push --force; ls | wc\necho ok &";
+        let expected = ["cd src", "git push --force", "ls", "wc", "echo ok"];
+        assert_eq!(commands(line).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn dots_do_not_hide_a_path() {
+        assert_eq!(without_dots("/p/docs/../src/./a.rs"), "/p/src/a.rs");
+        assert_eq!(without_dots("/../../x"), "/x");
+    }
+}
