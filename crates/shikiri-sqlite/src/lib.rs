@@ -6,6 +6,7 @@ mod busy;
 mod create;
 mod error;
 mod files;
+pub mod hooks;
 mod lock;
 pub mod maintenance;
 pub mod migrate;

@@ -21,6 +21,7 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "own_numbers",
         sql: include_str!("../migrations/0002_own_numbers.sql"),
     },
+    Migration { number: 3, name: "hooks", sql: include_str!("../migrations/0003_hooks.sql") },
 ];
 
 /// The schema that this program knows.

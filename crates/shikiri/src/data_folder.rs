@@ -4,33 +4,20 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use shikiri_model::key::Secret;
 
 use crate::exit::{Exit, Failure};
 
-const GITIGNORE: &str = "*\n!conventions.toml\n!providers.toml\n";
 const KEY_PREFIX: &str = "shk_";
 
 /// Makes the folder and what belongs in it, as far as it is missing.
 pub fn prepare(folder: &Path) -> Result<(), Failure> {
-    for wanted in [folder.to_owned(), folder.join("workspaces")] {
-        match fs::DirBuilder::new().mode(0o700).create(&wanted) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && wanted.is_dir() => {}
-            Err(error) => return Err(unusable(&wanted, &error)),
-        }
-    }
-    let gitignore = folder.join(".gitignore");
-    match OpenOptions::new().write(true).create_new(true).open(&gitignore) {
-        Ok(mut file) => {
-            file.write_all(GITIGNORE.as_bytes()).map_err(|error| unusable(&gitignore, &error))
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(unusable(&gitignore, &error)),
-    }
+    shikiri_hook::place::prepare(folder).map_err(|error| unusable(folder, &error))?;
+    let workspaces = folder.join("workspaces");
+    shikiri_hook::place::make_folder(&workspaces).map_err(|error| unusable(&workspaces, &error))
 }
 
 /// The admin key of a folder.

@@ -8,6 +8,11 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Before anything else: Claude Code waits for a hook at every tool call.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == "hook") && words.next().is_none() {
+        shikiri_hook::answer_and_exit();
+    }
     // An engine starts this program again to look after what it runs.
     shikiri_engines::claude_code::supervise_if_asked().unwrap_or_else(shikiri::cli::main)
 }

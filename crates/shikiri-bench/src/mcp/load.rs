@@ -21,7 +21,7 @@ use crate::machine::cpu_seconds;
 const AT_ONCE: usize = 32;
 
 /// Echoes before any is counted: a log that is still growing on the disk is slower to sync.
-const WARM_UP: usize = 2_500;
+const WARM_UP: usize = 3_000;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

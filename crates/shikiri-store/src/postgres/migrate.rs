@@ -25,6 +25,11 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "own_numbers",
         sql: include_str!("../../migrations/postgres/0002_own_numbers.sql"),
     },
+    Migration {
+        number: 3,
+        name: "hooks",
+        sql: include_str!("../../migrations/postgres/0003_hooks.sql"),
+    },
 ];
 
 /// Shared by all nodes: the letters of "shikiri".

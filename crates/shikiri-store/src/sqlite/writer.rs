@@ -44,7 +44,7 @@ const LOOK_SELDOM: Duration = Duration::from_millis(500);
 const AFTER_NUDGE: Duration = Duration::from_secs(1);
 
 /// The log is moved into the file when it has this many pages, between two batches.
-const CHECKPOINT_PAGES: i32 = 4_000;
+const CHECKPOINT_PAGES: i32 = 8_000;
 
 /// With this many, readers that never all pause have kept the log from starting over.
 const OVERGROWN_PAGES: i32 = 32_000;

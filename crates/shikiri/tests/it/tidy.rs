@@ -16,6 +16,7 @@ fn workspace() -> PathBuf {
 const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-model", &[]),
     ("shikiri-sqlite", &["shikiri-model"]),
+    ("shikiri-hook", &["shikiri-model", "shikiri-sqlite"]),
     ("shikiri-store", &["shikiri-model", "shikiri-sqlite"]),
     ("shikiri-app", &["shikiri-model", "shikiri-store"]),
     ("shikiri-web", &["shikiri-model", "shikiri-app"]),
@@ -31,6 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shikiri-web",
             "shikiri-mcp",
             "shikiri-engines",
+            "shikiri-hook",
         ],
     ),
 ];
@@ -42,6 +44,7 @@ const DEVELOPMENT: &[&str] = &["shikiri-testkit", "shikiri-testpg", "shikiri-ben
 const BANNED: &[(&str, &[&str])] = &[
     ("shikiri-model", &["tokio", "async-trait", "rusqlite", "sqlx", "axum", "tracing"]),
     ("shikiri-sqlite", &["tokio", "async-trait", "sqlx", "axum"]),
+    ("shikiri-hook", &["tokio", "async-trait", "sqlx", "axum"]),
     ("shikiri-app", &["rusqlite", "sqlx", "axum"]),
     ("shikiri-web", &["rusqlite", "sqlx"]),
     ("shikiri-mcp", &["rusqlite", "sqlx"]),

@@ -1,0 +1,167 @@
+//! Finds on the disk what a decision wants to know.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rusqlite::Connection;
+use serde_json::Value;
+use shikiri_model::hook::{Evidence, Meta, Payload, Spawn, Want, role_in};
+use shikiri_model::time::Timestamp;
+use shikiri_sqlite::hooks;
+
+use crate::files;
+use crate::place::Place;
+use crate::transcript::{self, Position};
+
+/// From this version on Claude Code says in every event which subagent it comes from.
+const NAMES_AGENTS: [u64; 3] = [2, 1, 69];
+
+/// A meta file is a few hundred bytes.
+const MOST_META: u64 = 64 * 1024;
+
+pub(crate) struct Finder<'a> {
+    place: &'a Place,
+    payload: &'a Payload,
+    /// Transcripts that were read, how far, and at how many tokens.
+    read: Vec<(String, Position, Option<u64>)>,
+}
+
+impl<'a> Finder<'a> {
+    pub(crate) fn new(place: &'a Place, payload: &'a Payload) -> Self {
+        Self { place, payload, read: Vec::new() }
+    }
+
+    /// Looks it up. What cannot be found or must not be read is answered with nothing.
+    pub(crate) fn find(&mut self, want: &Want, evidence: &mut Evidence, connection: &Connection) {
+        match want {
+            Want::Meta { agent_id } => evidence.meta = Some(self.meta(agent_id)),
+            Want::PromptRole { agent_id } => {
+                let prompt = self
+                    .transcript(agent_id.as_deref())
+                    .and_then(|path| transcript::first_prompt(&mut self.open(&path)?).ok()?);
+                let role = prompt.as_deref().and_then(role_in).map(str::to_owned);
+                evidence.prompt_role = Some(role);
+            }
+            Want::NamesAgents => evidence.names_agents = Some(self.names_agents()),
+            Want::Tokens { agent_id } => {
+                let path = self.transcript(agent_id.as_deref());
+                let told = path.and_then(|path| self.read_new(&path, connection));
+                evidence.tokens = Some(told.and_then(|(_, tokens)| tokens));
+            }
+            Want::Spawns => {
+                let path = self.transcript(None);
+                let told = path.and_then(|path| self.read_new(&path, connection));
+                let calls = told.map(|(calls, _)| calls).unwrap_or_default();
+                let spawns = calls.iter().map(|call| self.spawn(call)).collect();
+                evidence.spawns = Some(spawns);
+            }
+            Want::Usage { agent_id } => evidence.usage = Some(self.usage(agent_id)),
+            Want::Claimant { by } => evidence.claimants.push((by.clone(), lives(by))),
+        }
+    }
+
+    /// Remembers how far transcripts were read, with what follows from it.
+    pub(crate) fn keep_positions(
+        &self,
+        connection: &Connection,
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
+        self.read.iter().try_for_each(|(path, position, tokens)| {
+            let place = hooks::ReadTo {
+                inode: position.inode,
+                offset: position.offset,
+                lines: position.lines,
+                tokens: *tokens,
+            };
+            hooks::set_read_to(connection, path, place, now)
+        })
+    }
+
+    fn transcript(&self, agent_id: Option<&str>) -> Option<String> {
+        match agent_id {
+            Some(agent_id) => self
+                .payload
+                .agent_transcript_path
+                .clone()
+                .or_else(|| self.payload.subagent_file(agent_id, ".jsonl")),
+            None => self.payload.transcript_path.clone(),
+        }
+    }
+
+    fn open(&self, path: &str) -> Option<File> {
+        files::open(self.place, Path::new(path)).ok()
+    }
+
+    /// What was appended to a transcript since it was last read, and the tokens as of now.
+    fn read_new(
+        &mut self,
+        path: &str,
+        connection: &Connection,
+    ) -> Option<(Vec<transcript::Call>, Option<u64>)> {
+        let mut file = self.open(path)?;
+        let inode = file.metadata().ok()?.ino();
+        let known = hooks::read_to(connection, path).ok().flatten();
+        // A file that was replaced, or is shorter than it was, is another one.
+        let length = file.metadata().ok()?.len();
+        let known = known.filter(|known| known.inode == inode && known.offset <= length);
+        let from = known.map_or(Position { inode, ..Position::default() }, |known| Position {
+            inode,
+            offset: known.offset,
+            lines: known.lines,
+        });
+        let (news, position) = transcript::read_new(&mut file, from).ok()?;
+        let tokens = news.tokens.or(known.and_then(|known| known.tokens));
+        self.read.push((path.to_owned(), position, tokens));
+        Some((news.calls, tokens))
+    }
+
+    fn spawn(&self, call: &transcript::Call) -> Spawn {
+        let mut told = self.payload.clone();
+        told.agent_id = None;
+        told.tool_input = call.input.as_object().cloned().unwrap_or_default();
+        let mut spawn = Spawn::from_call(&told, &call.tool_use_id, Timestamp::default());
+        spawn.transcript_index = i64::try_from(call.line).ok();
+        spawn
+    }
+
+    fn meta(&self, agent_id: &str) -> Option<Meta> {
+        let path = self.payload.subagent_file(agent_id, ".meta.json")?;
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(
+            &mut std::io::Read::take(self.open(&path)?, MOST_META),
+            &mut text,
+        )
+        .ok()?;
+        let meta: Value = serde_json::from_slice(&text).ok()?;
+        let field = |name: &str| meta[name].as_str().map(str::to_owned);
+        Some(Meta {
+            tool_use_id: field("toolUseId"),
+            spawned_type: field("spawnedAgentType"),
+            parent_agent_id: field("parentAgentId"),
+        })
+    }
+
+    fn names_agents(&self) -> Option<bool> {
+        let mut file = self.open(&self.transcript(None)?)?;
+        let version = transcript::version(&mut file).ok()??;
+        let mut numbers = version.split('.').map(|part| part.parse::<u64>().ok());
+        let found = [numbers.next()??, numbers.next()??, numbers.next()??];
+        Some(found >= NAMES_AGENTS)
+    }
+
+    fn usage(&self, agent_id: &str) -> Option<String> {
+        let mut file = self.open(&self.transcript(Some(agent_id))?)?;
+        let sums = transcript::usage(&mut file).ok()?;
+        (!sums.is_empty()).then(|| serde_json::to_string(&sums).ok()).flatten()
+    }
+}
+
+/// Whether a hook process is still there. Where that cannot be seen, it is.
+fn lives(claimant: &str) -> bool {
+    let Some((pid, _)) = claimant.split_once('.') else { return false };
+    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => name.starts_with("shikiri"),
+        Err(_) => !Path::new("/proc/self/comm").exists(),
+    }
+}

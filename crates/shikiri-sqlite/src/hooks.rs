@@ -1,0 +1,338 @@
+//! The rows that hooks keep: read and written inside the caller's transaction, by a hook process
+//! and by the server alike.
+
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use shikiri_model::hook::{
+    Active, Change, Claim, Confidence, Known, LogLine, Mark, MarkKey, Needs, RoleSource, Spawn,
+    Subagent, SubagentState,
+};
+use shikiri_model::time::Timestamp;
+
+const SUBAGENT: &str = "agent_id, session_id, agent_type, role, role_source, confidence,
+    created_at, startup_processed, startup_processed_at, task_match_index, tool_use_id,
+    parent_agent_id, delivered, claimed_by, claimed_until, checked, state, ended_at, end_reason,
+    usage";
+
+const SPAWN: &str = "id, session_id, tool_use_id, transcript_index, subagent_type, role,
+    prompt_hash, name, parent_agent_id, matched_agent_id, delivered, created_at, ended_at";
+
+/// The rows that an event needs.
+pub fn load(connection: &Connection, tenant: &str, needs: &Needs) -> Result<Known> {
+    let mut known = Known::default();
+    for tool_use_id in &needs.spawns {
+        let sql = format!(
+            "SELECT {SPAWN} FROM task_spawns
+             WHERE session_id = ?1 AND tool_use_id = ?2 AND tenant = ?3"
+        );
+        let found = connection
+            .prepare_cached(&sql)?
+            .query_row([&needs.session_id, tool_use_id, tenant], spawn)
+            .optional()?;
+        known.spawns.extend(found);
+    }
+    let matched = known.spawns.iter().find_map(|spawn| spawn.matched_agent_id.as_ref());
+    if let Some(id) = needs.agent_id.as_ref().or(matched.filter(|_| needs.matched)) {
+        known.agent = find(connection, tenant, id)?;
+    }
+    if needs.pending {
+        let sql = format!(
+            "SELECT {SPAWN} FROM task_spawns
+             WHERE session_id = ?1 AND matched_agent_id IS NULL AND ended_at IS NULL AND tenant = ?2
+             ORDER BY id"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        known.pending =
+            select.query_map([&needs.session_id, tenant], spawn)?.collect::<Result<_>>()?;
+    }
+    let which = match needs.active {
+        Active::None => None,
+        Active::Unprocessed => Some("AND startup_processed = 0"),
+        Active::All => Some(""),
+    };
+    if let Some(which) = which {
+        let sql = format!(
+            "SELECT {SUBAGENT} FROM subagents
+             WHERE session_id = ?1 AND state = 'active' AND tenant = ?2 {which}
+             ORDER BY created_at, agent_id"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        known.active =
+            select.query_map([&needs.session_id, tenant], subagent)?.collect::<Result<_>>()?;
+    }
+    if needs.marks {
+        let mut select = connection.prepare_cached(
+            "SELECT session_id, hook_name, created_at, last_tokens, status, expired_at
+             FROM sessions WHERE session_id = ?1 AND tenant = ?2",
+        )?;
+        known.marks =
+            select.query_map([&needs.session_id, tenant], mark)?.collect::<Result<_>>()?;
+    }
+    Ok(known)
+}
+
+pub fn find(connection: &Connection, tenant: &str, agent_id: &str) -> Result<Option<Subagent>> {
+    let sql = format!("SELECT {SUBAGENT} FROM subagents WHERE agent_id = ?1 AND tenant = ?2");
+    connection.prepare_cached(&sql)?.query_row([agent_id, tenant], subagent).optional()
+}
+
+/// Writes what was decided.
+pub fn write(connection: &Connection, tenant: &str, changes: &[Change]) -> Result<()> {
+    changes.iter().try_for_each(|change| match change {
+        Change::Subagent(agent) => put_subagent(connection, tenant, agent),
+        Change::Spawn(spawn) => put_spawn(connection, tenant, spawn),
+        Change::Mark(mark) => put_mark(connection, tenant, mark),
+        Change::ExpireMarks { session_id, status, at } => connection
+            .prepare_cached(
+                "UPDATE sessions SET status = ?2, expired_at = ?3
+                 WHERE session_id = ?1 AND tenant = ?4",
+            )?
+            .execute(params![session_id, status, at.to_string(), tenant])
+            .map(drop),
+        Change::Delivered { agent_id, key, at } => connection
+            .prepare_cached(
+                "UPDATE subagents SET startup_processed = 1, startup_processed_at = ?2,
+                                      delivered = ?3, claimed_by = NULL, claimed_until = NULL
+                 WHERE agent_id = ?1 AND tenant = ?4",
+            )?
+            .execute(params![agent_id, at.to_string(), key, tenant])
+            .map(drop),
+        Change::Unmatch { session_id, tool_use_id } => connection
+            .prepare_cached(
+                "UPDATE task_spawns SET matched_agent_id = NULL
+                 WHERE session_id = ?1 AND tool_use_id = ?2 AND tenant = ?3",
+            )?
+            .execute([session_id, tool_use_id, tenant])
+            .map(drop),
+        Change::Unbind { agent_id } => match find(connection, tenant, agent_id)? {
+            Some(mut agent) => {
+                agent.unbind();
+                put_subagent(connection, tenant, &agent)
+            }
+            None => Ok(()),
+        },
+    })
+}
+
+/// Adds a row to the log.
+pub fn log(
+    connection: &Connection,
+    tenant: &str,
+    session_id: &str,
+    line: &LogLine,
+    at: Timestamp,
+    duration_ms: i64,
+) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO hook_log (tenant, session_id, hook_name, event_type, agent_id, timestamp,
+                                   result, details, duration_ms, tool_use_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?
+        .execute(params![
+            tenant,
+            session_id,
+            line.hook_name,
+            line.event_type,
+            line.agent_id,
+            at.to_string(),
+            line.result,
+            line.details.as_ref().map(ToString::to_string),
+            duration_ms,
+            line.tool_use_id,
+        ])
+        .map(drop)
+}
+
+fn put_subagent(connection: &Connection, tenant: &str, agent: &Subagent) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO subagents
+                 (tenant, agent_id, session_id, agent_type, role, role_source, confidence,
+                  created_at, startup_processed, startup_processed_at, task_match_index,
+                  tool_use_id, parent_agent_id, delivered, claimed_by, claimed_until, checked,
+                  state, ended_at, end_reason, usage)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                     ?18, ?19, ?20, ?21)",
+        )?
+        .execute(params![
+            tenant,
+            agent.agent_id,
+            agent.session_id,
+            agent.agent_type,
+            agent.role,
+            agent.role_source.map(RoleSource::as_str),
+            agent.confidence.as_str(),
+            agent.created_at.to_string(),
+            agent.startup_processed,
+            agent.startup_processed_at.map(|at| at.to_string()),
+            agent.task_match_index,
+            agent.tool_use_id,
+            agent.parent_agent_id,
+            agent.delivered,
+            agent.claim.as_ref().map(|claim| claim.by.as_str()),
+            agent.claim.as_ref().map(|claim| claim.until.to_string()),
+            agent.checked,
+            agent.state.as_str(),
+            agent.ended_at.map(|at| at.to_string()),
+            agent.end_reason,
+            agent.usage,
+        ])
+        .map(drop)
+}
+
+/// The number of a call stays: subagents refer to it.
+fn put_spawn(connection: &Connection, tenant: &str, spawn: &Spawn) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO task_spawns
+                 (tenant, session_id, tool_use_id, transcript_index, subagent_type, role,
+                  prompt_hash, name, parent_agent_id, matched_agent_id, delivered, created_at,
+                  ended_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+             ON CONFLICT (session_id, tool_use_id, tenant) DO UPDATE SET
+                 matched_agent_id = excluded.matched_agent_id, delivered = excluded.delivered,
+                 ended_at = excluded.ended_at",
+        )?
+        .execute(params![
+            tenant,
+            spawn.session_id,
+            spawn.tool_use_id,
+            spawn.transcript_index,
+            spawn.subagent_type,
+            spawn.role,
+            spawn.prompt_hash,
+            spawn.name,
+            spawn.parent_agent_id,
+            spawn.matched_agent_id,
+            spawn.delivered,
+            spawn.created_at.to_string(),
+            spawn.ended_at.map(|at| at.to_string()),
+        ])
+        .map(drop)
+}
+
+fn put_mark(connection: &Connection, tenant: &str, mark: &Mark) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO sessions
+                 (session_id, hook_name, tenant, created_at, last_tokens, status, expired_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            mark.key.session_id,
+            mark.key.hook_name,
+            tenant,
+            mark.created_at.to_string(),
+            i64::try_from(mark.last_tokens).unwrap_or(i64::MAX),
+            mark.status,
+            mark.expired_at.map(|at| at.to_string()),
+        ])
+        .map(drop)
+}
+
+pub fn subagent(row: &Row<'_>) -> Result<Subagent> {
+    let claimed_by: Option<String> = row.get(13)?;
+    Ok(Subagent {
+        agent_id: row.get(0)?,
+        session_id: row.get(1)?,
+        agent_type: row.get(2)?,
+        role: row.get(3)?,
+        role_source: word(row, 4)?.and_then(|word| RoleSource::parse(&word)),
+        confidence: word(row, 5)?.and_then(|word| Confidence::parse(&word)).unwrap_or_default(),
+        created_at: time(row, 6)?.unwrap_or_default(),
+        startup_processed: row.get(7)?,
+        startup_processed_at: time(row, 8)?,
+        task_match_index: row.get(9)?,
+        tool_use_id: row.get(10)?,
+        parent_agent_id: row.get(11)?,
+        delivered: row.get(12)?,
+        claim: claimed_by.zip(time(row, 14)?).map(|(by, until)| Claim { by, until }),
+        checked: row.get(15)?,
+        state: word(row, 16)?.and_then(|word| SubagentState::parse(&word)).unwrap_or_default(),
+        ended_at: time(row, 17)?,
+        end_reason: row.get(18)?,
+        usage: row.get(19)?,
+    })
+}
+
+fn spawn(row: &Row<'_>) -> Result<Spawn> {
+    Ok(Spawn {
+        id: row.get(0)?,
+        session_id: row.get(1)?,
+        tool_use_id: row.get(2)?,
+        transcript_index: row.get(3)?,
+        subagent_type: row.get(4)?,
+        role: row.get(5)?,
+        prompt_hash: row.get(6)?,
+        name: row.get(7)?,
+        parent_agent_id: row.get(8)?,
+        matched_agent_id: row.get(9)?,
+        delivered: row.get(10)?,
+        created_at: time(row, 11)?.unwrap_or_default(),
+        ended_at: time(row, 12)?,
+    })
+}
+
+fn mark(row: &Row<'_>) -> Result<Mark> {
+    let last_tokens: i64 = row.get(3)?;
+    Ok(Mark {
+        key: MarkKey { session_id: row.get(0)?, hook_name: row.get(1)? },
+        created_at: time(row, 2)?.unwrap_or_default(),
+        last_tokens: u64::try_from(last_tokens).unwrap_or(0),
+        status: row.get(4)?,
+        expired_at: time(row, 5)?,
+    })
+}
+
+fn word(row: &Row<'_>, index: usize) -> Result<Option<String>> {
+    row.get(index)
+}
+
+/// A time that somebody else wrote in another form is as good as none.
+fn time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>> {
+    Ok(word(row, index)?.and_then(|text| text.parse().ok()))
+}
+
+/// How far a transcript has been read, and how many tokens it told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadTo {
+    pub inode: u64,
+    pub offset: u64,
+    pub lines: u64,
+    pub tokens: Option<u64>,
+}
+
+pub fn read_to(connection: &Connection, path: &str) -> Result<Option<ReadTo>> {
+    connection
+        .prepare_cached("SELECT inode, read_to, lines, tokens FROM transcripts WHERE path = ?1")?
+        .query_row([path], |row| {
+            let whole = |index| row.get(index).map(|n: i64| u64::try_from(n).unwrap_or(0));
+            let tokens: Option<i64> = row.get(3)?;
+            let tokens = tokens.and_then(|tokens| u64::try_from(tokens).ok());
+            Ok(ReadTo { inode: whole(0)?, offset: whole(1)?, lines: whole(2)?, tokens })
+        })
+        .optional()
+}
+
+pub fn set_read_to(
+    connection: &Connection,
+    path: &str,
+    read: ReadTo,
+    now: Timestamp,
+) -> Result<()> {
+    let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO transcripts (path, inode, read_to, lines, tokens, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            path,
+            whole(read.inode),
+            whole(read.offset),
+            whole(read.lines),
+            read.tokens.map(whole),
+            now.to_string()
+        ])
+        .map(drop)
+}
