@@ -1,8 +1,10 @@
 //! Finds on the disk what a decision wants to know.
 
 use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::Value;
@@ -16,6 +18,14 @@ use crate::transcript::{self, Position};
 
 /// From this version on Claude Code says in every event which subagent it comes from.
 const NAMES_AGENTS: [u64; 3] = [2, 1, 69];
+
+/// How long the end of a transcript is waited for, and how often it is looked for.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(3);
+/// So many characters of a message tell it from others.
+const WORDS: usize = 100;
+/// What lines hold besides the words.
+const LAST_LINES: u64 = 64 * 1024;
 
 /// A meta file is a few hundred bytes.
 const MOST_META: u64 = 64 * 1024;
@@ -56,7 +66,9 @@ impl<'a> Finder<'a> {
                 let spawns = calls.iter().map(|call| self.spawn(call)).collect();
                 evidence.spawns = Some(spawns);
             }
-            Want::Usage { agent_id } => evidence.usage = Some(self.usage(agent_id)),
+            Want::Usage { agent_id } => {
+                evidence.usage.push((agent_id.clone(), self.usage(agent_id)));
+            }
             Want::Claimant { by } => evidence.claimants.push((by.clone(), lives(by))),
         }
     }
@@ -128,11 +140,7 @@ impl<'a> Finder<'a> {
     fn meta(&self, agent_id: &str) -> Option<Meta> {
         let path = self.payload.subagent_file(agent_id, ".meta.json")?;
         let mut text = Vec::new();
-        std::io::Read::read_to_end(
-            &mut std::io::Read::take(self.open(&path)?, MOST_META),
-            &mut text,
-        )
-        .ok()?;
+        self.open(&path)?.take(MOST_META).read_to_end(&mut text).ok()?;
         let meta: Value = serde_json::from_slice(&text).ok()?;
         let field = |name: &str| meta[name].as_str().map(str::to_owned);
         Some(Meta {
@@ -151,9 +159,35 @@ impl<'a> Finder<'a> {
     }
 
     fn usage(&self, agent_id: &str) -> Option<String> {
-        let mut file = self.open(&self.transcript(Some(agent_id))?)?;
-        let sums = transcript::usage(&mut file).ok()?;
+        let path = self.transcript(Some(agent_id))?;
+        self.wait_for_last_message(&path);
+        let sums = transcript::usage(&mut self.open(&path)?).ok()?;
         (!sums.is_empty()).then(|| serde_json::to_string(&sums).ok()).flatten()
+    }
+
+    /// Claude Code writes what an agent said last a few milliseconds after it tells that the agent
+    /// has stopped: without it the sum would be too small.
+    fn wait_for_last_message(&self, path: &str) {
+        let Some(said) = &self.payload.last_message else { return };
+        let words: String = said.chars().take(WORDS).collect();
+        let Ok(words) = serde_json::to_string(&words) else { return };
+        let words = words.trim_matches('"').as_bytes();
+        let until = Instant::now() + WRITTEN_WITHIN;
+        while !self.ends_with(path, words, said.len()).unwrap_or(true) && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Whether these words are in the last lines of a file, whole.
+    fn ends_with(&self, path: &str, words: &[u8], length: usize) -> Option<bool> {
+        let mut file = self.open(path)?;
+        let tail = LAST_LINES + 2 * length as u64;
+        let start = file.metadata().ok()?.len().saturating_sub(tail);
+        file.seek(SeekFrom::Start(start)).ok()?;
+        let mut text = Vec::new();
+        file.take(tail).read_to_end(&mut text).ok()?;
+        let found = text.windows(words.len()).any(|part| part == words);
+        Some(found && text.ends_with(b"\n"))
     }
 }
 

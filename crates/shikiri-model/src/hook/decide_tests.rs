@@ -162,7 +162,10 @@ impl World {
             Want::Spawns => evidence.spawns = Some(disk.spawns.clone().unwrap_or_default()),
             Want::NamesAgents => evidence.names_agents = Some(disk.names_agents.flatten()),
             Want::Tokens { .. } => evidence.tokens = Some(disk.tokens.flatten()),
-            Want::Usage { .. } => evidence.usage = Some(disk.usage.clone().flatten()),
+            Want::Usage { agent_id } => {
+                let usage = Some(format!("what {agent_id} spent"));
+                evidence.usage.push((agent_id.clone(), usage));
+            }
             Want::Claimant { by } => {
                 let lives = disk.claimants.iter().any(|(who, lives)| who == by && *lives);
                 evidence.claimants.push((by.clone(), lives));
@@ -376,7 +379,9 @@ fn agents_end_in_every_way_that_they_can() {
         let mut payload = json!({ "hook_event_name": event });
         payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         world.hook(payload);
-        world.agent("a1").end_reason.clone().unwrap_or_else(|| "active".to_owned())
+        let agent = world.agent("a1");
+        assert_eq!(agent.usage.is_some(), !agent.is_active(), "its bill comes with its end");
+        agent.end_reason.clone().unwrap_or_else(|| "active".to_owned())
     };
     let agent = json!({ "agent_id": "a1", "agent_type": "general-purpose" });
     assert_eq!(end("SubagentStop", agent.clone()), "stopped");

@@ -20,8 +20,8 @@ pub struct Evidence {
     pub names_agents: Option<Option<bool>>,
     /// How many tokens the caller's context has.
     pub tokens: Option<Option<u64>>,
-    /// What the subagent spent, as JSON.
-    pub usage: Option<Option<String>>,
+    /// Subagents that were looked at, and what each spent, as JSON.
+    pub usage: Vec<(String, Option<String>)>,
     /// Claimants that were looked at, and whether each still lives.
     pub claimants: Vec<(String, bool)>,
 }
@@ -60,6 +60,12 @@ pub enum Want {
 }
 
 impl Evidence {
+    /// What a subagent spent; none if nobody looked yet.
+    pub(super) fn usage_of(&self, agent_id: &str) -> Option<Option<&str>> {
+        let found = self.usage.iter().find(|(who, _)| who == agent_id);
+        found.map(|(_, usage)| usage.as_deref())
+    }
+
     /// Whether somebody who claimed is still there: who cannot be asked is.
     pub(super) fn lives(&self, by: &str) -> Option<bool> {
         self.claimants.iter().find(|(who, _)| who == by).map(|(_, lives)| *lives)

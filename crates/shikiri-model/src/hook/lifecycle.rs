@@ -151,13 +151,11 @@ impl Turn<'_> {
             .filter(|agent| !teammates || agent.is_spawned_exactly())
             .cloned()
             .collect();
-        self.end_all(gone, "gone");
-        Ok(())
+        self.end_all(gone, "gone")
     }
 
     pub(super) fn end_session(&mut self) -> Step {
-        self.end_all(self.known.active.clone(), "session_end");
-        Ok(())
+        self.end_all(self.known.active.clone(), "session_end")
     }
 
     /// `SessionStart`: after a compaction nobody remembers what was told.
@@ -177,22 +175,19 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn end_all(&mut self, agents: Vec<Subagent>, reason: &str) {
+    fn end_all(&mut self, agents: Vec<Subagent>, reason: &str) -> Step {
         if !agents.is_empty() {
             self.detail("ended", agents.len());
         }
-        for mut agent in agents {
-            agent.end(reason, self.now);
-            self.change(Change::Subagent(agent));
-        }
+        agents.into_iter().try_for_each(|agent| self.end(agent, reason))
     }
 
     /// Ends one, with what it spent if that can be found.
     fn end(&mut self, mut agent: Subagent, reason: &str) -> Step {
-        match &self.evidence.usage {
+        match self.evidence.usage_of(&agent.agent_id) {
             None => return Err(Want::Usage { agent_id: agent.agent_id }),
             Some(None) => {}
-            Some(Some(usage)) => agent.usage = Some(usage.clone()),
+            Some(Some(usage)) => agent.usage = Some(usage.to_owned()),
         }
         agent.end(reason, self.now);
         self.change(Change::Subagent(agent));

@@ -21,6 +21,8 @@ pub struct Payload {
     pub source: Option<String>,
     /// Of `SubagentStop`.
     pub agent_transcript_path: Option<String>,
+    /// What the agent said last, where the event tells it.
+    pub last_message: Option<String>,
     /// Ids of what still works in the background, where the event tells them.
     pub background: Option<Vec<Background>>,
 }
@@ -67,6 +69,7 @@ impl Payload {
             cwd: text_of(&mut fields, "cwd", LONGEST_PATH),
             tool_input: object_of(&mut fields, "tool_input"),
             tool_response: object_of(&mut fields, "tool_response"),
+            last_message: text_of(&mut fields, "last_assistant_message", usize::MAX),
             background: background_of(&mut fields),
         })
     }
