@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{cargo, run as run_command};
+use crate::dist::Programs;
 use crate::peers::Peers;
 use crate::postgres::Postgres;
 
@@ -21,5 +22,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut command = cargo(["run", "--release", "--package", "shikiri-bench", "--"]);
     command.arg(&arguments.name).args(&arguments.arguments);
     postgres.export(&mut command);
+    if arguments.name == "hook" {
+        // Hooks are measured as users have them.
+        let programs = Programs::build()?;
+        command.env("SHIKIRI_BENCH_EMPTY", programs.empty()?);
+        command.env("SHIKIRI_BENCH_DIST", programs.folder);
+    }
     run_command(Peers::if_installed().export(&mut command))
 }

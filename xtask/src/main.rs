@@ -11,6 +11,7 @@ mod apt;
 mod bench;
 mod cargo;
 mod chaos;
+mod dist;
 mod fresh;
 mod peers;
 mod postgres;
@@ -43,6 +44,8 @@ enum Command {
     Rows,
     /// Install the programs of others that tests speak with; prints the lines that name them
     Peers,
+    /// Build the programs that users install, as an archive in `dist`
+    Dist,
     /// Prove that a fresh clone of HEAD builds and plays the demo with nothing but Rust
     Fresh(fresh::Arguments),
 }
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Rows => rows::run(),
         Command::Peers => peers::run(),
+        Command::Dist => dist::run(),
         Command::Fresh(arguments) => fresh::run(&arguments),
     };
     match outcome {

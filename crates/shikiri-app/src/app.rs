@@ -15,6 +15,7 @@ use crate::connections::ConnectionCounts;
 use crate::error::AppError;
 use crate::execution::Engines;
 use crate::gate::limits::Slots;
+use crate::hooks::{Claims, HookFiles};
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents, Here};
 use crate::watch::Watch;
@@ -93,6 +94,8 @@ pub struct App {
     pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) engines: Engines,
     pub(crate) execution_slots: Arc<Slots>,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) hook_files: Option<Arc<dyn HookFiles>>,
     counters: Arc<Counters>,
 }
 
@@ -108,6 +111,8 @@ impl App {
             workspaces: Arc::default(),
             engines: Engines::default(),
             execution_slots: Arc::new(Slots::new("executions", usize::MAX)),
+            claims: Arc::default(),
+            hook_files: None,
             counters,
         }
     }
@@ -116,6 +121,13 @@ impl App {
     #[must_use]
     pub fn with_engines(mut self, engines: Engines) -> Self {
         self.engines = engines;
+        self
+    }
+
+    /// With what hooks find on the disk.
+    #[must_use]
+    pub fn with_hook_files(mut self, files: Arc<dyn HookFiles>) -> Self {
+        self.hook_files = Some(files);
         self
     }
 

@@ -15,10 +15,16 @@ impl App {
         tenant: &TenantId,
         name: String,
     ) -> Result<(Stored<ApiKey>, Secret), AppError> {
-        if name.trim().is_empty() || name.chars().count() > 200 {
-            return Err(AppError::invalid("name", "must have 1 to 200 characters"));
-        }
-        self.make_key(name, KeyScope::Tenant(tenant.clone()), Secret::mint(random()?)).await
+        self.make_named_key(name, KeyScope::Tenant(tenant.clone())).await
+    }
+
+    /// Makes a key with which events of hooks can be told for a tenant, and nothing else be done.
+    pub async fn create_hooks_key(
+        &self,
+        tenant: &TenantId,
+        name: String,
+    ) -> Result<(Stored<ApiKey>, Secret), AppError> {
+        self.make_named_key(name, KeyScope::Hooks(tenant.clone())).await
     }
 
     /// The secret of a new admin key, for the file that only its owner can read.
@@ -74,6 +80,17 @@ impl App {
         }
     }
 
+    async fn make_named_key(
+        &self,
+        name: String,
+        scope: KeyScope,
+    ) -> Result<(Stored<ApiKey>, Secret), AppError> {
+        if name.trim().is_empty() || name.chars().count() > 200 {
+            return Err(AppError::invalid("name", "must have 1 to 200 characters"));
+        }
+        self.make_key(name, scope, Secret::mint(random()?)).await
+    }
+
     async fn make_key(
         &self,
         name: String,
@@ -84,9 +101,9 @@ impl App {
         let key = ApiKey { id, name, scope, hash: secret.hash() };
         let put = RecordChange::put(&key, Expect::New)?;
         let commit = Commit::new().record(put);
-        let at = match &key.scope {
-            KeyScope::Tenant(tenant) => self.commit_in_tenant(tenant, commit).await?.at,
-            KeyScope::Admin => self.store.commit(commit).await?.at,
+        let at = match key.scope.tenant() {
+            Some(tenant) => self.commit_in_tenant(tenant, commit).await?.at,
+            None => self.store.commit(commit).await?.at,
         };
         let stored = Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: key };
         Ok((stored, secret))
@@ -114,7 +131,7 @@ impl App {
         let missing = || AppError::not_found("key", id);
         let stored = self.store.load::<ApiKey>(&TenantId::system(), id.as_str()).await?;
         let stored = stored.ok_or_else(missing)?;
-        if stored.value.scope != KeyScope::Tenant(tenant.clone()) {
+        if stored.value.scope.tenant() != Some(tenant) {
             return Err(missing());
         }
         if self.remove_key(&stored).await? { Ok(()) } else { Err(missing()) }

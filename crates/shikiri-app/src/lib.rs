@@ -13,6 +13,7 @@ mod failpoint;
 mod fields;
 pub mod gate;
 mod hold;
+pub mod hooks;
 pub mod keys;
 mod metered;
 pub mod models;

@@ -13,7 +13,9 @@ use shikiri_model::lease::{Guard, Lease};
 use shikiri_model::record::{Document, Expect, Record, RecordChange, RecordKey, RecordQuery};
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Commit, CommitError, Committed, Hub, Page, Store, StoreError, StreamState};
+use shikiri_store::{
+    Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StreamState,
+};
 
 /// What this process has done since it started.
 #[derive(Debug, Default)]
@@ -175,6 +177,10 @@ impl Store for Metered {
 
     fn hub(&self) -> &Arc<Hub> {
         self.store.hub()
+    }
+
+    fn hooks(&self) -> &dyn HookStore {
+        self.store.hooks()
     }
 
     fn backend(&self) -> &'static str {

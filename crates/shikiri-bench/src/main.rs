@@ -7,6 +7,7 @@
 mod child;
 mod executions;
 mod figure;
+mod hook;
 mod log;
 mod machine;
 mod mcp;
@@ -45,6 +46,8 @@ enum Command {
     Mcp(Options),
     /// Executions: the first event, throughput, a thousand at once, the CLI's lines
     Executions(Options),
+    /// Hooks as users install them: alone, sixteen at once, first ones; transcripts
+    Hook(Options),
     /// A process of a benchmark: a reader, a client or a server
     #[command(hide = true, subcommand)]
     Child(Role),
@@ -77,6 +80,7 @@ fn main() -> Result<ExitCode> {
         Command::Sse(options) => ("sse", options),
         Command::Mcp(options) => ("mcp", options),
         Command::Executions(options) => ("executions", options),
+        Command::Hook(options) => ("hook", options),
     };
     machine::raise_open_files()?;
     let world = World::new(options.quick, options.only, options.out)?;
@@ -84,6 +88,7 @@ fn main() -> Result<ExitCode> {
         "log" => log::measure(&world)?,
         "mcp" => mcp::measure(&world)?,
         "executions" => executions::measure(&world)?,
+        "hook" => hook::measure(&world)?,
         _ => sse::measure(&world)?,
     };
     let kept = report::keep(name, &world, &figures)?;

@@ -1,6 +1,5 @@
 //! Reads `.shikiri/conventions.toml`.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -13,14 +12,11 @@ const MOST_BYTES: u64 = 1024 * 1024;
 
 /// None at all if there is no file. An error names the line and what is wrong with it.
 pub fn load(path: &Path) -> Result<Conventions, String> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_file() => {}
-        Ok(_) => return Err(format!("{} is not a file", path.display())),
+    let text = match files::read_start(path, MOST_BYTES + 1) {
+        Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Conventions::default()),
         Err(error) => return Err(format!("{}: {error}", path.display())),
-    }
-    let text = files::read_start(path, MOST_BYTES + 1)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    };
     if text.len() as u64 > MOST_BYTES {
         return Err(format!("{} is larger than 1 MiB", path.display()));
     }

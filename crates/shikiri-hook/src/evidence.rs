@@ -6,11 +6,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use serde_json::Value;
-use shikiri_model::hook::{Evidence, Meta, Payload, Spawn, Want, role_in};
+use shikiri_model::hook::{Evidence, Meta, Payload, ReadTo, Spawn, Want, role_in};
 use shikiri_model::time::Timestamp;
-use shikiri_sqlite::hooks;
 
 use crate::files;
 use crate::place::Place;
@@ -20,7 +18,7 @@ use crate::transcript::{self, Position};
 const NAMES_AGENTS: [u64; 3] = [2, 1, 69];
 
 /// How long the end of a transcript is waited for, and how often it is looked for.
-const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(3);
 /// So many characters of a message tell it from others.
 const WORDS: usize = 100;
@@ -30,20 +28,28 @@ const LAST_LINES: u64 = 64 * 1024;
 /// A meta file is a few hundred bytes.
 const MOST_META: u64 = 64 * 1024;
 
-pub(crate) struct Finder<'a> {
+/// Looks for what events of one payload want to know.
+pub struct Finder<'a> {
     place: &'a Place,
     payload: &'a Payload,
-    /// Transcripts that were read, how far, and at how many tokens.
-    read: Vec<(String, Position, Option<u64>)>,
+    lives: &'a dyn Fn(&str) -> bool,
+    /// Transcripts that were read for calls, and how far.
+    read: Vec<(String, Position)>,
 }
 
 impl<'a> Finder<'a> {
-    pub(crate) fn new(place: &'a Place, payload: &'a Payload) -> Self {
-        Self { place, payload, read: Vec::new() }
+    pub fn new(place: &'a Place, payload: &'a Payload, lives: &'a dyn Fn(&str) -> bool) -> Self {
+        Self { place, payload, lives, read: Vec::new() }
     }
 
     /// Looks it up. What cannot be found or must not be read is answered with nothing.
-    pub(crate) fn find(&mut self, want: &Want, evidence: &mut Evidence, connection: &Connection) {
+    /// `known` tells how far a transcript was read before.
+    pub fn find(
+        &mut self,
+        want: &Want,
+        evidence: &mut Evidence,
+        known: &dyn Fn(&str) -> Option<ReadTo>,
+    ) {
         match want {
             Want::Meta { agent_id } => evidence.meta = Some(self.meta(agent_id)),
             Want::PromptRole { agent_id } => {
@@ -56,37 +62,28 @@ impl<'a> Finder<'a> {
             Want::NamesAgents => evidence.names_agents = Some(self.names_agents()),
             Want::Tokens { agent_id } => {
                 let path = self.transcript(agent_id.as_deref());
-                let told = path.and_then(|path| self.read_new(&path, connection));
-                evidence.tokens = Some(told.and_then(|(_, tokens)| tokens));
+                let mut file = path.and_then(|path| self.open(&path));
+                evidence.tokens = Some(file.as_mut().and_then(|f| transcript::tokens(f).ok()?));
             }
             Want::Spawns => {
                 let path = self.transcript(None);
-                let told = path.and_then(|path| self.read_new(&path, connection));
-                let calls = told.map(|(calls, _)| calls).unwrap_or_default();
+                let calls = path.and_then(|path| self.read_new(&path, known));
+                let calls = calls.unwrap_or_default();
                 let spawns = calls.iter().map(|call| self.spawn(call)).collect();
                 evidence.spawns = Some(spawns);
             }
             Want::Usage { agent_id } => {
                 evidence.usage.push((agent_id.clone(), self.usage(agent_id)));
             }
-            Want::Claimant { by } => evidence.claimants.push((by.clone(), lives(by))),
+            Want::Claimant { by } => evidence.claimants.push((by.clone(), (self.lives)(by))),
         }
     }
 
-    /// Remembers how far transcripts were read, with what follows from it.
-    pub(crate) fn keep_positions(
-        &self,
-        connection: &Connection,
-        now: Timestamp,
-    ) -> rusqlite::Result<()> {
-        self.read.iter().try_for_each(|(path, position, tokens)| {
-            let place = hooks::ReadTo {
-                inode: position.inode,
-                offset: position.offset,
-                lines: position.lines,
-                tokens: *tokens,
-            };
-            hooks::set_read_to(connection, path, place, now)
+    /// How far transcripts were read, to be remembered with what follows from it.
+    pub fn read(&self) -> impl Iterator<Item = (&str, ReadTo)> {
+        self.read.iter().map(|(path, position)| {
+            let Position { inode, offset, lines } = *position;
+            (path.as_str(), ReadTo { inode, offset, lines, tokens: None })
         })
     }
 
@@ -105,27 +102,25 @@ impl<'a> Finder<'a> {
         files::open(self.place, Path::new(path)).ok()
     }
 
-    /// What was appended to a transcript since it was last read, and the tokens as of now.
+    /// Calls in what was appended to a transcript since it was last read for them.
     fn read_new(
         &mut self,
         path: &str,
-        connection: &Connection,
-    ) -> Option<(Vec<transcript::Call>, Option<u64>)> {
+        known: &dyn Fn(&str) -> Option<ReadTo>,
+    ) -> Option<Vec<transcript::Call>> {
         let mut file = self.open(path)?;
         let inode = file.metadata().ok()?.ino();
-        let known = hooks::read_to(connection, path).ok().flatten();
         // A file that was replaced, or is shorter than it was, is another one.
         let length = file.metadata().ok()?.len();
-        let known = known.filter(|known| known.inode == inode && known.offset <= length);
+        let known = known(path).filter(|known| known.inode == inode && known.offset <= length);
         let from = known.map_or(Position { inode, ..Position::default() }, |known| Position {
             inode,
             offset: known.offset,
             lines: known.lines,
         });
-        let (news, position) = transcript::read_new(&mut file, from).ok()?;
-        let tokens = news.tokens.or(known.and_then(|known| known.tokens));
-        self.read.push((path.to_owned(), position, tokens));
-        Some((news.calls, tokens))
+        let (calls, position) = transcript::read_new(&mut file, from).ok()?;
+        self.read.push((path.to_owned(), position));
+        Some(calls)
     }
 
     fn spawn(&self, call: &transcript::Call) -> Spawn {
@@ -160,7 +155,10 @@ impl<'a> Finder<'a> {
 
     fn usage(&self, agent_id: &str) -> Option<String> {
         let path = self.transcript(Some(agent_id))?;
-        self.wait_for_last_message(&path);
+        // Of the others that have ended meanwhile, the event does not tell what they said.
+        if self.payload.agent_id.as_deref() == Some(agent_id) {
+            self.wait_for_last_message(&path);
+        }
         let sums = transcript::usage(&mut self.open(&path)?).ok()?;
         (!sums.is_empty()).then(|| serde_json::to_string(&sums).ok()).flatten()
     }
@@ -192,10 +190,18 @@ impl<'a> Finder<'a> {
 }
 
 /// Whether a hook process is still there. Where that cannot be seen, it is.
-fn lives(claimant: &str) -> bool {
+pub fn lives(claimant: &str) -> bool {
     let Some((pid, _)) = claimant.split_once('.') else { return false };
-    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => name.starts_with("shikiri"),
-        Err(_) => !Path::new("/proc/self/comm").exists(),
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // `4711 (shikiri-hook) S …`; one that was killed is there as Z until somebody asks for it.
+        Ok(stat) => {
+            let (name, state) = stat.rsplit_once(')').unwrap_or_default();
+            name.contains("(shikiri") && !state.trim_start().starts_with(['Z', 'X'])
+        }
+        Err(_) => !Path::new("/proc/self/stat").exists(),
     }
 }
+
+#[cfg(test)]
+#[path = "evidence_tests.rs"]
+mod tests;

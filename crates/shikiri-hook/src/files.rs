@@ -17,23 +17,27 @@ pub fn open(place: &Place, path: &Path) -> io::Result<File> {
             "it is neither in Claude Code's folder nor in the project",
         ));
     }
-    open_regular(&path)
+    open_regular(&path).map(|(file, _)| file)
 }
 
 /// The first bytes of a regular file.
 pub fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    open_regular(path)?.take(most).read_to_end(&mut text)?;
+    let (file, length) = open_regular(path)?;
+    // One more than there is: the end shows without another growth.
+    let mut text = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or(0) + 1);
+    file.take(most).read_to_end(&mut text)?;
     Ok(text)
 }
 
-fn open_regular(path: &Path) -> io::Result<File> {
+/// A file and its length.
+fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     // A FIFO would keep us waiting for somebody who writes.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits();
     let flags = i32::try_from(nonblock).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
+    let found = file.metadata()?;
+    if found.is_file() {
+        Ok((file, found.len()))
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }

@@ -1,30 +1,37 @@
 //! Reads the event, but not for ever and not without end.
 
-use std::io::Read as _;
 use std::time::Instant;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Claude Code sends whole files in the input of a tool, not more.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 
+/// Most events are smaller.
+const FIRST_BYTES: usize = 64 * 1024;
+
 pub(crate) fn read(deadline: Instant) -> Result<Vec<u8>, String> {
-    let mut stdin = std::io::stdin().lock();
-    let mut text = Vec::with_capacity(16 * 1024);
-    let mut part = [0; 64 * 1024];
+    let stdin = rustix::stdio::stdin();
+    let mut text = Vec::with_capacity(FIRST_BYTES);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
-        let ready = poll(&mut [PollFd::new(&rustix::stdio::stdin(), PollFlags::IN)], Some(&left));
+        let left = Timespec::try_from(left).unwrap_or_default();
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&left));
         match ready {
             Ok(0) => return Err("no event came on standard input".to_owned()),
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(format!("cannot read standard input: {error}")),
         }
-        match stdin.read(&mut part) {
+        if text.len() == text.capacity() {
+            text.reserve(text.len());
+        }
+        // Into the rest of the vector: what is not needed of it is never touched.
+        match rustix::io::read(stdin, spare_capacity(&mut text)) {
             Ok(0) => return Ok(text),
-            Ok(count) => text.extend_from_slice(&part[..count]),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(format!("cannot read standard input: {error}")),
         }
         if text.len() > MOST_BYTES {

@@ -4,19 +4,23 @@
 //! with 0.
 
 pub mod conventions_file;
-mod evidence;
+pub mod evidence;
 pub mod files;
 mod input;
 pub mod place;
+mod tidy;
 pub mod transcript;
-mod turn;
+pub mod turn;
 
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use shikiri_model::hook::Payload;
+use shikiri_model::time::Timestamp;
 
 use crate::place::Place;
+pub use crate::tidy::{TIDY, tidy_and_exit};
+use crate::turn::{Event, Host};
 
 /// Whatever happens, Claude Code has its answer by then.
 pub const DEADLINE: Duration = Duration::from_secs(2);
@@ -40,5 +44,13 @@ fn answer(started: Instant) -> Result<(), String> {
         let _ = writeln!(std::io::stderr(), "shikiri hook: {problem}; no conventions are given");
         Default::default()
     });
-    turn::take(&payload, &place, &conventions, started)
+    let me = format!("{}.{}", std::process::id(), now().as_millis());
+    let host = Host { me, now: &now, lives: &evidence::lives, started };
+    turn::take(&Event { payload: &payload, place: &place, conventions: &conventions }, &host)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a hook has no other clock")]
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

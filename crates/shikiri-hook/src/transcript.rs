@@ -1,28 +1,35 @@
 //! Transcripts of Claude Code: one JSON object a line, appended while it works.
+//!
+//! They grow to hundreds of megabytes, and hooks wait for nobody: lines that cannot matter are told
+//! by a search for words that those that do must hold, and only the rest is parsed. In JSON a quote
+//! inside a string is escaped, so a word with its quotes is hardly ever found in what somebody said.
 
-use std::collections::BTreeMap;
+mod answer;
+mod json;
+mod lines;
+#[cfg(test)]
+mod plain_tests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io;
+use std::time::{Duration, Instant};
 
+use memchr::memmem;
 use serde_json::Value;
 use shikiri_model::execution::Usage;
 
-/// How far a file has been read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
-    pub inode: u64,
-    pub offset: u64,
-    pub lines: u64,
-}
+use self::answer::Answers;
+pub use self::lines::Position;
+use self::lines::{Lines, Sizes};
 
-/// What new lines tell.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct News {
-    /// Tokens of the newest answer's context: all that went in and came out.
-    pub tokens: Option<u64>,
-    /// Calls that spawn subagents.
-    pub calls: Vec<Call>,
-}
+/// No file is read for longer at a time: it fits what a hook leaves for the rest of its work.
+const READING: Duration = Duration::from_millis(250);
+
+/// The newest answer is looked for in so many bytes at the end, then in more.
+const TAILS: [u64; 3] = [64 << 10, 2 << 20, 64 << 20];
 
 /// One call of the tool that spawns subagents.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,79 +39,104 @@ pub struct Call {
     pub input: Value,
 }
 
-/// Reads what was appended since; a last line that is not whole is left for the next time.
-pub fn read_new(file: &mut File, from: Position) -> io::Result<(News, Position)> {
-    let mut news = News::default();
-    let mut position = from;
-    file.seek(SeekFrom::Start(from.offset))?;
-    let mut reader = BufReader::new(file);
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
-        position.offset += line.len() as u64;
-        position.lines += 1;
-        if let Ok(value) = serde_json::from_slice::<Value>(&line) {
-            take(&value, position.lines, &mut news);
-        }
-        line.clear();
-    }
-    Ok((news, position))
+/// Calls that spawn subagents, in what was appended since; each once, although Claude Code writes
+/// lines that it keeps again after a compaction. What there is no time for, and a last line that is
+/// not whole, are left for the next time.
+pub fn read_new(file: &mut File, from: Position) -> io::Result<(Vec<Call>, Position)> {
+    calls(Lines::new(file, from, Instant::now() + READING, Sizes::USUAL)?)
 }
 
-fn take(line: &Value, number: u64, news: &mut News) {
-    if line["type"] != "assistant" {
-        return;
-    }
-    if let Some(usage) = usage_of(&line["message"]) {
-        let parts = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens];
-        let written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
-        news.tokens = Some(parts.iter().sum::<u64>() + written);
-    }
-    for block in line["message"]["content"].as_array().into_iter().flatten() {
-        if block["type"] == "tool_use"
-            && (block["name"] == "Task" || block["name"] == "Agent")
-            && let Some(id) = block["id"].as_str()
-        {
-            let (tool_use_id, input) = (id.to_owned(), block["input"].clone());
-            news.calls.push(Call { tool_use_id, line: number, input });
+fn calls(mut lines: Lines<'_>) -> io::Result<(Vec<Call>, Position)> {
+    let tool_use = memmem::Finder::new(br#""tool_use""#);
+    let (mut calls, mut ids) = (Vec::new(), HashSet::new());
+    loop {
+        match lines.next() {
+            Ok(Some(block)) => {
+                let lines = block.lines().filter(|(_, line)| tool_use.find(line).is_some());
+                let found = lines.flat_map(|(number, line)| calls_in(line, number));
+                calls.extend(found.filter(|call| ids.insert(call.tool_use_id.clone())));
+            }
+            Ok(None) => break,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
+            Err(error) => return Err(error),
         }
     }
+    Ok((calls, lines.position()))
 }
 
-fn usage_of(message: &Value) -> Option<Usage> {
-    let usage = message.get("usage")?.as_object()?;
-    let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let written = count("cache_creation_input_tokens");
-    let hour = usage.get("cache_creation").and_then(|c| c["ephemeral_1h_input_tokens"].as_u64());
-    let hour = hour.unwrap_or(0).min(written);
-    Some(Usage {
-        input_tokens: count("input_tokens"),
-        output_tokens: count("output_tokens"),
-        cache_write_5m_tokens: written - hour,
-        cache_write_1h_tokens: hour,
-        cache_read_tokens: count("cache_read_input_tokens"),
-    })
+fn calls_in(line: &[u8], number: u64) -> Vec<Call> {
+    let holds = |word: &[u8]| memmem::find(line, word).is_some();
+    if !(holds(br#""Agent""#) || holds(br#""Task""#)) {
+        return Vec::new();
+    }
+    let value: Value = serde_json::from_slice(line).unwrap_or_default();
+    if value["type"] != "assistant" {
+        return Vec::new();
+    }
+    let blocks = value["message"]["content"].as_array().into_iter().flatten();
+    let call = |block: &Value| {
+        let spawns = block["name"] == "Agent" || block["name"] == "Task";
+        let tool_use_id = block["id"].as_str()?.to_owned();
+        let input = block["input"].clone();
+        (spawns && block["type"] == "tool_use").then_some(Call { tool_use_id, line: number, input })
+    };
+    blocks.filter_map(call).collect()
+}
+
+/// Tokens of the newest answer's context: all that went in and came out.
+pub fn tokens(file: &mut File) -> io::Result<Option<u64>> {
+    newest(file, &TAILS, Sizes::USUAL)
+}
+
+fn newest(file: &File, tails: &[u64], sizes: Sizes) -> io::Result<Option<u64>> {
+    let until = Instant::now() + READING;
+    let length = file.metadata()?.len();
+    let answers = Answers::new();
+    for tail in tails {
+        let from = Position { offset: length.saturating_sub(*tail), ..Position::default() };
+        let mut lines = Lines::new(file, from, until, sizes)?;
+        let mut found = None;
+        while let Some(block) = lines.next()? {
+            let newest = block.backwards().find_map(|line| answers.read(line, |_| false));
+            found = newest.map(|answer| answer.usage).or(found);
+        }
+        if let Some(usage) = found {
+            let read = [usage.input_tokens, usage.cache_read_tokens];
+            let written = [usage.cache_write_5m_tokens, usage.cache_write_1h_tokens];
+            let all = read.into_iter().chain(written).chain([usage.output_tokens]);
+            return Ok(Some(all.fold(0, u64::saturating_add)));
+        }
+        if from.offset == 0 {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// What all of a file's answers cost, by model. An answer has a line for each of its blocks, which
-/// all tell the whole.
+/// all tell the whole. Half a sum would be wrong: a file that takes too long is an error.
 pub fn usage(file: &mut File) -> io::Result<BTreeMap<String, Usage>> {
-    let mut answers: BTreeMap<String, (String, Usage)> = BTreeMap::new();
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(file);
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        if let Ok(value) = serde_json::from_slice::<Value>(&line)
-            && value["type"] == "assistant"
-            && let Some(usage) = usage_of(&value["message"])
-            && let (Some(id), Some(model)) =
-                (value["message"]["id"].as_str(), value["message"]["model"].as_str())
-            && model != "<synthetic>"
-        {
-            answers.insert(id.to_owned(), (model.to_owned(), usage));
+    sums(Lines::new(file, Position::default(), Instant::now() + READING, Sizes::USUAL)?)
+}
+
+fn sums(mut lines: Lines<'_>) -> io::Result<BTreeMap<String, Usage>> {
+    let answers = Answers::new();
+    // What the last line about an answer told, and which block that was in.
+    let mut last: HashMap<String, (u64, String, Usage)> = HashMap::new();
+    let mut number = 0;
+    while let Some(block) = lines.next()? {
+        number += 1;
+        // Backwards, because most lines need only be read up to the id then.
+        for line in block.backwards() {
+            let known = |id: &str| last.get(id).is_some_and(|(block, ..)| *block == number);
+            if let Some(answer) = answers.read(line, known) {
+                let told = (number, answer.model.into_owned(), answer.usage);
+                last.insert(answer.id.into_owned(), told);
+            }
         }
-        line.clear();
     }
     let mut sums = BTreeMap::new();
-    for (model, usage) in answers.into_values() {
+    for (_, model, usage) in last.into_values() {
         *sums.entry(model).or_default() += usage;
     }
     Ok(sums)
@@ -112,28 +144,54 @@ pub fn usage(file: &mut File) -> io::Result<BTreeMap<String, Usage>> {
 
 /// The text of the first user message: a subagent's prompt.
 pub fn first_prompt(file: &mut File) -> io::Result<Option<String>> {
-    const FIRST: u64 = 1024 * 1024;
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(file.take(FIRST));
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        if let Ok(value) = serde_json::from_slice::<Value>(&line)
-            && value["type"] == "user"
-        {
-            return Ok(value["message"]["content"].as_str().map(str::to_owned));
+    first(file, br#""user""#, |line| {
+        let value: Value = serde_json::from_slice(line).ok()?;
+        (value["type"] == "user").then(|| text_of(&value["message"]["content"]))
+    })
+    .map(Option::flatten)
+}
+
+/// What a message says, be it one text or blocks.
+fn text_of(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter(|block| block["type"] == "text");
+            let texts: Vec<_> = texts.filter_map(|block| block["text"].as_str()).collect();
+            (!texts.is_empty()).then(|| texts.join("\n"))
         }
-        line.clear();
+        _ => None,
     }
-    Ok(None)
 }
 
 /// The version of the Claude Code that writes the file, if its first lines tell.
 pub fn version(file: &mut File) -> io::Result<Option<String>> {
-    const FIRST: u64 = 256 * 1024;
-    let mut text = String::new();
-    file.take(FIRST).read_to_string(&mut text)?;
-    let told = text.lines().find_map(|line| {
-        let value: Value = serde_json::from_str(line).ok()?;
-        Some(value["version"].as_str()?.to_owned())
-    });
-    Ok(told)
+    #[derive(serde::Deserialize)]
+    struct Line {
+        version: String,
+    }
+    first(file, br#""version""#, |line| Some(serde_json::from_slice::<Line>(line).ok()?.version))
+}
+
+/// What the first line tells that has something to tell, if it begins in the first megabyte.
+fn first<T>(file: &File, word: &[u8], tell: impl Fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+    const FIRST: usize = 1024 * 1024;
+    let until = Instant::now() + READING;
+    let mut lines = Lines::new(file, Position::default(), until, Sizes::USUAL)?;
+    let word = memmem::Finder::new(word);
+    let mut left = FIRST;
+    while let Some(block) = lines.next()? {
+        for (_, line) in block.lines() {
+            if left == 0 {
+                return Ok(None);
+            }
+            left = left.saturating_sub(line.len() + 1);
+            if word.find(line).is_some()
+                && let Some(told) = tell(line)
+            {
+                return Ok(Some(told));
+            }
+        }
+    }
+    Ok(None)
 }

@@ -1,120 +1,207 @@
 //! One event: decided and written in one transaction, then answered, then confirmed.
 
 use std::io::Write as _;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use rusqlite::TransactionBehavior;
-use shikiri_model::hook::{Conventions, Decision, Evidence, Needs, Outcome, Payload, decide};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shikiri_model::hook::{
+    Conventions, Decision, Evidence, Needs, Outcome, Payload, decide as decide_on,
+};
 use shikiri_model::time::Timestamp;
-use shikiri_sqlite::{Database, OpenOptions, Synchronous, hooks};
+use shikiri_sqlite::{Database, OpenOptions, Synchronous, Wait, hooks, set_aside_torn};
 
 use crate::DEADLINE;
 use crate::evidence::Finder;
 use crate::place::{self, Place};
+use crate::tidy;
 
 /// Whose rows these are: hooks run on the machine of whoever runs Claude Code.
 const TENANT: &str = "local";
 
-/// A log of writes that is longer is moved into the database by the hook that finds it so, after
-/// its answer.
-const LONG_LOG: u64 = 16 * 1024 * 1024;
-
 /// What is left of the deadline for the rest when the database has kept us waiting.
 const FOR_THE_REST: Duration = Duration::from_millis(300);
 
-pub(crate) fn take(
-    payload: &Payload,
-    place: &Place,
-    conventions: &Conventions,
-    started: Instant,
-) -> Result<(), String> {
-    let mut database = open(place, started)?;
-    let me = format!("{}.{}", std::process::id(), now().as_millis());
-    let project = Some(place.root.to_string_lossy().into_owned());
-    let mut finder = Finder::new(place, payload);
-    let mut evidence = Evidence { me, project, ..Evidence::default() };
-    let decision = loop {
-        let wanted = match settle(&mut database, payload, &evidence, conventions, &finder, started)?
-        {
-            Outcome::Done(decision) => break decision,
-            Outcome::Wants(wanted) => wanted,
-        };
-        if started.elapsed() + FOR_THE_REST > DEADLINE {
-            return Err("the event could not be decided in time".to_owned());
-        }
-        finder.find(&wanted, &mut evidence, &database);
-    };
-    print(&decision, payload)?;
-    if !decision.confirm.is_empty() {
-        let confirmed = in_transaction(&mut database, |connection| {
-            hooks::write(connection, TENANT, &decision.confirm)
-        });
-        // Not confirmed is not delivered: with this code Claude Code does not read the answer.
-        if confirmed.is_err() {
-            std::process::exit(1);
+/// A pipe that is ready takes so many bytes without waiting for its reader.
+const TAKEN_AT_ONCE: usize = 4_096;
+
+/// Who takes the turn, and what it asks of the machine.
+pub struct Host<'a> {
+    /// This process: no two are called the same.
+    pub me: String,
+    pub now: &'a dyn Fn() -> Timestamp,
+    /// Whether another one is still there.
+    pub lives: &'a dyn Fn(&str) -> bool,
+    pub started: Instant,
+}
+
+/// An event, and where it happens.
+pub struct Event<'a> {
+    pub payload: &'a Payload,
+    pub place: &'a Place,
+    pub conventions: &'a Conventions,
+}
+
+#[derive(Debug)]
+pub enum Failure {
+    Late,
+    Store(rusqlite::Error),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Late => f.write_str("the event could not be decided in time"),
+            Self::Store(error) => write!(f, "the event was not recorded: {error}"),
         }
     }
-    if log_is_long(place) {
-        // The next one tries again.
-        let _ = database.checkpoint();
+}
+
+impl Host<'_> {
+    /// How long others may still keep us waiting.
+    fn patience(&self) -> Duration {
+        DEADLINE.saturating_sub(self.started.elapsed()).saturating_sub(FOR_THE_REST)
+    }
+}
+
+/// Answers on standard output. The process ends after it, in any case.
+pub(crate) fn take(event: &Event<'_>, host: &Host<'_>) -> Result<(), String> {
+    let mut database = open(event.place, host)?;
+    let decided = match decide(&mut database, event, host) {
+        Err(Failure::Store(error)) if is_torn(&error) => {
+            drop(database);
+            replace(event.place)?;
+            database = open(event.place, host)?;
+            decide(&mut database, event, host)
+        }
+        decided => decided,
+    };
+    let decision = decided.map_err(|failure| failure.to_string())?;
+    print(&decision, event.payload, host)?;
+    // Where others have it open too, whoever serves there does it.
+    if database.is_alone() && tidy::is_due(&event.place.database()) {
+        tidy::begin(&event.place.database());
+    }
+    // Not confirmed is not delivered: with this code Claude Code does not read the answer. Last,
+    // because from here on nobody would deliver again.
+    if !confirm(&mut database, &decision, host).unwrap_or(false) {
+        std::process::exit(1);
     }
     // The process is about to end: closing would only cost time.
     std::mem::forget(database);
     Ok(())
 }
 
-fn open(place: &Place, started: Instant) -> Result<Database, String> {
+/// What an event leads to: written, but for what [`confirm`] writes once the answer is given.
+pub fn decide(
+    database: &mut Database,
+    event: &Event<'_>,
+    host: &Host<'_>,
+) -> Result<Decision, Failure> {
+    let mut finder = Finder::new(event.place, event.payload, host.lives);
+    let project = Some(event.place.root.to_string_lossy().into_owned());
+    let mut evidence = Evidence { me: host.me.clone(), project, ..Evidence::default() };
+    loop {
+        database.wait_for_locks(Wait::UpTo(host.patience())).map_err(Failure::Store)?;
+        let wanted = match settle(database, event, &evidence, &finder, host) {
+            Ok(Outcome::Done(decision)) => return Ok(*decision),
+            Ok(Outcome::Wants(wanted)) => wanted,
+            Err(error) => return Err(Failure::Store(error)),
+        };
+        if host.patience().is_zero() {
+            return Err(Failure::Late);
+        }
+        let known = |path: &str| hooks::read_to(database, path).ok().flatten();
+        finder.find(&wanted, &mut evidence, &known);
+    }
+}
+
+/// Writes that the answer has been given. False if this came too late: somebody else has taken it
+/// on meanwhile, and gives the same answer.
+pub fn confirm(
+    database: &mut Database,
+    decision: &Decision,
+    host: &Host<'_>,
+) -> rusqlite::Result<bool> {
+    if decision.confirm.is_empty() {
+        return Ok(true);
+    }
+    database.wait_for_locks(Wait::UpTo(host.patience()))?;
+    in_transaction(database, |connection| {
+        hooks::confirm(connection, TENANT, &host.me, &decision.confirm)
+    })
+}
+
+fn open(place: &Place, host: &Host<'_>) -> Result<Database, String> {
     let path = place.database();
     if !path.exists() {
         place::prepare(&place.folder())
             .map_err(|error| format!("cannot make {}: {error}", place.folder().display()))?;
     }
-    let left = DEADLINE.saturating_sub(started.elapsed()).saturating_sub(FOR_THE_REST);
     let options = OpenOptions {
         synchronous: Synchronous::Normal,
-        busy_timeout: left,
+        busy_timeout: host.patience(),
         checkpoint_on_close: false,
+        brief: true,
     };
     let database = Database::open(&path, &options).map_err(|error| error.to_string())?;
     if let Some(kept) = database.set_aside() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "shikiri hook: {} was damaged; it is kept as {}, and a new one was made",
-            path.display(),
-            kept.display()
-        );
+        tell_of_damage(place, kept);
     }
     Ok(database)
+}
+
+/// Damage that did not show when the file was opened.
+fn replace(place: &Place) -> Result<(), String> {
+    let kept = set_aside_torn(&place.database()).map_err(|error| error.to_string())?;
+    if let Some(kept) = kept {
+        tell_of_damage(place, &kept);
+    }
+    Ok(())
+}
+
+fn tell_of_damage(place: &Place, kept: &std::path::Path) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "shikiri hook: {} was damaged; it is kept as {}, and a new one was made",
+        place.database().display(),
+        kept.display()
+    );
+}
+
+fn is_torn(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// Decides on rows that nobody else changes meanwhile, and writes what was decided.
 fn settle(
     database: &mut Database,
-    payload: &Payload,
+    event: &Event<'_>,
     evidence: &Evidence,
-    conventions: &Conventions,
     finder: &Finder<'_>,
-    started: Instant,
-) -> Result<Outcome, String> {
-    let needs = Needs::of(payload, evidence, conventions);
+    host: &Host<'_>,
+) -> rusqlite::Result<Outcome> {
+    let needs = Needs::of(event.payload, evidence, event.conventions);
     in_transaction(database, |connection| {
-        let now = now();
+        let now = (host.now)();
         let known = hooks::load(connection, TENANT, &needs)?;
-        let outcome = decide(payload, &known, evidence, conventions, now);
+        let outcome = decide_on(event.payload, &known, evidence, event.conventions, now);
         if let Outcome::Done(decision) = &outcome {
             hooks::write(connection, TENANT, &decision.changes)?;
-            finder.keep_positions(connection, now)?;
-            let took = i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX);
-            hooks::log(connection, TENANT, &payload.session_id, &decision.log, now, took)?;
+            for (path, read) in finder.read() {
+                hooks::set_read_to(connection, path, read, now)?;
+            }
+            let took = i64::try_from(host.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let session_id = &event.payload.session_id;
+            hooks::log(connection, TENANT, session_id, &decision.log, now, took)?;
         }
         Ok(outcome)
     })
-    .map_err(|error| format!("the event was not recorded: {error}"))
 }
 
 fn in_transaction<T>(
     database: &mut Database,
-    work: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = work(&transaction)?;
@@ -122,21 +209,23 @@ fn in_transaction<T>(
     Ok(done)
 }
 
-fn print(decision: &Decision, payload: &Payload) -> Result<(), String> {
+fn print(decision: &Decision, payload: &Payload, host: &Host<'_>) -> Result<(), String> {
     let Some(answer) = decision.answer.to_json(&payload.event) else { return Ok(()) };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{answer}")
-        .and_then(|()| out.flush())
+    write_in_time(format!("{answer}\n").as_bytes(), host)
         .map_err(|error| format!("the answer could not be given: {error}"))
 }
 
-fn log_is_long(place: &Place) -> bool {
-    let log = place.folder().join("state.db-wal");
-    std::fs::metadata(log).is_ok_and(|found| found.len() > LONG_LOG)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a hook has no other clock")]
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+/// Writes as fast as it is read, and gives up on a reader that does not read.
+fn write_in_time(text: &[u8], host: &Host<'_>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for part in text.chunks(TAKEN_AT_ONCE) {
+        let left = Timespec::try_from(host.patience()).unwrap_or_default();
+        let pipe = rustix::stdio::stdout();
+        if poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], Some(&left))? == 0 {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        out.write_all(part)?;
+        out.flush()?;
+    }
+    Ok(())
 }

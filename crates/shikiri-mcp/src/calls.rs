@@ -36,7 +36,7 @@ pub(crate) async fn call_tool(
     let arguments = arguments(request)?;
     let listing = mcp.catalogue.tools.get(name);
     let listing = listing.ok_or_else(|| Fault::params(format!("there is no tool {name:?}")))?;
-    let asking = Asking { mcp, caller, request, name };
+    let asking = Asking { mcp, caller, request, name, who: who(mcp, caller, request).await };
     match &listing.offer {
         Offer::Short(tool) => match tool.follows(&arguments) {
             Some(following) => asking.wait_for_run(following).await,
@@ -65,7 +65,8 @@ pub(crate) async fn get_prompt(
         Some(agent) => {
             let agent = mcp.app.agent(agent);
             let agent = agent.ok_or_else(|| Fault::internal("nobody here makes this prompt"))?;
-            let asking = Asking { mcp, caller, request, name };
+            let who = who(mcp, caller, request).await;
+            let asking = Asking { mcp, caller, request, name, who };
             let input = Value::Object(arguments);
             asking.call_agent(agent.as_ref(), input, true, Shape::Prompt).await
         }
@@ -100,6 +101,27 @@ struct Asking<'a> {
     caller: &'a Caller,
     request: &'a Request,
     name: &'a str,
+    who: Who,
+}
+
+/// On whose behalf a request is made. Only what Claude Code marks is looked up.
+async fn who(mcp: &Mcp, caller: &Caller, request: &Request) -> Who {
+    let tool_use_id = request.meta_value(TOOL_USE_ID).and_then(Value::as_str);
+    // It is a client's word: kept, but not at any length.
+    let tool_use_id: Option<String> = tool_use_id.map(|id| id.chars().take(100).collect());
+    let instance = caller.instance.clone();
+    let mut who = Who { instance, tool_use_id, ..Who::default() };
+    if let Some(id) = who.tool_use_id.as_ref().filter(|id| !id.contains('\0')) {
+        match mcp.app.who_called(&caller.connection.tenant, id).await {
+            Ok(Some(by)) => {
+                (who.agent_id, who.agent_type, who.role) = (by.agent_id, by.agent_type, by.role);
+            }
+            Ok(None) => {}
+            // The call is worth more than the name of its caller.
+            Err(error) => tracing::warn!(%error, "who called could not be looked up"),
+        }
+    }
+    who
 }
 
 /// A call that was answered at once.
@@ -108,7 +130,7 @@ struct ShortCall<'a> {
     id: &'a Value,
     name: &'a str,
     #[serde(flatten)]
-    who: Who,
+    who: &'a Who,
     is_error: bool,
 }
 
@@ -118,7 +140,7 @@ impl Asking<'_> {
         let Caller { era, connection, .. } = self.caller;
         let outcome = outcome.map(|result| finish(*era, result));
         let is_error = outcome.as_ref().map_or(true, |result| result["isError"] == json!(true));
-        let call = ShortCall { id: &self.request.id, name: self.name, who: self.who(), is_error };
+        let call = ShortCall { id: &self.request.id, name: self.name, who: &self.who, is_error };
         let event = NewEvent::new("call", &call).map_err(AppError::from)?;
         let number = self.mcp.app.note_on_connection(connection, event).await?;
         Ok(match era {
@@ -292,15 +314,8 @@ impl Asking<'_> {
             until,
             progress_token: token.filter(|token| message::is_id(token)).cloned(),
             log_level: self.caller.log_level,
-            who: self.who(),
+            who: self.who.clone(),
         }
-    }
-
-    fn who(&self) -> Who {
-        let tool_use_id = self.request.meta_value(TOOL_USE_ID).and_then(Value::as_str);
-        // It is a client's word: kept, but not at any length.
-        let tool_use_id = tool_use_id.map(|id| id.chars().take(100).collect());
-        Who { instance: self.caller.instance.clone(), tool_use_id }
     }
 
     fn origin(&self) -> Value {
@@ -311,7 +326,7 @@ impl Asking<'_> {
             "door": "mcp",
             "principal": connection.principal,
             "connection": connection.id,
-            "who": self.who(),
+            "who": self.who,
             "cannot_answer": cannot_answer,
         })
     }

@@ -76,6 +76,8 @@ pub struct ApiKey {
 pub enum KeyScope {
     Admin,
     Tenant(TenantId),
+    /// Nothing but to tell of events of hooks, for this tenant.
+    Hooks(TenantId),
 }
 
 impl KeyScope {
@@ -83,6 +85,15 @@ impl KeyScope {
         match self {
             Self::Admin => true,
             Self::Tenant(own) => own == tenant,
+            Self::Hooks(_) => false,
+        }
+    }
+
+    /// Whose key it is.
+    pub fn tenant(&self) -> Option<&TenantId> {
+        match self {
+            Self::Admin => None,
+            Self::Tenant(tenant) | Self::Hooks(tenant) => Some(tenant),
         }
     }
 }
@@ -100,10 +111,7 @@ impl Document for ApiKey {
     }
 
     fn columns(&self) -> Columns {
-        let parent = match &self.scope {
-            KeyScope::Admin => None,
-            KeyScope::Tenant(tenant) => Some(tenant.to_string()),
-        };
+        let parent = self.scope.tenant().map(ToString::to_string);
         Columns { parent, unique: Some(self.hash.0.clone()), ..Columns::default() }
     }
 }
@@ -131,5 +139,7 @@ mod tests {
         let key = KeyScope::Tenant(own.clone());
         assert!(key.allows(&own) && !key.allows(&other));
         assert!(KeyScope::Admin.allows(&other));
+        let hooks = KeyScope::Hooks(own.clone());
+        assert!(!hooks.allows(&own) && hooks.tenant() == Some(&own));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn create_database(path: &Path) -> Result<(), OpenError> {
 fn build(scratch: &Path) -> Result<(), OpenError> {
     let sqlite = |error| OpenError::sqlite(scratch, error);
     let mut connection = build_connection(scratch).map_err(sqlite)?;
-    migrate(scratch, &mut connection)?;
+    migrate(scratch, &mut connection, 0)?;
     // Last, because the tables are built faster without a log; it stays set in the file.
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(sqlite)?;
     connection.close().map_err(|(_, error)| sqlite(error))?;

@@ -1,12 +1,18 @@
 //! The rows that hooks keep: read and written inside the caller's transaction, by a hook process
 //! and by the server alike.
 
+mod reports;
+
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use shikiri_model::hook::{
-    Active, Change, Claim, Confidence, Known, LogLine, Mark, MarkKey, Needs, RoleSource, Spawn,
+    Change, Claim, Confidence, Known, LogLine, Mark, MarkKey, Needs, ReadTo, RoleSource, Spawn,
     Subagent, SubagentState,
 };
 use shikiri_model::time::Timestamp;
+
+pub use reports::{
+    erase, forget_session, has_old_log, logged, purge_log, set_role, stats, subagents, who_called,
+};
 
 const SUBAGENT: &str = "agent_id, session_id, agent_type, role, role_source, confidence,
     created_at, startup_processed, startup_processed_at, task_match_index, tool_use_id,
@@ -44,15 +50,10 @@ pub fn load(connection: &Connection, tenant: &str, needs: &Needs) -> Result<Know
         known.pending =
             select.query_map([&needs.session_id, tenant], spawn)?.collect::<Result<_>>()?;
     }
-    let which = match needs.active {
-        Active::None => None,
-        Active::Unprocessed => Some("AND startup_processed = 0"),
-        Active::All => Some(""),
-    };
-    if let Some(which) = which {
+    if needs.active {
         let sql = format!(
             "SELECT {SUBAGENT} FROM subagents
-             WHERE session_id = ?1 AND state = 'active' AND tenant = ?2 {which}
+             WHERE session_id = ?1 AND state = 'active' AND tenant = ?2
              ORDER BY created_at, agent_id"
         );
         let mut select = connection.prepare_cached(&sql)?;
@@ -111,6 +112,41 @@ pub fn write(connection: &Connection, tenant: &str, changes: &[Change]) -> Resul
             None => Ok(()),
         },
     })
+}
+
+/// Writes that an answer has been given by whoever claimed to give it. False, and nothing is
+/// written, if this comes too late: somebody else has taken it on meanwhile, and gives the same
+/// answer.
+pub fn confirm(connection: &Connection, tenant: &str, me: &str, told: &[Change]) -> Result<bool> {
+    for change in told {
+        if !is_still_claimed(connection, tenant, me, change)? {
+            return Ok(false);
+        }
+    }
+    write(connection, tenant, told)?;
+    Ok(true)
+}
+
+fn is_still_claimed(
+    connection: &Connection,
+    tenant: &str,
+    me: &str,
+    change: &Change,
+) -> Result<bool> {
+    match change {
+        Change::Delivered { agent_id, .. } => {
+            let agent = find(connection, tenant, agent_id)?;
+            Ok(agent.and_then(|agent| agent.claim).is_some_and(|claim| claim.by == me))
+        }
+        Change::Mark(told) => {
+            let session_id = told.key.session_id.clone();
+            let needs = Needs { session_id, marks: true, ..Needs::default() };
+            let marks = load(connection, tenant, &needs)?.marks;
+            let claimed = marks.iter().find(|mark| mark.key == told.key);
+            Ok(claimed.is_some_and(|mark| mark.is_claimed_by(me)))
+        }
+        _ => Ok(true),
+    }
 }
 
 /// Adds a row to the log.
@@ -230,7 +266,7 @@ fn put_mark(connection: &Connection, tenant: &str, mark: &Mark) -> Result<()> {
         .map(drop)
 }
 
-pub fn subagent(row: &Row<'_>) -> Result<Subagent> {
+fn subagent(row: &Row<'_>) -> Result<Subagent> {
     let claimed_by: Option<String> = row.get(13)?;
     Ok(Subagent {
         agent_id: row.get(0)?,
@@ -293,15 +329,6 @@ fn time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>> {
     Ok(word(row, index)?.and_then(|text| text.parse().ok()))
 }
 
-/// How far a transcript has been read, and how many tokens it told last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadTo {
-    pub inode: u64,
-    pub offset: u64,
-    pub lines: u64,
-    pub tokens: Option<u64>,
-}
-
 pub fn read_to(connection: &Connection, path: &str) -> Result<Option<ReadTo>> {
     connection
         .prepare_cached("SELECT inode, read_to, lines, tokens FROM transcripts WHERE path = ?1")?
@@ -336,3 +363,7 @@ pub fn set_read_to(
         ])
         .map(drop)
 }
+
+#[cfg(test)]
+#[path = "hooks_tests.rs"]
+mod tests;

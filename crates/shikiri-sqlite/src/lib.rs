@@ -17,3 +17,4 @@ pub mod version;
 pub use error::OpenError;
 pub use migrate::{MIGRATIONS, Migration};
 pub use open::{Database, OpenOptions, Synchronous, Wait};
+pub use set_aside::set_aside_torn;

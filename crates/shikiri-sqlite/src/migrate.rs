@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use crate::error::OpenError;
 
@@ -31,6 +31,11 @@ pub fn known() -> u32 {
 
 /// The file's schema: 0 for an empty file, none if the tables are another program's.
 pub fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+    match newest(connection) {
+        // There is no such table: whose file it is, only a look at all the tables tells.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {}
+        found => return found.map(Some),
+    }
     // Both at once: between two looks another process may have made all the tables.
     let (tables, ours): (u32, u32) = connection.query_row(
         "SELECT count(*), count(*) FILTER (WHERE name = 'schema_version') FROM sqlite_schema",
@@ -40,12 +45,14 @@ pub fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
     match (tables, ours) {
         (0, _) => Ok(Some(0)),
         (_, 0) => Ok(None),
-        _ => {
-            let version = "SELECT max(version) FROM schema_version";
-            let version: Option<u32> = connection.query_row(version, [], |row| row.get(0))?;
-            Ok(Some(version.unwrap_or(0)))
-        }
+        _ => newest(connection).map(Some),
     }
+}
+
+fn newest(connection: &Connection) -> rusqlite::Result<u32> {
+    let newest = "SELECT max(version) FROM schema_version";
+    let newest: Option<u32> = connection.query_row(newest, [], |row| row.get(0))?;
+    Ok(newest.unwrap_or(0))
 }
 
 /// Refuses what this program cannot read: another program's tables or a newer schema.
@@ -59,9 +66,12 @@ pub(crate) fn readable(path: &Path, connection: &Connection) -> Result<u32, Open
     Ok(found)
 }
 
-/// Applies what is missing.
-pub(crate) fn migrate(path: &Path, connection: &mut Connection) -> Result<(), OpenError> {
-    let found = readable(path, connection)?;
+/// Applies what a file of schema `found` is missing.
+pub(crate) fn migrate(
+    path: &Path,
+    connection: &mut Connection,
+    found: u32,
+) -> Result<(), OpenError> {
     for migration in MIGRATIONS.iter().filter(|migration| migration.number > found) {
         apply(connection, migration).map_err(|error| OpenError::sqlite(path, error))?;
     }

@@ -19,8 +19,9 @@ use crate::set_aside::{Outcome, set_aside};
 /// The WAL file is cut back to this after a checkpoint, so that one burst does not stay on disk.
 const WAL_KEPT_BYTES: u32 = 32 * 1024 * 1024;
 
-/// Pages are read with `pread` into this cache (in KiB), not mapped: on a mapped file a failing
-/// disk is a signal that ends the process, instead of an error that is reported.
+/// Pages are read with `pread` into this cache (in KiB), not mapped, which is the default: on a
+/// mapped file a failing disk is a signal that ends the process, instead of an error that is
+/// reported.
 const CACHE_KIB: u32 = 16 * 1024;
 
 /// How long writers may be kept out while a grown log waits for its last readers.
@@ -42,6 +43,9 @@ pub struct OpenOptions {
     pub busy_timeout: Duration,
     /// Whether the last one to close moves the log into the file. A hook leaves that to others.
     pub checkpoint_on_close: bool,
+    /// For a process that is about to end. If nobody has the database open, it keeps everybody
+    /// else out: what processes share need not be set up then, which takes longer than a write.
+    pub brief: bool,
 }
 
 impl Default for OpenOptions {
@@ -50,6 +54,7 @@ impl Default for OpenOptions {
             synchronous: Synchronous::Full,
             busy_timeout: Duration::from_secs(5),
             checkpoint_on_close: true,
+            brief: false,
         }
     }
 }
@@ -59,7 +64,25 @@ impl Default for OpenOptions {
 pub enum Wait {
     /// As long as it was opened with.
     Usual,
+    UpTo(Duration),
     Never,
+}
+
+/// Who else may use the database while this process has it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    Others,
+    Nobody,
+}
+
+impl Company {
+    /// Whoever has it open now does not go because we wait.
+    fn patience(self, options: &OpenOptions) -> Duration {
+        match self {
+            Self::Others => options.busy_timeout,
+            Self::Nobody => Duration::ZERO,
+        }
+    }
 }
 
 /// An open database. While it lives, nobody can move the files away.
@@ -69,6 +92,7 @@ pub struct Database {
     connection: Connection,
     busy_timeout: Duration,
     set_aside: Option<PathBuf>,
+    is_alone: bool,
     _lock: FileLock,
 }
 
@@ -82,11 +106,12 @@ impl Database {
         let mut pauses = Pauses::up_to(options.busy_timeout);
         loop {
             match try_open(path, options) {
-                Ok((connection, lock)) => {
+                Ok((connection, lock, company)) => {
                     return Ok(Self {
                         connection,
                         busy_timeout: options.busy_timeout,
                         set_aside: kept_as,
+                        is_alone: company == Company::Nobody,
                         _lock: lock,
                     });
                 }
@@ -106,14 +131,15 @@ impl Database {
     pub fn open_reader(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
         let path = &real_path(path)?;
         let lock = lock_existing(path, options.busy_timeout)?;
-        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, options)
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let connection = connect(path, flags, options, Company::Others)
             .map_err(|error| OpenError::sqlite(path, error))?;
         let found = migrate::readable(path, &connection)?;
         if found < migrate::known() {
             return Err(OpenError::Older { path: path.clone(), found, known: migrate::known() });
         }
         let busy_timeout = options.busy_timeout;
-        Ok(Self { connection, busy_timeout, set_aside: None, _lock: lock })
+        Ok(Self { connection, busy_timeout, set_aside: None, is_alone: false, _lock: lock })
     }
 
     /// Where the damaged file was put that this opening found, if it found one.
@@ -121,10 +147,16 @@ impl Database {
         self.set_aside.as_deref()
     }
 
+    /// Whether everybody else is kept out; see [`OpenOptions::brief`].
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     /// Waits for other processes' locks no longer than this from now on.
     pub fn wait_for_locks(&mut self, wait: Wait) -> rusqlite::Result<()> {
         let limit = match wait {
             Wait::Usual => self.busy_timeout,
+            Wait::UpTo(limit) => limit,
             Wait::Never => Duration::ZERO,
         };
         busy::install(&mut self.connection, limit)
@@ -133,6 +165,22 @@ impl Database {
     /// Moves the log into the file as far as readers allow, without waiting for anybody.
     pub fn checkpoint(&self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+    }
+
+    /// Moves the log into the file and leaves it short, as far as readers allow.
+    pub fn shorten_log(&mut self) -> rusqlite::Result<()> {
+        // First what has to wait for the disk: writers go on meanwhile.
+        self.checkpoint()?;
+        busy::install(&mut self.connection, RESTART_WAIT)?;
+        self.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        self.wait_for_locks(Wait::Usual)?;
+        // The first write to a new log waits for the disk as well: here, and not in a hook.
+        self.execute(
+            "INSERT OR REPLACE INTO facts (name, value)
+             VALUES ('log_shortened_at', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+            [],
+        )
+        .map(drop)
     }
 
     /// Moves the log into the file and has the next write start it over. Waits a little for
@@ -161,13 +209,16 @@ impl DerefMut for Database {
 
 /// SQLite names the log after the file that a link points to; so must the lock.
 pub(crate) fn real_path(path: &Path) -> Result<PathBuf, OpenError> {
-    let path = match fs::symlink_metadata(path) {
+    let (path, found) = match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
-            fs::canonicalize(path).map_err(|error| OpenError::unreadable(path, &error))?
+            let path =
+                fs::canonicalize(path).map_err(|error| OpenError::unreadable(path, &error))?;
+            let found = fs::metadata(&path);
+            (path, found)
         }
-        _ => path.to_owned(),
+        found => (path.to_owned(), found),
     };
-    if path.is_dir() {
+    if found.is_ok_and(|found| found.is_dir()) {
         return Err(OpenError::IsFolder(path));
     }
     Ok(path)
@@ -192,33 +243,56 @@ fn refuse_unfinished(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn try_open(path: &Path, options: &OpenOptions) -> Result<(Connection, FileLock), OpenError> {
-    let lock = FileLock::shared(path, options.busy_timeout)?;
-    refuse_unfinished(path)?;
-    if has_leftovers(path) {
-        let cause = "its log was left without it".to_owned();
-        return Err(OpenError::Damaged { path: path.to_owned(), cause });
+fn try_open(
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<(Connection, FileLock, Company), OpenError> {
+    if options.brief
+        && let Some(lock) = FileLock::exclusive(path)?
+    {
+        match open_locked(path, options, Company::Nobody) {
+            // Another program has it open, which knows nothing of our lock.
+            Err(OpenError::Busy(_)) => {}
+            opened => return opened.map(|connection| (connection, lock, Company::Nobody)),
+        }
     }
+    let lock = FileLock::shared(path, options.busy_timeout)?;
+    let connection = open_locked(path, options, Company::Others)?;
+    Ok((connection, lock, Company::Others))
+}
+
+/// The caller holds the lock that goes with the company.
+fn open_locked(
+    path: &Path,
+    options: &OpenOptions,
+    company: Company,
+) -> Result<Connection, OpenError> {
     if !path.exists() {
+        refuse_unfinished(path)?;
+        if has_leftovers(path) {
+            let cause = "its log was left without it".to_owned();
+            return Err(OpenError::Damaged { path: path.to_owned(), cause });
+        }
         create_database(path)?;
     }
     let sqlite = |error| OpenError::sqlite(path, error);
     let mut connection =
-        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options).map_err(sqlite)?;
+        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options, company).map_err(sqlite)?;
     // First, so that another program's file is refused before anything is changed in it.
-    migrate::readable(path, &connection)?;
-    busy::retry(options.busy_timeout, || use_wal(&connection)).map_err(sqlite)?;
-    migrate::migrate(path, &mut connection)?;
+    let found = migrate::readable(path, &connection)?;
+    busy::retry(company.patience(options), || use_wal(&connection)).map_err(sqlite)?;
+    migrate::migrate(path, &mut connection, found)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !options.checkpoint_on_close)
         .map_err(sqlite)?;
-    Ok((connection, lock))
+    Ok(connection)
 }
 
 /// Reads the schema and changes nothing. The caller holds a lock.
 pub(crate) fn look(path: &Path) -> Result<Connection, OpenError> {
     let options = OpenOptions::default();
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, &options)
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let connection = connect(path, flags, &options, Company::Others)
         .map_err(|error| OpenError::sqlite(path, error))?;
     migrate::readable(path, &connection)?;
     Ok(connection)
@@ -240,25 +314,38 @@ pub(crate) fn open_file(path: &Path, flags: OpenFlags) -> rusqlite::Result<Conne
     Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
 
-fn connect(path: &Path, flags: OpenFlags, options: &OpenOptions) -> rusqlite::Result<Connection> {
-    busy::retry(options.busy_timeout, || {
+fn connect(
+    path: &Path,
+    flags: OpenFlags,
+    options: &OpenOptions,
+    company: Company,
+) -> rusqlite::Result<Connection> {
+    let patience = company.patience(options);
+    busy::retry(patience, || {
         let mut connection = open_file(path, flags)?;
-        busy::install(&mut connection, options.busy_timeout)?;
+        busy::install(&mut connection, patience)?;
         // Until the file is known to be sound: closing must not write to a damaged one.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // Else a statement with `LIMIT ?` is compiled anew whenever it is used.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         let synchronous = match options.synchronous {
             Synchronous::Full => "FULL",
             Synchronous::Normal => "NORMAL",
         };
+        let locking_mode = match company {
+            Company::Others => "NORMAL",
+            Company::Nobody => "EXCLUSIVE",
+        };
+        let kept = match options.brief {
+            true => String::new(),
+            false => format!(
+                "PRAGMA cache_size = -{CACHE_KIB}; PRAGMA journal_size_limit = {WAL_KEPT_BYTES};"
+            ),
+        };
         connection.execute_batch(&format!(
-            "PRAGMA foreign_keys = ON;
-             PRAGMA trusted_schema = OFF;
-             PRAGMA synchronous = {synchronous};
-             PRAGMA cache_size = -{CACHE_KIB};
-             PRAGMA mmap_size = 0;
-             PRAGMA journal_size_limit = {WAL_KEPT_BYTES};"
+            "PRAGMA locking_mode = {locking_mode}; PRAGMA synchronous = {synchronous}; {kept}"
         ))?;
         Ok(connection)
     })

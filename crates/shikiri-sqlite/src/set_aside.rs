@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rusqlite::Connection;
+
 use crate::error::OpenError;
 use crate::files::{has_leftovers, move_away};
 use crate::lock::FileLock;
@@ -31,6 +33,29 @@ pub(crate) fn set_aside(path: &Path) -> Result<Outcome, OpenError> {
             _ => return Ok(Outcome::NotDamaged),
         }
     };
+    keep(path, &cause).map(Outcome::Moved)
+}
+
+/// The same for damage that shows only where the file is read: none if it is sound after all.
+/// Whoever asks has closed it.
+pub fn set_aside_torn(path: &Path) -> Result<Option<PathBuf>, OpenError> {
+    let Some(_lock) = FileLock::exclusive(path)? else {
+        return Err(OpenError::DamagedInUse(path.to_owned()));
+    };
+    let quick_check = |connection: Connection| {
+        connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+            .map_err(|error| OpenError::sqlite(path, error))
+    };
+    match look(path).and_then(quick_check) {
+        Ok(found) if found == "ok" => Ok(None),
+        Ok(cause) | Err(OpenError::Damaged { cause, .. }) => keep(path, &cause).map(Some),
+        Err(error) => Err(error),
+    }
+}
+
+/// The caller has the lock.
+fn keep(path: &Path, cause: &str) -> Result<PathBuf, OpenError> {
     let target = move_away(path, "damaged").map_err(|source| OpenError::folder(path, source))?;
     tracing::warn!(
         path = %path.display(),
@@ -39,5 +64,5 @@ pub(crate) fn set_aside(path: &Path) -> Result<Outcome, OpenError> {
         "the database was damaged: it is kept as {} and a new one is used",
         target.display()
     );
-    Ok(Outcome::Moved(target))
+    Ok(target)
 }

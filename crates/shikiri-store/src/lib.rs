@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod commit;
 pub mod error;
+pub mod hooks;
 pub mod hub;
 pub mod postgres;
 pub mod settle;
@@ -16,5 +17,6 @@ pub mod store;
 pub use clock::{Clock, FakeClock, SystemClock};
 pub use commit::{Append, Appended, Commit, Committed};
 pub use error::{CommitError, StoreError};
+pub use hooks::{HookStore, HookTurn};
 pub use hub::{Hub, Subscription, Topic, Wake};
 pub use store::{Page, Store, StoreExt, StreamState};

@@ -13,6 +13,7 @@ use shikiri_model::time::Timestamp;
 
 use crate::commit::{Commit, Committed};
 use crate::error::{CommitError, StoreError};
+use crate::hooks::HookStore;
 use crate::hub::{Hub, Topic};
 
 /// What a stream is, without its events.
@@ -86,7 +87,7 @@ pub trait Store: Send + Sync + 'static {
     /// never cut), at most `limit` chunks; returns how many chunks went.
     async fn purge(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
-    /// Removes a tenant's streams, events and records for good.
+    /// Removes a tenant's streams, events, records and rows of hooks for good.
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError>;
 
     /// Proves that a write reaches the disk.
@@ -96,6 +97,9 @@ pub trait Store: Send + Sync + 'static {
     async fn now(&self) -> Result<Timestamp, StoreError>;
 
     fn hub(&self) -> &Arc<Hub>;
+
+    /// Rows of Claude Code's hooks.
+    fn hooks(&self) -> &dyn HookStore;
 
     /// `sqlite` or `postgres`, for logs and reports.
     fn backend(&self) -> &'static str;

@@ -11,12 +11,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use shikiri_app::AppError;
 use shikiri_app::gate::{self, Caller};
 use shikiri_model::ids::{ConversationId, KeyId, ModelId, RunId, ServerId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::models::Model;
 use shikiri_model::record::Stored;
-use shikiri_model::tenant::Tenant;
+use shikiri_model::tenant::{Tenant, TenantStatus};
 
 use crate::error::{Code, Problem};
 use crate::state::Shared;
@@ -24,6 +25,9 @@ use crate::views::ModelJson;
 
 /// What can be had without a key. Everything else needs one, also what does not exist.
 pub(crate) const PUBLIC: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
+
+/// All that a key for hooks opens.
+pub(crate) const HOOKS: &str = "/hooks/claude";
 
 pub(crate) async fn authenticate(
     State(web): State<Shared>,
@@ -33,6 +37,9 @@ pub(crate) async fn authenticate(
     if !PUBLIC.contains(&request.uri().path()) {
         let secret = secret(request.headers()).ok_or_else(Problem::unauthorized)?;
         let caller = web.gate.caller(&secret).await?.ok_or_else(Problem::unauthorized)?;
+        if matches!(caller.scope, KeyScope::Hooks(_)) && request.uri().path() != HOOKS {
+            return Err(Problem::new(Code::Forbidden, "this key is for hooks alone"));
+        }
         request.extensions_mut().insert(caller);
     }
     Ok(next.run(request).await)
@@ -61,7 +68,7 @@ impl FromRequestParts<Shared> for Admin {
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         match caller(parts)?.scope {
             KeyScope::Admin => Ok(Self),
-            KeyScope::Tenant(_) => Err(Problem::not_found()),
+            KeyScope::Tenant(_) | KeyScope::Hooks(_) => Err(Problem::not_found()),
         }
     }
 }
@@ -215,11 +222,29 @@ impl FromRequestParts<Shared> for AnyKey {
     async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
         match caller(parts)?.scope {
             KeyScope::Admin => Ok(Self { is_admin: true }),
-            KeyScope::Tenant(tenant) => {
+            KeyScope::Tenant(tenant) | KeyScope::Hooks(tenant) => {
                 web.gate.count_request(&*web.gate.tenant(&tenant).await?)?;
                 Ok(Self { is_admin: false })
             }
         }
+    }
+}
+
+/// The tenant that the caller's key is for, within its rate: hooks of whoever runs the server are
+/// those of `local`.
+pub(crate) struct HooksAccess(pub(crate) TenantId);
+
+impl FromRequestParts<Shared> for HooksAccess {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let tenant = caller(parts)?.scope.tenant().cloned().unwrap_or_else(TenantId::local);
+        let record = web.gate.tenant(&tenant).await?;
+        if record.status == TenantStatus::Inactive {
+            return Err(AppError::Inactive { kind: "tenant", id: tenant.to_string() }.into());
+        }
+        web.gate.count_request(&record)?;
+        Ok(Self(tenant))
     }
 }
 

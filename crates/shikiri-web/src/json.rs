@@ -17,6 +17,9 @@ use crate::error::{Code, Problem};
 
 pub(crate) struct Json<T>(pub(crate) T);
 
+/// JSON as it was sent, for those who read it themselves.
+pub(crate) struct RawJson(pub(crate) Bytes);
+
 /// What is written as an object, and not as a list of its values, which serde would take too.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Object<T>(pub(crate) T);
@@ -40,7 +43,7 @@ struct Patience {
 const PATIENCE: Patience =
     Patience { pause: Duration::from_secs(8), total: Duration::from_secs(60) };
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+impl<S: Send + Sync> FromRequest<S> for RawJson {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
@@ -49,13 +52,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let body = read(request.into_body(), waits, PATIENCE).await?;
         match (is_json, body.is_empty()) {
             // Leaving the body out is like sending no field.
-            (None, true) => parse(b"{}").map(Self),
-            (Some(true), _) => parse(&body).map(Self),
+            (None, true) => Ok(Self(Bytes::from_static(b"{}"))),
+            (Some(true), _) => check_depth(&body).map(|()| Self(body)),
             _ => {
                 let detail = "send the body as JSON, with `Content-Type: application/json`";
                 Err(Problem::new(Code::UnsupportedMediaType, detail))
             }
         }
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let RawJson(body) = RawJson::from_request(request, state).await?;
+        parse(&body).map(Self)
     }
 }
 
@@ -131,11 +143,15 @@ fn too_slow() -> Problem {
     Problem::new(Code::RequestTimeout, "the body did not arrive in time: send it again")
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+fn check_depth(body: &[u8]) -> Result<(), Problem> {
     if is_deeper_than(MAX_DEPTH, body) {
         let detail = "the body is nested more than 64 deep: make it flatter";
         return Err(Problem::new(Code::InvalidRequest, detail));
     }
+    Ok(())
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader);
     let Object(value) = read.map_err(|error| {

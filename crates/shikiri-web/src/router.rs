@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    conversations, docs, executions, files, health, keys, models, run_events, runs, servers,
+    conversations, docs, executions, files, health, hooks, keys, models, run_events, runs, servers,
     skills, tenants, usage,
 };
 use crate::state::Shared;
@@ -59,6 +59,10 @@ pub(crate) fn api() -> OpenApiRouter<Shared> {
         .routes(routes!(files::list_files))
         .routes(routes!(files::put_file, files::get_file, files::remove_file))
         .routes(routes!(usage::show_usage))
+        .routes(routes!(hooks::take_hook))
+        .routes(routes!(hooks::list_subagents))
+        .routes(routes!(hooks::hook_log))
+        .routes(routes!(hooks::hook_stats))
 }
 
 /// The whole service: our routes, and those of other doors, which have their own keys.

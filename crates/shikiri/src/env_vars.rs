@@ -14,6 +14,8 @@ const fn var(name: &'static str, about: &'static str) -> EnvVar {
 
 pub const CLAUDE_PROJECT_DIR: EnvVar =
     var("CLAUDE_PROJECT_DIR", "the project's folder, in which .shikiri lies [current folder]");
+pub const CLAUDE_CONFIG_DIR: EnvVar =
+    var("CLAUDE_CONFIG_DIR", "the folder of your Claude Code settings [~/.claude]");
 pub const STORE: EnvVar =
     var("SHIKIRI_STORE", "sqlite:PATH or postgres://user:password@host/database");
 pub const LISTEN: EnvVar = var("SHIKIRI_LISTEN", "address of the server [127.0.0.1:7420]");
@@ -73,6 +75,7 @@ pub const FAILPOINT: EnvVar =
 
 pub const ALL: &[EnvVar] = &[
     CLAUDE_PROJECT_DIR,
+    CLAUDE_CONFIG_DIR,
     STORE,
     LISTEN,
     ALLOW_REMOTE,

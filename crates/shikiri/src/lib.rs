@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod env_vars;
 pub mod exit;
 pub mod follow;
+mod hook_files;
 pub mod logging;
 pub mod output;
 pub mod serve;

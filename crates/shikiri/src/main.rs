@@ -1,5 +1,6 @@
 //! Everything is in the library.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A turn is hundreds of small allocations, made and freed on different threads; musl's allocator,
@@ -10,8 +11,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // Before anything else: Claude Code waits for a hook at every tool call.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == "hook") && words.next().is_none() {
-        shikiri_hook::answer_and_exit();
+    if words.next().is_some_and(|word| word == "hook") {
+        match (words.next(), words.next()) {
+            (None, _) => shikiri_hook::answer_and_exit(),
+            (Some(word), Some(database)) if word == shikiri_hook::TIDY => {
+                shikiri_hook::tidy_and_exit(Path::new(&database))
+            }
+            _ => {}
+        }
     }
     // An engine starts this program again to look after what it runs.
     shikiri_engines::claude_code::supervise_if_asked().unwrap_or_else(shikiri::cli::main)

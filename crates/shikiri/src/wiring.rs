@@ -18,6 +18,7 @@ use shikiri_store::{Store, StoreError, SystemClock};
 use crate::config::{Config, Durability};
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
+use crate::hook_files::HookDisk;
 use crate::store_url::StoreUrl;
 
 /// What a server offers its callers.
@@ -80,7 +81,9 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         ..AppOptions::default()
     };
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));
-    let app = App::new(store, offer.agents.clone(), options).with_engines(Engines::new(engines));
+    let app = App::new(store, offer.agents.clone(), options)
+        .with_engines(Engines::new(engines))
+        .with_hook_files(Arc::new(HookDisk::new(config.root.clone())));
     if access == Access::Write {
         // It looks first: a command that changes something else does not write this.
         app.ensure_local_tenant().await?;

@@ -88,6 +88,7 @@ pub(super) fn all() -> Vec<Peer> {
         pip("python", "SHIKIRI_PEER_PYTHON"),
         pip("python-old", "SHIKIRI_PEER_PYTHON_OLD"),
         pip("schemathesis", "SHIKIRI_PEER_SCHEMATHESIS"),
+        pip("nagger", "SHIKIRI_PEER_NAGGER"),
     ]
 }
 

@@ -126,10 +126,12 @@ pub(super) async fn lose(
 async fn purge(app: &App) -> Result<(), AppError> {
     let kept = i64::try_from(app.options.retention.as_millis()).unwrap_or(i64::MAX);
     let before = app.store.now().await?.as_millis().saturating_sub(kept);
+    let before = Timestamp::from_millis(before);
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < PURGE_TIME {
-        let gone = app.store.purge(Timestamp::from_millis(before), PURGE_BATCH).await?;
-        if gone < u64::from(PURGE_BATCH) {
+        let events = app.store.purge(before, PURGE_BATCH).await?;
+        let hooks = app.store.hooks().purge_log(before, PURGE_BATCH).await?;
+        if events.max(hooks) < u64::from(PURGE_BATCH) {
             break;
         }
     }

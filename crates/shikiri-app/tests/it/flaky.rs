@@ -10,7 +10,9 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Guard, Lease};
 use shikiri_model::record::{Record, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Commit, CommitError, Committed, Hub, Page, Store, StoreError, StreamState};
+use shikiri_store::{
+    Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StreamState,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refuse {
@@ -155,6 +157,10 @@ impl Store for Flaky {
 
     fn hub(&self) -> &Arc<Hub> {
         self.store.hub()
+    }
+
+    fn hooks(&self) -> &dyn HookStore {
+        self.store.hooks()
     }
 
     fn backend(&self) -> &'static str {

@@ -5,6 +5,7 @@ mod conversations;
 mod executions;
 mod flaky;
 mod gate;
+mod hooks;
 mod journal;
 mod outage;
 mod redirects;

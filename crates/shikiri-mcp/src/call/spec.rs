@@ -45,6 +45,13 @@ pub(crate) struct Who {
     /// The call's id in Claude Code, by which its hooks tell the subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool_use_id: Option<String>,
+    /// The subagent that calls, where a hook told of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<String>,
 }
 
 impl CallSpec {

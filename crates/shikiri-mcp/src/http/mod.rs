@@ -105,6 +105,10 @@ impl Door {
         let tenant = match &caller.scope {
             KeyScope::Admin => TenantId::local(),
             KeyScope::Tenant(tenant) => tenant.clone(),
+            KeyScope::Hooks(_) => {
+                let refused = "this key is for hooks alone".to_owned();
+                return Err(problem(&AppError::Forbidden(refused)));
+            }
         };
         let tenant = self.gate.tenant(&tenant).await.map_err(|e| problem(&e))?;
         if tenant.status == TenantStatus::Inactive {
@@ -227,6 +231,7 @@ fn problem(error: &AppError) -> Refusal {
     let (status, code) = match error {
         AppError::Limit { .. } => (StatusCode::TOO_MANY_REQUESTS, "LIMIT_EXCEEDED"),
         AppError::Inactive { .. } => (StatusCode::FORBIDDEN, "TENANT_INACTIVE"),
+        AppError::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
         AppError::NotFound { .. } => return unauthorized(),
         AppError::Unavailable(_) | AppError::Unknown(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE")

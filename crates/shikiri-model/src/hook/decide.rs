@@ -96,6 +96,7 @@ pub fn decide(
         "Stop" => turn.idle(),
         "SessionEnd" => turn.end_session(),
         "SessionStart" => turn.begin_session(),
+        "PostCompact" if payload.agent_id.is_none() => turn.forget_what_was_told(),
         event => {
             if !OTHER_EVENTS.contains(&event) {
                 turn.done.log.result = "ignored";

@@ -1,216 +1,8 @@
 use serde_json::{Value, json};
 
-use super::registry::Active;
+use super::world::{main_tool, tool, with, world};
 use super::*;
 use crate::time::Timestamp;
-
-/// The rows, as a store would keep them.
-#[derive(Default)]
-struct World {
-    agents: Vec<Subagent>,
-    spawns: Vec<Spawn>,
-    marks: Vec<Mark>,
-    log: Vec<LogLine>,
-    conventions: Conventions,
-    /// What the disk would tell.
-    disk: Evidence,
-    asked: Vec<Want>,
-    now: i64,
-}
-
-const CONVENTIONS: &str = r#"{
-    "main": { "text": "main text" },
-    "default": { "text": "default text" },
-    "roles": { "tester": { "text": "tester text" }, "coder": { "text": "coder text" } },
-    "agent_types": { "Explore": { "enabled": false } }
-}"#;
-
-fn world() -> World {
-    with(CONVENTIONS)
-}
-
-fn with(conventions: &str) -> World {
-    World { conventions: serde_json::from_str(conventions).unwrap(), ..World::default() }
-}
-
-impl World {
-    fn load(&self, needs: &Needs) -> Known {
-        let in_session = |session: &String| *session == needs.session_id;
-        let active = |agent: &&Subagent| {
-            agent.is_active()
-                && in_session(&agent.session_id)
-                && match needs.active {
-                    Active::None => false,
-                    Active::Unprocessed => !agent.startup_processed,
-                    Active::All => true,
-                }
-        };
-        let pending = |spawn: &&Spawn| {
-            needs.pending
-                && in_session(&spawn.session_id)
-                && spawn.matched_agent_id.is_none()
-                && spawn.ended_at.is_none()
-        };
-        let named = |s: &&Spawn| in_session(&s.session_id) && needs.spawns.contains(&s.tool_use_id);
-        let spawns: Vec<_> = self.spawns.iter().filter(named).cloned().collect();
-        let matched = spawns.iter().find_map(|s| s.matched_agent_id.clone());
-        let id = needs.agent_id.clone().or(matched.filter(|_| needs.matched));
-        Known {
-            agent: self.agents.iter().find(|a| Some(&a.agent_id) == id.as_ref()).cloned(),
-            spawns,
-            pending: self.spawns.iter().filter(pending).cloned().collect(),
-            active: self.agents.iter().filter(active).cloned().collect(),
-            marks: self.marks.iter().filter(|m| in_session(&m.key.session_id)).cloned().collect(),
-        }
-    }
-
-    fn apply(&mut self, change: Change) {
-        fn put<T>(rows: &mut Vec<T>, row: T, same: impl Fn(&T, &T) -> bool) {
-            match rows.iter_mut().find(|old| same(old, &row)) {
-                Some(old) => *old = row,
-                None => rows.push(row),
-            }
-        }
-        match change {
-            Change::Subagent(agent) => {
-                put(&mut self.agents, agent, |a, b| a.agent_id == b.agent_id);
-            }
-            Change::Spawn(mut spawn) => {
-                spawn.id.get_or_insert(i64::try_from(self.spawns.len()).unwrap() + 1);
-                put(&mut self.spawns, spawn, |a, b| {
-                    (&a.session_id, &a.tool_use_id) == (&b.session_id, &b.tool_use_id)
-                });
-            }
-            Change::Mark(mark) => put(&mut self.marks, mark, |a, b| a.key == b.key),
-            Change::ExpireMarks { session_id, status, at } => {
-                for mark in self.marks.iter_mut().filter(|m| m.key.session_id == session_id) {
-                    status.clone_into(&mut mark.status);
-                    mark.expired_at = Some(at);
-                }
-            }
-            Change::Delivered { agent_id, key, at } => {
-                for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
-                    agent.startup_processed = true;
-                    agent.startup_processed_at = Some(at);
-                    agent.delivered = Some(key.clone());
-                    agent.claim = None;
-                }
-            }
-            Change::Unmatch { session_id, tool_use_id } => {
-                for spawn in self
-                    .spawns
-                    .iter_mut()
-                    .filter(|s| s.session_id == session_id && s.tool_use_id == tool_use_id)
-                {
-                    spawn.matched_agent_id = None;
-                }
-            }
-            Change::Unbind { agent_id } => {
-                for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
-                    agent.unbind();
-                }
-            }
-        }
-    }
-
-    /// A hook that answers, but is killed before it could confirm.
-    fn killed(&mut self, payload: Value) -> Answer {
-        self.decide(payload).answer
-    }
-
-    fn hook(&mut self, payload: Value) -> Answer {
-        let decision = self.decide(payload);
-        for change in decision.confirm {
-            self.apply(change);
-        }
-        decision.answer
-    }
-
-    fn decide(&mut self, mut payload: Value) -> Decision {
-        self.now += 1;
-        payload["session_id"] = payload.get("session_id").cloned().unwrap_or(json!("s"));
-        let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
-        let me = format!("process {}", self.now);
-        let mut evidence = Evidence { me, project: Some("/p".to_owned()), ..Evidence::default() };
-        loop {
-            let needs = Needs::of(&payload, &evidence, &self.conventions);
-            let now = Timestamp::from_millis(self.now);
-            match decide(&payload, &self.load(&needs), &evidence, &self.conventions, now) {
-                Outcome::Wants(want) => {
-                    self.look_up(&mut evidence, &want);
-                    assert!(!self.asked.contains(&want) || self.asked.len() < 99, "asks for ever");
-                    self.asked.push(want);
-                }
-                Outcome::Done(decision) => {
-                    for change in decision.changes.clone() {
-                        self.apply(change);
-                    }
-                    self.log.push(decision.log.clone());
-                    return *decision;
-                }
-            }
-        }
-    }
-
-    fn look_up(&self, evidence: &mut Evidence, want: &Want) {
-        let disk = &self.disk;
-        match want {
-            Want::Meta { .. } => evidence.meta = Some(disk.meta.clone().flatten()),
-            Want::PromptRole { .. } => {
-                evidence.prompt_role = Some(disk.prompt_role.clone().flatten());
-            }
-            Want::Spawns => evidence.spawns = Some(disk.spawns.clone().unwrap_or_default()),
-            Want::NamesAgents => evidence.names_agents = Some(disk.names_agents.flatten()),
-            Want::Tokens { .. } => evidence.tokens = Some(disk.tokens.flatten()),
-            Want::Usage { agent_id } => {
-                let usage = Some(format!("what {agent_id} spent"));
-                evidence.usage.push((agent_id.clone(), usage));
-            }
-            Want::Claimant { by } => {
-                let lives = disk.claimants.iter().any(|(who, lives)| who == by && *lives);
-                evidence.claimants.push((by.clone(), lives));
-            }
-        }
-    }
-
-    fn spawn(&mut self, id: &str, kind: &str, prompt: &str) -> Answer {
-        self.hook(json!({
-            "hook_event_name": "PreToolUse", "tool_name": "Agent", "tool_use_id": id,
-            "tool_input": { "subagent_type": kind, "prompt": prompt },
-        }))
-    }
-
-    fn start(&mut self, agent: &str, kind: &str) -> Option<String> {
-        let event = "SubagentStart";
-        let told = json!({ "hook_event_name": event, "agent_id": agent, "agent_type": kind });
-        self.hook(told).context
-    }
-
-    fn tool(&mut self, agent: &str, kind: &str) -> Option<String> {
-        self.hook(tool(agent, kind)).context
-    }
-
-    /// As if Claude Code had written which call the next agent comes from.
-    fn meta(&mut self, tool_use_id: &str) {
-        let tool_use_id = Some(tool_use_id.to_owned());
-        self.disk.meta = Some(Some(Meta { tool_use_id, ..Meta::default() }));
-    }
-
-    fn agent(&self, id: &str) -> &Subagent {
-        self.agents.iter().find(|agent| agent.agent_id == id).unwrap()
-    }
-}
-
-fn tool(agent: &str, kind: &str) -> Value {
-    json!({
-        "hook_event_name": "PreToolUse", "agent_id": agent, "agent_type": kind,
-        "tool_name": "Bash", "tool_use_id": "toolu_x", "tool_input": { "command": "ls" },
-    })
-}
-
-fn main_tool(name: &str, input: Value) -> Value {
-    json!({ "hook_event_name": "PreToolUse", "tool_name": name, "tool_input": input })
-}
 
 #[test]
 fn an_agent_type_that_is_a_role_gets_its_text_at_the_start_and_once() {
@@ -412,6 +204,7 @@ fn a_failed_call_ends_its_agent_and_leaves_no_call_behind() {
 #[test]
 fn a_ghost_of_a_compaction_is_ignored_and_marks_run_out_but_agents_stay() {
     let mut world = world();
+    world.disk.names_agents = Some(Some(true));
     let main = main_tool("Read", json!({}));
     assert!(world.hook(main.clone()).context.is_some());
     world.start("a1", "tester");
@@ -422,7 +215,9 @@ fn a_ghost_of_a_compaction_is_ignored_and_marks_run_out_but_agents_stay() {
     assert_eq!(world.log.last().unwrap().hook_name, "compact_detected");
     assert_eq!(world.marks[0].status, "compact_expired");
     assert_eq!(world.agents, before);
-    assert!(world.hook(main).context.is_some(), "told again");
+    assert!(world.hook(main.clone()).context.is_some(), "told again");
+    world.hook(json!({ "hook_event_name": "PostCompact", "trigger": "auto" }));
+    assert!(world.hook(main).context.is_some(), "told again, where only this is posted");
 }
 
 #[test]
@@ -457,6 +252,42 @@ fn without_ids_one_waiting_agent_is_certain_and_several_roles_get_the_default() 
     assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
     assert_eq!(world.hook(call()), Answer::default());
     assert_eq!(world.agents[1].confidence, Confidence::Fifo);
+}
+
+/// Whoever is active may be calling, and so may the main agent while others work in the background.
+#[test]
+fn without_ids_a_role_is_given_only_where_nobody_else_can_be_calling() {
+    let roles = r#"{"main":{"text":"main text"},"default":{"text":"default text"},"roles":{
+        "tester":{"text":"tester text","delivery":"block"},
+        "coder":{"text":"coder text","delivery":"block"}}}"#;
+    let call = || main_tool("Bash", json!({}));
+    let start = |id| json!({ "hook_event_name": "SubagentStart", "agent_id": id, "agent_type": "general-purpose" });
+    let mut world = with(roles);
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    world.hook(start("a1"));
+    let spawn = world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    assert_eq!(spawn, Answer::default(), "the main agent spawns, and has its text");
+    world.hook(start("a2"));
+    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
+    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"), "it may be a1 again");
+    world.hook(json!({ "hook_event_name": "SessionStart", "source": "compact" }));
+    assert_eq!(
+        world.hook(call()),
+        Answer::default(),
+        "somebody's, and perhaps not the main agent's"
+    );
+
+    let mut world = with(roles);
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    world.hook(start("a1"));
+    world.hook(json!({
+        "hook_event_name": "PostToolUse", "tool_name": "Agent", "tool_use_id": "t1",
+        "tool_response": { "agentId": "a1", "status": "async_launched" },
+    }));
+    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
+    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    world.hook(json!({ "hook_event_name": "SubagentStart", "agent_type": "general-purpose" }));
+    assert_eq!(world.agents.last().unwrap().role, None, "a1 may have started only now");
 }
 
 #[test]

@@ -34,10 +34,10 @@ impl Turn<'_> {
             self.before_subagents_tool()
         } else if let Some(kind) = &self.payload.agent_type {
             self.before_own_sessions_tool(kind)
-        } else if !self.known.active.is_empty() && !self.names_agents()? {
-            self.before_somebodys_tool()
-        } else {
+        } else if self.is_main_agents()? {
             self.before_main_agents_tool()
+        } else {
+            self.before_somebodys_tool()
         }
     }
 
@@ -98,25 +98,36 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Whether a call that names nobody is the main agent's. A Claude Code whose subagents can spawn
+    /// others names them.
+    fn is_main_agents(&mut self) -> Result<bool, Want> {
+        Ok(self.known.active.is_empty() || self.payload.spawns() || self.names_agents()?)
+    }
+
     /// An older Claude Code does not say which of its agents calls: one that waits for its
-    /// convention is taken to be it. Where it could be several with different roles, none of these
-    /// is given.
+    /// convention is taken to be it. Where it could be another with another role, that of none is
+    /// given.
     fn before_somebodys_tool(&mut self) -> Step {
-        let waiting = &self.known.active;
-        let Some(first) = waiting.first() else { return Ok(()) };
-        let mut agent = first.clone();
-        let same = waiting
-            .iter()
-            .all(|other| (&other.role, &other.agent_type) == (&agent.role, &agent.agent_type));
-        self.done.log.agent_id = Some(agent.agent_id.clone());
-        let role = agent.role.clone().filter(|_| same);
-        let kind = if same { agent.agent_type.as_str() } else { "" };
+        let active = &self.known.active;
+        let mut waiting = active.iter().filter(|agent| !agent.startup_processed);
+        let (first, others) = (waiting.next(), waiting.count());
+        let alike = active.iter().all(|agent| {
+            let same = |a: &Subagent| (&a.role, &a.agent_type) == (&agent.role, &agent.agent_type);
+            first.is_some_and(same) && !agent.is_in_background()
+        });
+        let known = first.filter(|_| alike);
+        let role = known.and_then(|agent| agent.role.clone());
+        let kind = known.map_or("", |agent| agent.agent_type.as_str());
         let who = Who::session(role.clone(), kind);
-        if !self.is_refused(&who)? {
-            agent.confidence =
-                if waiting.len() == 1 { Confidence::Unique } else { Confidence::Fifo };
-            if waiting.len() > 1 {
-                agent.role_source = Some(RoleSource::Fifo);
+        if self.is_refused(&who)? {
+            return Ok(());
+        }
+        if let Some(mut agent) = first.cloned() {
+            self.done.log.agent_id = Some(agent.agent_id.clone());
+            if !agent.is_certain() && others == 0 {
+                agent.confidence = Confidence::Unique;
+            } else if !agent.is_certain() {
+                (agent.confidence, agent.role_source) = (Confidence::Fifo, Some(RoleSource::Fifo));
             }
             let kind = kind.to_owned();
             if let Some(chosen) = self.conventions.for_subagent(role.as_deref(), &kind)
@@ -124,15 +135,13 @@ impl Turn<'_> {
             {
                 self.give(&chosen);
             }
-            self.say_rules(&who)?;
-            self.record_spawn();
+            self.change(Change::Subagent(agent));
         }
-        self.change(Change::Subagent(agent));
-        Ok(())
+        self.say_rules(&who)
     }
 
-    /// Finds out, once, which call spawned the agent.
-    fn identify(&mut self, agent: &mut Subagent) -> Step {
+    /// Finds out, once, which call spawned the agent: with its first tool call, or at its end.
+    pub(super) fn identify(&mut self, agent: &mut Subagent) -> Step {
         self.resolve_by_type(agent);
         if agent.is_certain() || agent.checked {
             agent.checked = true;
@@ -304,3 +313,10 @@ impl Turn<'_> {
 }
 
 const CLAIMED: &str = "claimed ";
+
+impl Mark {
+    /// It is being told, by this one.
+    pub fn is_claimed_by(&self, who: &str) -> bool {
+        self.status.strip_prefix(CLAIMED) == Some(who)
+    }
+}

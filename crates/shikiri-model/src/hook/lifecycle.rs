@@ -22,6 +22,7 @@ impl Turn<'_> {
         let mut in_doubt = false;
         if !agent.is_certain() {
             match candidates.as_slice() {
+                _ if self.may_be_another(&agent) => in_doubt = true,
                 [] => {}
                 [one] => self.bind(&mut agent, one, Confidence::Unique),
                 [first, rest @ ..] if rest.iter().all(|spawn| spawn.role == first.role) => {
@@ -40,6 +41,12 @@ impl Turn<'_> {
         }
         self.change(Change::Subagent(agent));
         Ok(())
+    }
+
+    /// Whether an agent that is not named may be one that its call has named already.
+    fn may_be_another(&self, agent: &Subagent) -> bool {
+        let alike = |a: &Subagent| a.is_in_background() && a.agent_type == agent.agent_type;
+        agent.is_unnamed() && self.known.active.iter().any(alike)
     }
 
     /// Calls that the agent may come from. Those that no hook saw are in the transcript.
@@ -72,20 +79,22 @@ impl Turn<'_> {
                 self.known.active.iter().find(is_it).cloned()
             }
         };
-        let Some(agent) = found else {
+        let Some(mut agent) = found else {
             // A compaction ends an agent that never was.
             self.done.log.result = "ignored";
             return Ok(());
         };
+        if self.payload.agent_id.is_some() {
+            self.identify(&mut agent)?;
+        }
         self.end(agent, "stopped")
     }
 
     /// `StopFailure`: the model API failed.
     pub(super) fn fail(&mut self) -> Step {
-        match self.known.agent.clone() {
-            Some(agent) => self.end(agent, "failed"),
-            None => Ok(()),
-        }
+        let Some(mut agent) = self.known.agent.clone() else { return Ok(()) };
+        self.identify(&mut agent)?;
+        self.end(agent, "failed")
     }
 
     /// `PostToolUse` of the spawning tool: it names the subagent. One in the background has only
@@ -158,20 +167,23 @@ impl Turn<'_> {
         self.end_all(self.known.active.clone(), "session_end")
     }
 
-    /// `SessionStart`: after a compaction nobody remembers what was told.
+    /// `SessionStart`.
     pub(super) fn begin_session(&mut self) -> Step {
         if let Some(source) = &self.payload.source {
             self.detail("source", source.as_str());
         }
-        if self.payload.source.as_deref() == Some("compact") {
-            self.done.log.hook_name = "compact_detected".to_owned();
-            let session_id = self.payload.session_id.clone();
-            self.change(Change::ExpireMarks {
-                session_id,
-                status: "compact_expired",
-                at: self.now,
-            });
+        match self.payload.source.as_deref() {
+            Some("compact") => self.forget_what_was_told(),
+            _ => Ok(()),
         }
+    }
+
+    /// After a compaction nobody remembers it. `PostCompact` tells that too, and is the only event
+    /// of the two that Claude Code posts to a server.
+    pub(super) fn forget_what_was_told(&mut self) -> Step {
+        self.done.log.hook_name = "compact_detected".to_owned();
+        let session_id = self.payload.session_id.clone();
+        self.change(Change::ExpireMarks { session_id, status: "compact_expired", at: self.now });
         Ok(())
     }
 
@@ -270,6 +282,11 @@ impl Subagent {
 
     pub(super) fn is_unnamed(&self) -> bool {
         self.agent_id.starts_with(UNNAMED)
+    }
+
+    /// Its call has returned while it works: then the main agent may be calling, too.
+    pub(super) fn is_in_background(&self) -> bool {
+        self.tool_use_id.is_some() && self.confidence == Confidence::Exact
     }
 
     /// Known by the call that spawned it, so that it is listed by its own id.

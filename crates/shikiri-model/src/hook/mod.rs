@@ -20,14 +20,19 @@ mod lifecycle;
 mod pattern;
 mod payload;
 mod registry;
+mod report;
 mod role;
 mod rules;
+#[cfg(test)]
+mod world;
 
 pub use conventions::{Conventions, Delivery, Severity};
 pub use decide::{Answer, Decision, LogLine, Outcome, decide};
 pub use evidence::{Evidence, Meta, Want};
 pub use payload::{BadPayload, Payload};
-pub use registry::{
-    Active, Change, Claim, Known, Mark, MarkKey, Needs, Spawn, Subagent, SubagentState,
+pub use registry::{Change, Claim, Known, Mark, MarkKey, Needs, Spawn, Subagent, SubagentState};
+pub use report::{
+    CalledBy, HookFigures, HookStats, LogQuery, Logged, ReadTo, SessionFigures, SubagentQuery,
+    USUAL_LOG,
 };
 pub use role::{Confidence, RoleSource, role_in};

@@ -116,18 +116,9 @@ pub struct Needs {
     pub pending: bool,
     /// The subagent of the call, where the event names none.
     pub matched: bool,
-    pub active: Active,
+    /// Active subagents of the session.
+    pub active: bool,
     pub marks: bool,
-}
-
-/// Which active subagents of the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Active {
-    #[default]
-    None,
-    /// Those that have not got their convention.
-    Unprocessed,
-    All,
 }
 
 /// A row as it is to be, or rows that are to change.
@@ -172,16 +163,17 @@ impl Needs {
         let read = evidence.spawns.iter().flatten();
         needs.spawns.extend(read.map(|spawn| spawn.tool_use_id.clone()));
         match payload.event.as_str() {
-            "SubagentStart" => needs.pending = true,
+            "SubagentStart" => {
+                (needs.pending, needs.active) = (true, payload.agent_id.is_none());
+            }
             "PostToolUseFailure" => needs.matched = payload.spawns(),
             "PreToolUse" => {
                 needs.pending = evidence.meta.is_some();
-                let names_nobody = payload.agent_id.is_none() && payload.agent_type.is_none();
-                needs.active = if names_nobody { Active::Unprocessed } else { Active::None };
+                needs.active = payload.agent_id.is_none() && payload.agent_type.is_none();
                 needs.marks = payload.agent_id.is_none() || conventions.has_marked_rules();
             }
-            "SubagentStop" if payload.agent_id.is_none() => needs.active = Active::All,
-            "Stop" | "SessionEnd" => needs.active = Active::All,
+            "SubagentStop" if payload.agent_id.is_none() => needs.active = true,
+            "Stop" | "SessionEnd" => needs.active = true,
             _ => {}
         }
         needs

@@ -6,6 +6,7 @@ use shikiri_model::time::Timestamp;
 use sqlx::Row;
 use sqlx::postgres::PgPool;
 
+use super::hooks;
 use super::notify::{CHANNEL, everybody};
 
 /// Rows that one transaction of an erasure takes away.
@@ -66,6 +67,7 @@ pub(super) async fn erase(pool: &PgPool, tenant: &TenantId, tag: &str) -> Result
             break;
         }
     }
+    hooks::erase(pool, tenant, ERASED_ROWS).await?;
     sqlx::query("SELECT pg_notify($1, $2)")
         .bind(CHANNEL)
         .bind(everybody(tag))

@@ -8,6 +8,7 @@
 
 mod address;
 mod fault;
+mod hooks;
 mod listen;
 mod load;
 mod maintain;
@@ -40,6 +41,7 @@ use self::writer::{Job, Writer};
 use crate::clock::Clock;
 use crate::commit::{Commit, Committed};
 use crate::error::{CommitError, StoreError};
+use crate::hooks::HookStore;
 use crate::hub::Hub;
 use crate::store::{Page, Store, StreamState};
 
@@ -296,6 +298,10 @@ impl Store for PostgresStore {
 
     fn hub(&self) -> &Arc<Hub> {
         &self.hub
+    }
+
+    fn hooks(&self) -> &dyn HookStore {
+        self
     }
 
     fn backend(&self) -> &'static str {

@@ -3,6 +3,7 @@
 mod answers;
 mod batch;
 mod fault;
+mod hooks;
 mod known;
 mod load;
 mod queries;
@@ -37,6 +38,7 @@ use self::writer::Writer;
 use crate::clock::{Clock, SystemClock};
 use crate::commit::{Commit, Committed};
 use crate::error::{CommitError, StoreError};
+use crate::hooks::HookStore;
 use crate::hub::Hub;
 use crate::store::{Page, Store, StreamState};
 
@@ -239,6 +241,10 @@ impl Store for SqliteStore {
 
     fn hub(&self) -> &Arc<Hub> {
         &self.hub
+    }
+
+    fn hooks(&self) -> &dyn HookStore {
+        self
     }
 
     fn backend(&self) -> &'static str {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Guard, LeaseTime};
 use shikiri_model::time::Timestamp;
-use shikiri_sqlite::migrate;
+use shikiri_sqlite::{hooks, migrate};
 
 use super::fault::signed;
 use super::reader::ReadFault;
@@ -77,8 +77,9 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
         "DELETE FROM streams WHERE id IN (SELECT id FROM streams WHERE tenant = ?1 LIMIT ?2)",
         "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE tenant = ?1 LIMIT ?2)",
     ] {
-        removed += connection.execute(sql, params![tenant.as_str(), signed(SLICE as u64)])?;
+        removed += connection.execute(sql, params![tenant.as_str(), signed(SLICE as u64)])? as u64;
     }
+    removed += hooks::erase(connection, tenant.as_str(), SLICE as u32)?;
     if removed > 0 {
         // More than one, so that every follower in other processes looks.
         note_quiet(connection, 2, "")?;

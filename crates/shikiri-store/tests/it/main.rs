@@ -12,6 +12,7 @@ mod agreement;
 mod claims;
 mod due;
 mod following;
+mod hooks;
 mod lease_waits;
 mod leases;
 mod listing;

@@ -13,7 +13,7 @@ use crate::json::Json;
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
 use crate::state::Shared;
-use crate::views::{KeyJson, MadeKey, Page};
+use crate::views::{KeyJson, KeyScopeJson, MadeKey, Page};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +21,9 @@ pub(crate) struct NewKey {
     /// What it is for, 1 to 200 characters.
     #[serde(default = "unnamed")]
     name: String,
+    /// What it opens; with `hooks` it can tell of events of hooks and do nothing else.
+    #[serde(default)]
+    scope: KeyScopeJson,
 }
 
 fn unnamed() -> String {
@@ -36,7 +39,11 @@ pub(crate) async fn create_key(
     State(web): State<Shared>,
     Json(new): Json<NewKey>,
 ) -> Result<Response, Problem> {
-    let (stored, secret) = web.app.create_key(&access.tenant, new.name).await?;
+    let made = match new.scope {
+        KeyScopeJson::Tenant => web.app.create_key(&access.tenant, new.name).await,
+        KeyScopeJson::Hooks => web.app.create_hooks_key(&access.tenant, new.name).await,
+    };
+    let (stored, secret) = made?;
     let made = MadeKey::new(stored, &secret);
     let location = format!("/v1/tenants/{}/keys/{}", access.tenant, made.record.id);
     Ok(created(&location, &made))

@@ -5,6 +5,7 @@ pub(crate) mod docs;
 pub(crate) mod executions;
 pub(crate) mod files;
 pub(crate) mod health;
+pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod models;
 pub(crate) mod run_events;

@@ -1,6 +1,6 @@
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use shikiri_model::ids::KeyId;
-use shikiri_model::key::{ApiKey, Secret};
+use shikiri_model::key::{ApiKey, KeyScope, Secret};
 use shikiri_model::record::Stored;
 use shikiri_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -12,8 +12,19 @@ pub struct KeyJson {
     #[schema(value_type = String)]
     pub(crate) id: KeyId,
     name: String,
+    scope: KeyScopeJson,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+}
+
+/// What a key of a tenant opens: the tenant, or only the door for hooks.
+#[derive(Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = KeyScope)]
+pub(crate) enum KeyScopeJson {
+    #[default]
+    Tenant,
+    Hooks,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -32,7 +43,11 @@ impl MadeKey {
 
 impl From<Stored<ApiKey>> for KeyJson {
     fn from(stored: Stored<ApiKey>) -> Self {
-        let ApiKey { id, name, .. } = stored.value;
-        Self { id, name, created_at: stored.created_at }
+        let ApiKey { id, name, scope, .. } = stored.value;
+        let scope = match scope {
+            KeyScope::Hooks(_) => KeyScopeJson::Hooks,
+            KeyScope::Admin | KeyScope::Tenant(_) => KeyScopeJson::Tenant,
+        };
+        Self { id, name, scope, created_at: stored.created_at }
     }
 }

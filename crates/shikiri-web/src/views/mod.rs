@@ -3,6 +3,7 @@
 mod conversation;
 mod execution;
 mod file;
+mod hook;
 mod key;
 mod model;
 mod run;
@@ -19,6 +20,8 @@ pub use conversation::{ConversationJson, ConversationStatusJson, MessageJson};
 pub use execution::{ExecutionJson, UsageJson};
 pub(crate) use execution::{ToolCallJson, UsageRowJson, Whole};
 pub use file::FileJson;
+pub use hook::{HookLogJson, HookStatsJson, SubagentJson, SubagentStateJson};
+pub(crate) use key::KeyScopeJson;
 pub use key::{KeyJson, MadeKey};
 pub use model::{EngineJson, ModelJson, StatusJson};
 pub use run::RunJson;

@@ -175,3 +175,34 @@ async fn other_sites_and_other_names_are_turned_away_everywhere() {
         assert_eq!(answer.problem(), (403, "ORIGIN_NOT_ALLOWED".to_owned()), "{method} {path}");
     }
 }
+
+/// A key for hooks opens one door, and tells no more than that it is for hooks.
+#[tokio::test]
+async fn a_key_for_hooks_opens_nothing_else() {
+    let world = World::new().await;
+    world.tenant("a").await;
+    let scope = json!({ "name": "laptop", "scope": "hooks" });
+    let made = world.post("/v1/tenants/a/keys", scope).await.json();
+    assert_eq!(made["scope"], "hooks");
+    let key = made["key"].as_str().unwrap();
+    for (method, path) in operations() {
+        if PUBLIC.contains(&path.as_str()) || path == "/hooks/claude" {
+            continue;
+        }
+        for tenant in ["a", "local", "missing"] {
+            let body = (method != "GET").then(|| json!({}));
+            let answer = world.call(key, &method, &filled(&path, tenant), body).await;
+            assert_eq!(answer.problem(), (403, "FORBIDDEN".to_owned()), "{method} {path}");
+        }
+    }
+    let nothing = world.call(key, "GET", "/v1/nothing", None).await;
+    assert_eq!(nothing.problem(), (403, "FORBIDDEN".to_owned()));
+    let event = json!({ "session_id": "s", "hook_event_name": "Notification" });
+    let answer = world.call(key, "POST", "/hooks/claude", Some(event)).await;
+    assert_eq!((answer.status, answer.text.as_str()), (StatusCode::OK, "{}"));
+    let log = world.get("/v1/tenants/a/hooks/log").await.json();
+    assert_eq!(log["items"][0]["session_id"], "s");
+    let path = format!("/v1/tenants/a/keys/{}", made["id"].as_str().unwrap());
+    world.call(&world.admin, "DELETE", &path, None).await;
+    assert_eq!(world.call(key, "POST", "/hooks/claude", None).await.problem().0, 401);
+}

@@ -11,6 +11,7 @@ mod bad_input;
 mod events;
 mod fuzz;
 mod health;
+mod hooks;
 mod limits;
 mod openapi;
 mod resources;

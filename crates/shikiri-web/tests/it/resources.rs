@@ -85,11 +85,11 @@ async fn a_key_is_shown_once() {
     let world = World::new().await;
     let made = world.post("/v1/tenants/local/keys", json!({ "name": "ci" })).await;
     assert_eq!(made.status, StatusCode::CREATED);
-    assert_eq!(fields(&made.json()), ["created_at", "id", "key", "name"]);
+    assert_eq!(fields(&made.json()), ["created_at", "id", "key", "name", "scope"]);
     let secret = made.json()["key"].as_str().unwrap().to_owned();
     assert_eq!(world.call(&secret, "GET", "/v1/tenants/local", None).await.status, StatusCode::OK);
     let listed = world.get("/v1/tenants/local/keys").await;
-    assert_eq!(fields(&listed.json()["items"][0]), ["created_at", "id", "name"]);
+    assert_eq!(fields(&listed.json()["items"][0]), ["created_at", "id", "name", "scope"]);
     assert!(!listed.text.contains(&secret));
     let unnamed = world.call(&world.admin, "POST", "/v1/tenants/local/keys", None).await;
     assert_eq!(unnamed.json()["name"], "unnamed");

@@ -9,6 +9,8 @@ mod db;
 mod demo;
 mod doctor;
 mod executions;
+mod hook_reports;
+mod hooks;
 mod keys;
 mod mcp;
 mod misuse;
@@ -20,6 +22,7 @@ mod runs;
 mod serve;
 mod servers;
 mod skills;
+mod subagents;
 mod tenants;
 mod usage;
 
@@ -76,6 +79,10 @@ enum Command {
     Run(run::Arguments),
     /// Serve MCP over stdin and stdout, on the same store
     Mcp,
+    /// Answer one event of Claude Code: read from stdin, answered on stdout
+    Hook,
+    /// Claude Code's hooks and conventions: install, uninstall, status, init, check, log, stats
+    Hooks(hooks::Arguments),
     /// Owners of everything: create, list, show, set, delete
     #[command(subcommand)]
     Tenants(tenants::Command),
@@ -100,6 +107,8 @@ enum Command {
     /// Turns of conversations: list, show
     #[command(subcommand)]
     Executions(executions::Command),
+    /// Subagents of Claude Code, as its hooks tell of them: a tree with roles, tokens and cost
+    Subagents(subagents::Arguments),
     /// Tokens and what they cost
     Usage(usage::Arguments),
     /// Follow a run or an execution, from its first event on; Ctrl-C detaches
@@ -166,6 +175,9 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp => mcp::run(&global).await,
+        // Alone it is answered before this; with other words the hook takes none of them.
+        Command::Hook => shikiri_hook::answer_and_exit(),
+        Command::Hooks(arguments) => hooks::run(&global, arguments).await,
         Command::Run(arguments) => run::run(&global, arguments).await,
         Command::Doctor(arguments) => doctor::run(&global.config()?, &arguments).await,
         Command::Db(command) => db::run(&global.config()?, command).await,
@@ -195,6 +207,9 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Executions(command) => {
             executions::run(&open(&global.config()?, Access::Read).await?, command).await
+        }
+        Command::Subagents(arguments) => {
+            subagents::run(&open(&global.config()?, arguments.access()).await?, arguments).await
         }
         Command::Usage(arguments) => {
             usage::run(&open(&global.config()?, Access::Read).await?, arguments).await

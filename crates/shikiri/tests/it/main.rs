@@ -13,6 +13,7 @@ mod disk_full;
 mod drain;
 mod executions;
 mod fuzz;
+mod hooks;
 mod http;
 mod mcp;
 mod program;

@@ -44,6 +44,9 @@ impl Operation {
             }
             ("POST", "skills") => Some(json!({ "name": "walked", "content": "x" })),
             ("PUT", "{name}") => Some(json!({ "content": "walked" })),
+            (_, "claude") => {
+                Some(json!({ "session_id": "walked", "hook_event_name": "Notification" }))
+            }
             (_, "executions") => {
                 Some(json!({ "user_input": "walked", "executor": { "user_id": "stranger" } }))
             }
@@ -54,6 +57,11 @@ impl Operation {
     /// Of the server, for everybody with a key to see.
     fn is_shared(&self) -> bool {
         self.method == "GET" && self.path.starts_with("/v1/models")
+    }
+
+    /// For the tenant of the key alone, which the path does not name.
+    fn is_at_home(&self) -> bool {
+        self.path == "/hooks/claude"
     }
 
     /// About something that has an id of its own below a tenant. A skill has only a name, which
@@ -172,7 +180,8 @@ impl Other {
         let conversation = format!("/conversations/{}", self.ids[6].1);
         let files = format!("{conversation}/files");
         let lists = ["", "/keys", "/runs", "/mcp-servers", "/skills", "/conversations"];
-        for path in lists.into_iter().chain([conversation.as_str(), &files]) {
+        let hooks = ["/subagents", "/hooks/log"];
+        for path in lists.into_iter().chain(hooks).chain([conversation.as_str(), &files]) {
             let mut answer = admin.get(&self.tenant.path(path)).await.expect(200);
             for run in answer["items"].as_array_mut().into_iter().flatten() {
                 // It goes on meanwhile.
@@ -234,6 +243,11 @@ async fn another_tenants_things_are_404_as_if_they_were_not_there() {
             let seen = operation.by(&stranger.client, &operation.at(&other.ids())).await;
             seen.expect(200);
             assert!(!seen.text().contains(CANARY), "{operation:?}: {}", seen.text());
+            continue;
+        }
+        if operation.is_at_home() {
+            // It must not show at the other's, which is looked at in the end.
+            operation.by(&stranger.client, &operation.path).await.expect(200);
             continue;
         }
         let mut places = vec![(operation.at(&other.ids()), operation.at(&MISSING))];

@@ -1,0 +1,99 @@
+//! The programs that are measured, and one run of one.
+
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+/// What its launcher does; the launcher itself does not survive the move into the cache.
+const NAGGER: &str = "import sys; from application.cli import main; sys.exit(main())";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Empty,
+    Hook,
+    Shikiri,
+    Python,
+    Nagger,
+}
+
+pub(super) struct Programs {
+    empty: PathBuf,
+    hook: PathBuf,
+    shikiri: PathBuf,
+    python_hook: PathBuf,
+    /// A Python that has it.
+    nagger: Option<PathBuf>,
+}
+
+impl Programs {
+    pub(super) fn find() -> Result<Self> {
+        let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let named = |name: &str| {
+            set(name).with_context(|| format!("no {name}: run this as `cargo xtask bench hook`"))
+        };
+        let dist = named("SHIKIRI_BENCH_DIST")?;
+        Ok(Self {
+            empty: named("SHIKIRI_BENCH_EMPTY")?,
+            hook: dist.join("shikiri-hook"),
+            shikiri: dist.join("shikiri"),
+            python_hook: Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/hook.py"),
+            nagger: set("SHIKIRI_PEER_NAGGER"),
+        })
+    }
+
+    /// How to start a hook of this kind; none if it is not installed.
+    pub(super) fn hook(&self, kind: Kind) -> Option<Hook> {
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect();
+        let (program, arguments) = match kind {
+            Kind::Empty => (self.empty.clone(), Vec::new()),
+            Kind::Hook => (self.hook.clone(), Vec::new()),
+            Kind::Shikiri => (self.shikiri.clone(), words(&["hook"])),
+            Kind::Python => (system_python(), vec![self.python_hook.clone().into()]),
+            Kind::Nagger => {
+                (self.nagger.clone()?, words(&["-c", NAGGER, "hook", "session-startup"]))
+            }
+        };
+        Some(Hook { program, arguments })
+    }
+}
+
+/// The system's own: version managers put a script in its place, which takes longer than Python.
+fn system_python() -> PathBuf {
+    let system = PathBuf::from("/usr/bin/python3");
+    if system.exists() { system } else { "python3".into() }
+}
+
+pub(super) struct Hook {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Hook {
+    /// Milliseconds from the start of the process to its end and the end of its answer.
+    pub(super) fn run(&self, project: &Path, event: &str) -> Result<f64> {
+        let (input, mut written) = std::io::pipe()?;
+        // It fits into a pipe, so nobody has to write while the hook runs.
+        written.write_all(event.as_bytes())?;
+        drop(written);
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", project);
+        command.env("CLAUDE_PROJECT_DIR", project).env("TMPDIR", project);
+        let started = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let mut answer = String::new();
+        child.stdout.take().context("no output")?.read_to_string(&mut answer)?;
+        let ended = child.wait()?;
+        let took = started.elapsed().as_secs_f64() * 1e3;
+        let mut told = String::new();
+        child.stderr.take().context("no errors")?.read_to_string(&mut told)?;
+        let ours = self.program.ends_with("shikiri") || self.program.ends_with("shikiri-hook");
+        ensure!(ended.success(), "{:?}: {ended}: {told}", self.program);
+        ensure!(!ours || told.is_empty(), "{:?}: {told}", self.program);
+        Ok(took)
+    }
+}

@@ -1,0 +1,91 @@
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A project with a transcript, and what hooks remember of it.
+struct World {
+    folder: TempDir,
+    read: RefCell<HashMap<String, ReadTo>>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), read: RefCell::default() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("session.jsonl")
+    }
+
+    /// One hook that wants to know this.
+    fn ask(&self, want: &Want) -> Evidence {
+        let payload = json!({ "session_id": "s", "hook_event_name": "SubagentStart",
+                              "transcript_path": self.path() });
+        let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
+        let place = Place { root: self.folder.path().to_owned() };
+        let mut finder = Finder::new(&place, &payload, &|_| false);
+        let mut evidence = Evidence::default();
+        finder.find(want, &mut evidence, &|path| self.read.borrow().get(path).copied());
+        let read = finder.read().map(|(path, read)| (path.to_owned(), read));
+        self.read.borrow_mut().extend(read);
+        evidence
+    }
+
+    /// Ids and lines of the calls that are new.
+    fn spawns(&self) -> Vec<(String, Option<i64>)> {
+        let spawns = self.ask(&Want::Spawns).spawns.unwrap();
+        spawns.into_iter().map(|spawn| (spawn.tool_use_id, spawn.transcript_index)).collect()
+    }
+}
+
+fn call(id: &str) -> String {
+    let block =
+        json!({ "type": "tool_use", "id": id, "name": "Agent", "input": { "prompt": "go" } });
+    let message = json!({ "id": format!("msg_{id}"), "model": "m", "role": "assistant",
+                          "content": [block], "usage": { "input_tokens": id.len() } });
+    format!("{}\n", json!({ "type": "assistant", "message": message }))
+}
+
+fn told(id: &str, line: i64) -> (String, Option<i64>) {
+    (id.to_owned(), Some(line))
+}
+
+#[test]
+fn only_what_is_new_in_a_transcript_is_told() {
+    let world = World::new();
+    assert_eq!(world.spawns(), [], "there is no file yet");
+    fs::write(world.path(), call("t1")).unwrap();
+    assert_eq!(world.spawns(), [told("t1", 1)]);
+    assert_eq!(world.spawns(), []);
+    fs::write(world.path(), call("t1") + &call("t2")).unwrap();
+    assert_eq!(world.spawns(), [told("t2", 2)]);
+}
+
+#[test]
+fn a_transcript_that_was_replaced_or_cut_is_read_from_its_start() {
+    let world = World::new();
+    fs::write(world.path(), call("t1") + &call("t2")).unwrap();
+    assert_eq!(world.spawns().len(), 2);
+    fs::write(world.path(), call("t3")).unwrap();
+    assert_eq!(world.spawns(), [told("t3", 1)], "it is shorter");
+    let other = world.folder.path().join("other");
+    fs::write(&other, call("t4") + &call("t5") + &call("t6")).unwrap();
+    fs::rename(&other, world.path()).unwrap();
+    assert_eq!(world.spawns(), [told("t4", 1), told("t5", 2), told("t6", 3)], "it is another");
+}
+
+/// The same lines tell both: who asks for one must not use up the other.
+#[test]
+fn calls_are_told_after_the_tokens_were_asked_for() {
+    let world = World::new();
+    fs::write(world.path(), call("t1")).unwrap();
+    assert_eq!(world.ask(&Want::Tokens { agent_id: None }).tokens, Some(Some(2)));
+    assert_eq!(world.spawns(), [told("t1", 1)]);
+    assert_eq!(world.ask(&Want::Tokens { agent_id: None }).tokens, Some(Some(2)));
+}

@@ -1,0 +1,145 @@
+//! Walks along a line of JSON and stops only at the fields that are wanted.
+//!
+//! What is passed over is not parsed: its strings and brackets are followed, and between them only
+//! numbers and literals may stand. That is enough to find every line that was cut off, lost its
+//! start, or was cut off and then written on: there something stays open, is closed too often, or a
+//! name stands outside of quotes.
+
+pub(super) struct Cursor<'a> {
+    line: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(line: &'a [u8]) -> Self {
+        Self { line, at: 0 }
+    }
+
+    /// Walks through an object: `field` is given each name as it is written, and must walk over or
+    /// into the value. None is a line that is not as it should be.
+    pub(super) fn object(
+        &mut self,
+        mut field: impl FnMut(&[u8], &mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.expect(b'{')?;
+        if self.peek()? == b'}' {
+            self.at += 1;
+            return Some(());
+        }
+        loop {
+            let name = self.string()?;
+            self.expect(b':')?;
+            field(name, self)?;
+            match self.peek()? {
+                b',' => self.at += 1,
+                b'}' => {
+                    self.at += 1;
+                    return Some(());
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// A string as it is written, without its quotes.
+    pub(super) fn string(&mut self) -> Option<&'a [u8]> {
+        self.expect(b'"')?;
+        let start = self.at;
+        self.finish_string()?;
+        self.line.get(start..self.at - 1)
+    }
+
+    /// A value that may be of any kind.
+    pub(super) fn skip(&mut self) -> Option<()> {
+        match self.peek()? {
+            b'"' => self.string().map(drop),
+            b'{' | b'[' => self.skip_nested(),
+            _ => self.scalar().map(drop),
+        }
+    }
+
+    /// A number, a literal: what has neither quotes nor brackets.
+    pub(super) fn scalar(&mut self) -> Option<&'a [u8]> {
+        self.peek()?;
+        let rest = self.line.get(self.at..)?;
+        let length = rest.iter().position(|byte| !is_scalar(*byte))?;
+        self.at += length;
+        rest.get(..length).filter(|scalar| !scalar.is_empty())
+    }
+
+    /// The first byte of what comes.
+    pub(super) fn peek(&mut self) -> Option<u8> {
+        while self.line.get(self.at)?.is_ascii_whitespace() {
+            self.at += 1;
+        }
+        self.line.get(self.at).copied()
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    fn skip_nested(&mut self) -> Option<()> {
+        let mut open = 0_usize;
+        loop {
+            let byte = *self.line.get(self.at)?;
+            self.at += 1;
+            match byte {
+                b'"' => self.finish_string()?,
+                b'{' | b'[' => open += 1,
+                b'}' | b']' => {
+                    open -= 1;
+                    if open == 0 {
+                        return Some(());
+                    }
+                }
+                b',' | b':' => {}
+                _ if is_scalar(byte) || byte.is_ascii_whitespace() => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// From after a string's first quote to after its last.
+    fn finish_string(&mut self) -> Option<()> {
+        let mut rest = self.line.get(self.at..)?;
+        loop {
+            // Eight bytes at a time up to the next quote or backslash.
+            while let Some((eight, after)) = rest.split_first_chunk() {
+                let word = u64::from_le_bytes(*eight);
+                let found = first_equal(word, b'"') | first_equal(word, b'\\');
+                if found != 0 {
+                    rest = rest.get(found.trailing_zeros() as usize / 8..)?;
+                    break;
+                }
+                rest = after;
+            }
+            match rest {
+                [b'"', after @ ..] => {
+                    self.at = self.line.len() - after.len();
+                    return Some(());
+                }
+                [b'\\', _, after @ ..] | [_, after @ ..] => rest = after,
+                [] => return None,
+            }
+        }
+    }
+}
+
+/// Whether numbers, `true`, `false` or `null` hold this.
+fn is_scalar(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'E')
+        || matches!(byte, b't' | b'r' | b'u' | b'e' | b'f' | b'a' | b'l' | b's' | b'n')
+}
+
+/// Marks the first of eight bytes that is equal; marks beyond it mean nothing.
+fn first_equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let differs = word ^ (ONES * u64::from(byte));
+    differs.wrapping_sub(ONES) & !differs & (ONES << 7)
+}

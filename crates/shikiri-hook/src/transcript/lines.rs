@@ -1,0 +1,154 @@
+//! The lines of a file, read in blocks, from a place that was reached before.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::time::Instant;
+
+/// How far a file has been read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    pub inode: u64,
+    pub offset: u64,
+    pub lines: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    /// What is read at a time.
+    pub(super) block: usize,
+    /// A line that is longer tells nothing: it is passed over, and never held whole.
+    pub(super) longest: usize,
+}
+
+impl Sizes {
+    /// A block stays in the processor's cache while it is searched.
+    pub(super) const USUAL: Self = Self { block: 256 << 10, longest: 16 << 20 };
+}
+
+pub(super) struct Lines<'a> {
+    file: &'a File,
+    until: Instant,
+    sizes: Sizes,
+    /// Up to and with the last lines that were given, or into a line that is passed over.
+    position: Position,
+    pub(super) buffer: Vec<u8>,
+    /// The part of the buffer that follows the position.
+    ahead: Range<usize>,
+    /// Whether the position is inside a line that is not given.
+    passing: bool,
+}
+
+/// Whole lines that were read together.
+pub(super) struct Block<'a> {
+    /// The number of the line before.
+    before: u64,
+    text: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// Each with its number, and without its end.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a> {
+        let (text, mut start) = (self.text, 0);
+        let ends = memchr::memchr_iter(b'\n', text);
+        (self.before + 1..).zip(ends.map(move |end| {
+            let line = &text[start..end];
+            start = end + 1;
+            line
+        }))
+    }
+
+    /// The last one first.
+    pub(super) fn backwards(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let text = self.text.strip_suffix(b"\n").unwrap_or_default();
+        let mut end = text.len();
+        let starts = memchr::memrchr_iter(b'\n', text).map(|end| end + 1).chain([0]);
+        starts.map(move |start| {
+            let line = &text[start..end];
+            end = start.saturating_sub(1);
+            line
+        })
+    }
+}
+
+impl<'a> Lines<'a> {
+    /// Begins at a position, or after the line that the position is in.
+    pub(super) fn new(
+        file: &'a File,
+        position: Position,
+        until: Instant,
+        sizes: Sizes,
+    ) -> io::Result<Self> {
+        let mut before = [b'\n'];
+        if let Some(offset) = position.offset.checked_sub(1) {
+            file.read_exact_at(&mut before, offset)?;
+        }
+        let passing = before != [b'\n'];
+        let buffer = vec![0; sizes.block];
+        Ok(Self { file, until, sizes, position, buffer, ahead: 0..0, passing })
+    }
+
+    /// The next whole lines, if there are any. When the time is over that is an error, `TimedOut`;
+    /// the position is good then, too.
+    pub(super) fn next(&mut self) -> io::Result<Option<Block<'_>>> {
+        let mut searched = 0;
+        loop {
+            let ahead = &self.buffer[self.ahead.clone()];
+            if self.passing {
+                if let Some(end) = memchr::memchr(b'\n', ahead) {
+                    self.take(end + 1);
+                    self.position.lines += 1;
+                    self.passing = false;
+                    continue;
+                }
+                self.take(self.ahead.len());
+            } else if let Some(end) = memchr::memrchr(b'\n', &ahead[searched..]) {
+                let (before, start) = (self.position.lines, self.ahead.start);
+                self.take(searched + end + 1);
+                let text = &self.buffer[start..self.ahead.start];
+                self.position.lines += memchr::memchr_iter(b'\n', text).count() as u64;
+                return Ok(Some(Block { before, text }));
+            } else if self.ahead.len() >= self.sizes.longest {
+                self.passing = true;
+                continue;
+            }
+            searched = self.ahead.len();
+            if self.read_on()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.position
+    }
+
+    fn take(&mut self, length: usize) {
+        self.ahead.start += length;
+        self.position.offset += length as u64;
+    }
+
+    /// Reads what follows what is ahead, with more room if a line takes all there is.
+    fn read_on(&mut self) -> io::Result<usize> {
+        if Instant::now() >= self.until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.buffer.copy_within(self.ahead.clone(), 0);
+        self.ahead = 0..self.ahead.len();
+        if self.ahead.end == self.buffer.len() {
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+        let offset = self.position.offset + self.ahead.end as u64;
+        loop {
+            match self.file.read_at(&mut self.buffer[self.ahead.end..], offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => {
+                    let read = read?;
+                    self.ahead.end += read;
+                    return Ok(read);
+                }
+            }
+        }
+    }
+}

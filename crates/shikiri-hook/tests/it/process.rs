@@ -1,0 +1,152 @@
+//! The program itself, as Claude Code would start it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use serde_json::Value;
+use shikiri_hook::place::Place;
+use shikiri_sqlite::{Database, OpenOptions};
+use tempfile::TempDir;
+
+/// Claude Code has its answer by then, whatever happens.
+pub(crate) const LIMIT: Duration = Duration::from_secs(2);
+
+/// Longer than this nobody waits for a process that should have ended long ago.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+/// Whether there is time for the long form of a test.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("SHIKIRI_LONG").is_some()
+}
+
+/// A project and a home in a folder of their own.
+pub(crate) struct Project {
+    _folder: TempDir,
+    pub(crate) root: PathBuf,
+    pub(crate) home: PathBuf,
+}
+
+/// How a hook ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// None if it was killed.
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) took: Duration,
+}
+
+pub(crate) fn project(conventions: &str) -> Project {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().canonicalize().unwrap();
+    let (root, home) = (base.join("project"), base.join("home"));
+    std::fs::create_dir_all(home.join(".claude/projects")).unwrap();
+    std::fs::create_dir_all(&root).unwrap();
+    let project = Project { _folder: folder, root, home };
+    if !conventions.is_empty() {
+        std::fs::create_dir_all(project.place().folder()).unwrap();
+        std::fs::write(project.place().conventions(), conventions).unwrap();
+    }
+    project
+}
+
+impl Project {
+    pub(crate) fn place(&self) -> Place {
+        Place { root: self.root.clone() }
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shikiri-hook"));
+        command
+            .env_clear()
+            .env("CLAUDE_PROJECT_DIR", &self.root)
+            .env("HOME", &self.home)
+            .current_dir(&self.home);
+        command
+    }
+
+    pub(crate) fn hook(&self, payload: &Value) -> Done {
+        run(&mut self.command(), payload.to_string().as_bytes())
+    }
+
+    /// As other programs see it.
+    pub(crate) fn database(&self) -> Database {
+        Database::open_reader(&self.place().database(), &OpenOptions::default()).unwrap()
+    }
+
+    pub(crate) fn count(&self, sql: &str) -> i64 {
+        let connection: &Connection = &self.database();
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+}
+
+impl Done {
+    pub(crate) fn answer(&self) -> Option<Value> {
+        (!self.out.is_empty()).then(|| serde_json::from_str(&self.out).unwrap())
+    }
+
+    pub(crate) fn specific(&self, field: &str) -> Option<String> {
+        Some(self.answer()?["hookSpecificOutput"][field].as_str()?.to_owned())
+    }
+
+    pub(crate) fn context(&self) -> Option<String> {
+        self.specific("additionalContext")
+    }
+
+    /// It let the tool call go on, in time.
+    #[track_caller]
+    pub(crate) fn goes_on(&self) -> &Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        assert!(self.took < LIMIT, "{self:?}");
+        assert!(!self.out.contains("deny"), "{self:?}");
+        self
+    }
+
+    /// It said this, once, on standard error.
+    #[track_caller]
+    pub(crate) fn says(&self, text: &str) -> &Self {
+        assert!(self.err.contains(text), "not {text:?} in {:?}", self.err);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn is_silent(&self) -> &Self {
+        assert_eq!((self.out.as_str(), self.err.as_str()), ("", ""));
+        self
+    }
+}
+
+pub(crate) fn run(command: &mut Command, input: &[u8]) -> Done {
+    command.stdin(Stdio::piped());
+    let started = Instant::now();
+    let mut child = spawn(command);
+    let mut stdin = child.stdin.take().unwrap();
+    // One that has heard enough closes its end: then it does not matter what else there was.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    wait(child, started)
+}
+
+pub(crate) fn spawn(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits for the end of a hook, but not for ever.
+pub(crate) fn wait(child: Child, started: Instant) -> Done {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let output = child.wait_with_output().unwrap();
+        let _ = sender.send((output, started.elapsed()));
+    });
+    let Ok((output, took)) = receiver.recv_timeout(GIVE_UP) else {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        panic!("the hook hangs");
+    };
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr), took }
+}

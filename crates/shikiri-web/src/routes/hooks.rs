@@ -1,0 +1,166 @@
+//! `/hooks/claude`: events of Claude Code's hooks, and what became of them.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::{StreamExt as _, stream};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shikiri_app::hooks::{HookAnswer, HookDelivery};
+use shikiri_model::hook::{LogQuery, SubagentQuery, SubagentState};
+use shikiri_model::record::Position;
+use shikiri_model::time::Timestamp;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::access::{HooksAccess, TenantAccess};
+use crate::error::Problem;
+use crate::json::RawJson;
+use crate::openapi::{Failures, Guarded};
+use crate::query::{Paging, Query};
+use crate::state::Shared;
+use crate::views::{HookLogJson, HookStatsJson, Page, SubagentJson, SubagentStateJson};
+
+/// What Claude Code sends; whatever else it sends is let through.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "read by utoipa alone")]
+pub(crate) struct HookPayload {
+    #[schema(min_length = 1, max_length = 256)]
+    session_id: String,
+    #[schema(min_length = 1, max_length = 256)]
+    hook_event_name: String,
+    agent_id: Option<String>,
+    agent_type: Option<String>,
+    tool_name: Option<String>,
+    tool_use_id: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    tool_input: Option<Value>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SubagentsQuery {
+    /// Only subagents of this session of Claude Code.
+    session: Option<String>,
+    /// Only subagents in this state.
+    #[param(inline)]
+    state: Option<SubagentStateJson>,
+    /// At most this many items, 1 to 200.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HookLogQuery {
+    /// Only events of this session of Claude Code.
+    session: Option<String>,
+    /// At most this many items, 1 to 200.
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Takes an event of Claude Code's hooks and answers it as `shikiri hook` does
+///
+/// For a key that is for hooks alone, for a tenant's, and for the admin key, which acts for the
+/// tenant `local`.
+#[utoipa::path(post, path = "/hooks/claude", tag = "hooks", request_body = HookPayload,
+    responses((status = 200, description = "What Claude Code is told; `{}` if there is nothing to say", body = Object), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn take_hook(
+    HooksAccess(tenant): HooksAccess,
+    State(web): State<Shared>,
+    RawJson(event): RawJson,
+) -> Result<Response, Problem> {
+    let HookAnswer { json, delivery } = web.app.hook(&tenant, &event).await?;
+    let json = json.unwrap_or_else(|| json!({}));
+    Ok(match delivery {
+        None => axum::Json(json).into_response(),
+        Some(delivery) => delivered(&json, delivery),
+    })
+}
+
+/// The answer, which ends only when it is confirmed: one that breaks off is not taken, and what it
+/// held is delivered again.
+fn delivered(json: &Value, delivery: HookDelivery) -> Response {
+    let said = stream::iter([Ok(Bytes::from(json.to_string()))]);
+    let confirmed = stream::once(delivery.confirm()).filter_map(async |confirmed| {
+        confirmed.err().map(|error| {
+            tracing::warn!(%error, "an answer to a hook is broken off");
+            Err(error)
+        })
+    });
+    let body = Body::from_stream(said.chain(confirmed));
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Lists the tenant's subagents, newest first
+#[utoipa::path(get, path = "/v1/tenants/{t}/subagents", tag = "hooks",
+    params(("t" = String, Path), SubagentsQuery),
+    responses((status = 200, description = "A page of subagents", body = Page<SubagentJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn list_subagents(
+    access: TenantAccess,
+    State(web): State<Shared>,
+    Query(query): Query<SubagentsQuery>,
+) -> Result<axum::Json<Page<SubagentJson>>, Problem> {
+    let (_, limit) = Paging { limit: query.limit, cursor: None }.read()?;
+    let after = query.cursor.as_deref().map(|text| place(text).ok_or_else(no_cursor));
+    let query = SubagentQuery {
+        session_id: query.session.map(without_nul).transpose()?,
+        state: query.state.map(SubagentState::from),
+        after: after.transpose()?,
+        limit,
+    };
+    Ok(axum::Json(Page::new(web.app.subagents(&access.tenant, query).await?)))
+}
+
+/// Shows events of the tenant's hooks, newest first
+#[utoipa::path(get, path = "/v1/tenants/{t}/hooks/log", tag = "hooks",
+    params(("t" = String, Path), HookLogQuery),
+    responses((status = 200, description = "A page of events", body = Page<HookLogJson>), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn hook_log(
+    access: TenantAccess,
+    State(web): State<Shared>,
+    Query(query): Query<HookLogQuery>,
+) -> Result<axum::Json<Page<HookLogJson>>, Problem> {
+    let (after, limit) = Paging { limit: query.limit, cursor: query.cursor }.read()?;
+    let before = after.map(|after| after.id.parse().map_err(|_| no_cursor()));
+    let session_id = query.session.map(without_nul).transpose()?;
+    let query = LogQuery { session_id, before: before.transpose()?, limit };
+    Ok(axum::Json(Page::new(web.app.hook_log(&access.tenant, query).await?)))
+}
+
+/// Shows figures about the tenant's hooks
+#[utoipa::path(get, path = "/v1/tenants/{t}/hooks/stats", tag = "hooks",
+    params(("t" = String, Path)),
+    responses((status = 200, description = "The figures", body = HookStatsJson), Guarded, Failures), security(("key" = [])))]
+pub(crate) async fn hook_stats(
+    access: TenantAccess,
+    State(web): State<Shared>,
+) -> Result<axum::Json<HookStatsJson>, Problem> {
+    Ok(axum::Json(web.app.hook_stats(&access.tenant).await?.into()))
+}
+
+/// Ids of subagents are Claude Code's and may hold what ours do not.
+fn place(text: &str) -> Option<Position> {
+    let (at, id) = text.split_once('.')?;
+    let created_at = Timestamp::from_millis(i64::from_str_radix(at, 16).ok()?);
+    (!id.contains('\0')).then(|| Position { created_at, id: id.to_owned() })
+}
+
+fn no_cursor() -> Problem {
+    Problem::invalid("cursor", "is not a `next_cursor` of this list")
+}
+
+/// PostgreSQL has no form for it.
+fn without_nul(session: String) -> Result<String, Problem> {
+    match session.contains('\0') {
+        true => Err(Problem::invalid("session", "has a NUL in it")),
+        false => Ok(session),
+    }
+}

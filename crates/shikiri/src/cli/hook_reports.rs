@@ -1,0 +1,118 @@
+//! `shikiri hooks log` and `shikiri hooks stats`.
+
+use clap::Args;
+use shikiri_app::App;
+use shikiri_model::hook::{HookStats, LogQuery, Logged, USUAL_LOG};
+use shikiri_web::views::{HookLogJson, HookStatsJson, Page};
+
+use super::hooks::Project;
+use super::{JsonArgument, TenantArgument};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::{one_line, short};
+
+#[derive(Args)]
+pub(super) struct Log {
+    #[command(flatten)]
+    pub(super) project: Project,
+    /// Only events of this session of Claude Code
+    #[arg(long, value_name = "ID", visible_alias = "hook-session")]
+    session: Option<String>,
+    /// How many, the newest
+    #[arg(long, value_name = "N", default_value_t = USUAL_LOG, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+    #[command(flatten)]
+    tenant: TenantArgument,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+#[derive(Args)]
+pub(super) struct Stats {
+    #[command(flatten)]
+    pub(super) project: Project,
+    #[command(flatten)]
+    tenant: TenantArgument,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+impl Log {
+    /// The newest last, as a log is read.
+    pub(super) async fn run(&self, app: &App) -> Result<(), Failure> {
+        let session_id = self.session.clone();
+        let query = LogQuery { session_id, before: None, limit: self.limit };
+        let (mut lines, _) = app.hook_log(&self.tenant.id, query).await?;
+        lines.reverse();
+        if self.json.json {
+            return Output::stdout().json(&Page::<HookLogJson>::new((lines, None)));
+        }
+        let rows: Vec<_> = lines.iter().map(line).collect();
+        let head = ["time", "session", "event", "hook", "agent", "result", "ms", "details"];
+        Output::stdout().table(&head, &rows)
+    }
+}
+
+impl Stats {
+    pub(super) async fn run(&self, app: &App) -> Result<(), Failure> {
+        let stats = app.hook_stats(&self.tenant.id).await?;
+        if self.json.json {
+            return Output::stdout().json(&HookStatsJson::from(stats));
+        }
+        show(&stats)
+    }
+}
+
+fn line(line: &Logged) -> Vec<String> {
+    let none = || "-".to_owned();
+    let details = line.details.as_ref().map(|details| short(&details.to_string(), 120));
+    vec![
+        line.timestamp.to_string(),
+        one_line(&line.session_id),
+        one_line(&line.event_type),
+        one_line(&line.hook_name),
+        line.agent_id.as_deref().map_or_else(none, one_line),
+        line.result.as_deref().map_or_else(none, one_line),
+        line.duration_ms.map_or_else(none, |ms| ms.to_string()),
+        details.unwrap_or_default(),
+    ]
+}
+
+fn show(stats: &HookStats) -> Result<(), Failure> {
+    let output = Output::stdout();
+    let hooks: Vec<_> = stats
+        .hooks
+        .iter()
+        .map(|hook| {
+            vec![
+                one_line(&hook.event_type),
+                one_line(&hook.hook_name),
+                hook.count.to_string(),
+                hook.injected.to_string(),
+                hook.blocked.to_string(),
+                hook.average_ms.map_or_else(String::new, |ms| format!("{ms:.1}")),
+                hook.max_ms.map_or_else(String::new, |ms| ms.to_string()),
+            ]
+        })
+        .collect();
+    let head = ["event", "hook", "count", "injected", "blocked", "average ms", "max ms"];
+    output.figures(&head, &hooks, 2)?;
+    output.line("")?;
+    let sessions: Vec<_> = stats
+        .sessions
+        .iter()
+        .map(|session| {
+            vec![
+                one_line(&session.session_id),
+                session.last_at.to_string(),
+                session.count.to_string(),
+                session.injected.to_string(),
+                session.blocked.to_string(),
+                session.active.to_string(),
+                session.unprocessed.to_string(),
+            ]
+        })
+        .collect();
+    let head = ["session", "last", "events", "injected", "blocked", "active", "without convention"];
+    output.figures(&head, &sessions, 2)
+}

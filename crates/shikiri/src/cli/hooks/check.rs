@@ -1,0 +1,264 @@
+//! `shikiri hooks check`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use shikiri_hook::conventions_file;
+use shikiri_model::hook::{Conventions, Subagent};
+
+use super::problems::{Problem, doubts, problems};
+use super::rehearsal::{Call, Rehearsal, Step, When};
+use crate::cli::JsonArgument;
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, Style};
+use crate::text::{one_line, safe_text};
+
+#[derive(Args)]
+pub(super) struct Check {
+    /// What a subagent of this type would be told [general-purpose]
+    #[arg(long, value_name = "TYPE")]
+    agent_type: Option<String>,
+    /// … with this role in its prompt
+    #[arg(long)]
+    role: Option<String>,
+    /// … with this prompt
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// What the main agent would be told
+    #[arg(long, conflicts_with_all = ["agent_type", "role", "prompt"])]
+    main: bool,
+    /// The tool that it is about to use [Edit with --path, Bash with --command, else Read]
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// The file that the tool is about
+    #[arg(long)]
+    path: Option<String>,
+    /// The command that the tool runs
+    #[arg(long)]
+    command: Option<String>,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+/// Everything that there is to say.
+struct Findings {
+    file: String,
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+    /// What is in the file, if it can be read.
+    content: Option<String>,
+    steps: Vec<Step>,
+    agent: Option<Subagent>,
+}
+
+impl Check {
+    pub(super) fn run(&self, config: &Config) -> Result<(), Failure> {
+        let path = config.data_folder().join("conventions.toml");
+        let file = path.display().to_string();
+        if !path.exists() {
+            let what = format!("{file} is not there, so nobody is told anything");
+            return Err(Failure::new(Exit::NotFound, what, "`shikiri hooks init` writes one"));
+        }
+        let findings = self.examine(config, file)?;
+        if self.json.json {
+            Output::stdout().json(&findings.to_json())?;
+        } else {
+            findings.print(self)?;
+        }
+        match findings.problems.len() {
+            0 => Ok(()),
+            1 => Err(Failure::new(Exit::Failed, "1 problem in the conventions", "mend it")),
+            count => {
+                let what = format!("{count} problems in the conventions");
+                Err(Failure::new(Exit::Failed, what, "mend them"))
+            }
+        }
+    }
+
+    fn examine(&self, config: &Config, file: String) -> Result<Findings, Failure> {
+        let mut findings = Findings {
+            file,
+            problems: Vec::new(),
+            notes: Vec::new(),
+            content: None,
+            steps: Vec::new(),
+            agent: None,
+        };
+        let path = config.data_folder().join("conventions.toml");
+        let conventions = match conventions_file::load(&path) {
+            Ok(conventions) => conventions,
+            Err(problem) => {
+                findings.problems.push(unread(&problem, &findings.file));
+                return Ok(findings);
+            }
+        };
+        // It has just been read as UTF-8 of a bearable length.
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        findings.problems = problems(&text, &conventions);
+        findings.notes = doubts(&conventions);
+        findings.content = Some(content(&conventions));
+        if self.asks_for_an_agent() {
+            let rehearsed = self.rehearse(&conventions, config);
+            (findings.steps, findings.agent) = rehearsed.map_err(|problem| {
+                Failure::new(Exit::Failed, problem, "look at what was asked for")
+            })?;
+        }
+        Ok(findings)
+    }
+
+    fn asks_for_an_agent(&self) -> bool {
+        let texts =
+            [&self.agent_type, &self.role, &self.prompt, &self.tool, &self.path, &self.command];
+        self.main || texts.into_iter().any(Option::is_some)
+    }
+
+    fn rehearse(
+        &self,
+        conventions: &Conventions,
+        config: &Config,
+    ) -> Result<(Vec<Step>, Option<Subagent>), String> {
+        let rehearsal = Rehearsal::new(conventions, &config.root);
+        let tool = match (&self.tool, &self.path, &self.command) {
+            (Some(tool), _, _) => tool,
+            (None, Some(_), _) => "Edit",
+            (None, None, Some(_)) => "Bash",
+            (None, None, None) => "Read",
+        };
+        let call =
+            Call { tool: tool.to_owned(), path: self.path.clone(), command: self.command.clone() };
+        if self.main {
+            return Ok((rehearsal.main_agent(&call)?, None));
+        }
+        let prompt = self.prompt.clone().unwrap_or_default();
+        let prompt = match &self.role {
+            Some(role) => format!("[ROLE:{role}] {prompt}"),
+            None => prompt,
+        };
+        rehearsal.subagent(self.agent_type(), &prompt, &call)
+    }
+
+    fn agent_type(&self) -> &str {
+        self.agent_type.as_deref().unwrap_or("general-purpose")
+    }
+}
+
+/// A file that cannot be read: its line, if the problem names one, is told apart.
+fn unread(problem: &str, file: &str) -> Problem {
+    let problem = problem.strip_prefix(&format!("{file}: ")).unwrap_or(problem);
+    let apart = problem.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
+    match apart.and_then(|(line, problem)| Some((line.parse().ok()?, problem))) {
+        Some((line, problem)) => Problem { line: Some(line), problem: problem.to_owned() },
+        None => Problem { line: None, problem: problem.to_owned() },
+    }
+}
+
+fn content(conventions: &Conventions) -> String {
+    let count = |number: usize, thing: &str| match number {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    };
+    let single = [("main", &conventions.main), ("default", &conventions.default)];
+    let single = single.into_iter().filter(|(_, c)| c.is_some()).map(|(name, _)| name.to_owned());
+    let counted = [
+        count(conventions.roles.len(), "role"),
+        count(conventions.agent_types.len(), "agent type"),
+        count(conventions.rules.len(), "rule"),
+    ];
+    single.chain(counted).collect::<Vec<_>>().join(", ")
+}
+
+impl Findings {
+    fn to_json(&self) -> Value {
+        let agent = self.agent.as_ref().map(|agent| {
+            json!({
+                "agent_type": agent.agent_type,
+                "role": agent.role,
+                "role_source": agent.role_source,
+                "confidence": agent.confidence,
+            })
+        });
+        json!({
+            "file": self.file,
+            "problems": self.problems,
+            "notes": self.notes,
+            "agent": agent,
+            "steps": self.steps.iter().map(step_json).collect::<Vec<_>>(),
+        })
+    }
+
+    fn print(&self, asked: &Check) -> Result<(), Failure> {
+        let output = Output::stdout();
+        for Problem { line, problem } in &self.problems {
+            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            let fail = output.paint(Style::Bad, "fail");
+            output.line(&format!("{fail}  {place}{}", one_line(problem)))?;
+        }
+        for note in &self.notes {
+            output.line(&format!("{}  {}", output.paint(Style::Dim, "note"), one_line(note)))?;
+        }
+        if let (Some(content), true) = (&self.content, self.problems.is_empty()) {
+            let ok = output.paint(Style::Good, "ok  ");
+            output.line(&format!("{ok}  {}: {content}", self.file))?;
+        }
+        if self.steps.is_empty() {
+            return Ok(());
+        }
+        output.line("")?;
+        output.line(&output.paint(Style::Bold, &self.who(asked)))?;
+        self.steps.iter().try_for_each(|step| print_step(output, step))
+    }
+
+    fn who(&self, asked: &Check) -> String {
+        let Some(agent) = &self.agent else { return "the main agent".to_owned() };
+        let kind = one_line(asked.agent_type());
+        match (&agent.role, agent.role_source) {
+            (Some(role), Some(source)) => {
+                format!("a subagent {kind}, role {} (by {})", one_line(role), source.as_str())
+            }
+            _ => format!("a subagent {kind}, without a role"),
+        }
+    }
+}
+
+fn step_json(step: &Step) -> Value {
+    let answer = &step.decision.answer;
+    let details = step.decision.log.details.clone().unwrap_or_default();
+    json!({
+        "event": if step.when == When::Start { "SubagentStart" } else { "PreToolUse" },
+        "tool": step.tool,
+        "result": step.decision.log.result,
+        "convention": details.get("convention").or(details.get("spawn_convention")),
+        "rules": details.get("rules").cloned().unwrap_or(json!([])),
+        "context": answer.context,
+        "deny": answer.deny,
+        "prompt": answer.input.as_ref().and_then(|input| input.get("prompt")),
+    })
+}
+
+fn print_step(output: Output, step: &Step) -> Result<(), Failure> {
+    let told = step_json(step);
+    let text = |field: &str| told[field].as_str();
+    let (what, said) = match (text("deny"), text("context"), text("prompt")) {
+        (Some(reason), _, _) => ("denied by", reason),
+        (None, Some(context), _) => ("told by", context),
+        (None, None, Some(prompt)) => ("prompt changed by", prompt),
+        // Hardly ever is there anything to say about the call that spawns.
+        (None, None, None) if step.when == When::Spawn => return Ok(()),
+        (None, None, None) => return output.line(&format!("{}: nothing is said", when(step))),
+    };
+    let rules = told["rules"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let convention = text("convention").map(|key| format!("[{key}]")).into_iter();
+    let by: Vec<_> = convention.chain(rules.map(|rule| format!("rule {rule:?}"))).collect();
+    output.line(&format!("{}: {what} {}", when(step), one_line(&by.join(", "))))?;
+    safe_text(said).lines().try_for_each(|line| output.line(format!("    {line}").trim_end()))
+}
+
+fn when(step: &Step) -> String {
+    let tool = one_line(step.tool.as_deref().unwrap_or_default());
+    match step.when {
+        When::Spawn => "when it is spawned".to_owned(),
+        When::Start => "when it starts".to_owned(),
+        When::Call => format!("before {tool}"),
+        When::CallAgain => format!("before {tool}, again"),
+    }
+}

@@ -1,0 +1,219 @@
+//! Which of Claude Code's events are wanted, and what is to be called for them. The plugin's
+//! `hooks.json` says the same; a test compares them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// In seconds; a hook itself gives up after two.
+const TIMEOUT: u64 = 5;
+
+/// Where a server takes hooks.
+const HTTP_PATH: &str = "/hooks/claude";
+
+/// An event, and which of its occasions.
+pub(super) struct Event {
+    pub(super) name: &'static str,
+    pub(super) matcher: Option<&'static str>,
+}
+
+const fn every(name: &'static str) -> Event {
+    Event { name, matcher: None }
+}
+
+/// Only the calls that start subagents: any other tool call costs one process, not two.
+const fn spawning(name: &'static str) -> Event {
+    Event { name, matcher: Some("Agent|Task") }
+}
+
+/// Those that lead to something, and those that a reader of the log needs to see what happened
+/// between them: prompts, compactions, teammates that rest.
+const EVENTS: [Event; 13] = [
+    every("SessionStart"),
+    every("UserPromptSubmit"),
+    Event { name: "PreToolUse", matcher: Some("*") },
+    spawning("PostToolUse"),
+    spawning("PostToolUseFailure"),
+    every("SubagentStart"),
+    every("SubagentStop"),
+    every("TeammateIdle"),
+    every("PreCompact"),
+    every("PostCompact"),
+    every("Stop"),
+    every("StopFailure"),
+    every("SessionEnd"),
+];
+
+/// What Claude Code calls: as it stands in the settings.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Hook {
+    /// With `args` no shell is started, and the command needs no quoting.
+    Command {
+        command: String,
+        args: Vec<String>,
+        timeout: u64,
+    },
+    Http {
+        url: String,
+        headers: BTreeMap<String, String>,
+        timeout: u64,
+    },
+}
+
+/// One entry of an event.
+#[derive(Debug, Serialize)]
+pub(super) struct Group<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) matcher: Option<&'a str>,
+    pub(super) hooks: [&'a Hook; 1],
+}
+
+impl Hook {
+    /// The small program beside this one, else this one.
+    pub(super) fn beside(program: &Path) -> Self {
+        let small = program.with_file_name("shikiri-hook");
+        let (program, args) = match small.is_file() {
+            true => (small, Vec::new()),
+            false => (program.to_owned(), vec!["hook".to_owned()]),
+        };
+        let command = program.to_string_lossy().into_owned();
+        Self::Command { command, args, timeout: TIMEOUT }
+    }
+
+    /// A server in place of a program.
+    pub(super) fn posting(base: &str, key: &str) -> Self {
+        let headers = [("Authorization".to_owned(), format!("Bearer {key}"))].into();
+        Self::Http { url: http_url(base), headers, timeout: TIMEOUT }
+    }
+
+    /// The events for which it can be called.
+    pub(super) fn events(&self) -> impl Iterator<Item = &'static Event> + use<> {
+        events(matches!(self, Self::Http { .. }))
+    }
+
+    /// For people: what is called.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Command { command, args, .. } => {
+                [std::slice::from_ref(command), args].concat().join(" ")
+            }
+            Self::Http { url, .. } => url.clone(),
+        }
+    }
+}
+
+fn events(is_http: bool) -> impl Iterator<Item = &'static Event> {
+    // Claude Code posts nothing before it has started; what a compaction means is told by
+    // `PostCompact` too.
+    EVENTS.iter().filter(move |event| !(is_http && event.name == "SessionStart"))
+}
+
+pub(super) fn http_url(base: &str) -> String {
+    let base = base.trim_end_matches('/');
+    format!("{}{HTTP_PATH}", base.strip_suffix(HTTP_PATH).unwrap_or(base))
+}
+
+/// What a hook in somebody's settings calls, if it is one of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ours {
+    Program(PathBuf),
+    Server { url: String, key: Option<String> },
+}
+
+impl Ours {
+    pub(super) fn of(hook: &Value) -> Option<Self> {
+        if hook["type"] == "http" {
+            let url = hook["url"].as_str().filter(|url| url.ends_with(HTTP_PATH))?.to_owned();
+            let header = hook["headers"]["Authorization"].as_str();
+            let key = header.and_then(|text| text.strip_prefix("Bearer ")).map(str::to_owned);
+            return Some(Self::Server { url, key });
+        }
+        let command = hook["command"].as_str().filter(|_| hook["type"] == "command")?;
+        let words = match hook["args"].as_array() {
+            Some(args) => {
+                let args = args.iter().map(|arg| arg.as_str().unwrap_or_default().to_owned());
+                [command.to_owned()].into_iter().chain(args).collect()
+            }
+            None => words(command),
+        };
+        let program = PathBuf::from(words.first()?);
+        let is_ours = match program.file_name()?.to_str()? {
+            "shikiri-hook" => true,
+            "shikiri" => words[1..] == ["hook"],
+            _ => false,
+        };
+        is_ours.then_some(Self::Program(program))
+    }
+
+    pub(super) fn events(&self) -> impl Iterator<Item = &'static Event> + use<> {
+        events(matches!(self, Self::Server { .. }))
+    }
+
+    /// For people: what is called.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Program(program) => program.display().to_string(),
+            Self::Server { url, .. } => url.clone(),
+        }
+    }
+}
+
+/// A command taken apart as a shell would, as far as quotes go.
+fn words(command: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut chars = command.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(chars.next()),
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn our_hooks_are_known_however_they_are_written() {
+        let ours = |hook: Value| Ours::of(&hook).is_some();
+        let command = |command: &str| ours(json!({ "type": "command", "command": command }));
+        assert!(command("shikiri hook"));
+        assert!(command("\"/opt/my tools/shikiri-hook\""));
+        assert!(command(r"'/opt/my tools/shikiri' hook"));
+        assert!(command(r"/opt/my\ tools/shikiri-hook"));
+        assert!(!command("shikiri hooks log"));
+        assert!(!command("shikiri hook --fast"));
+        assert!(!command("echo shikiri-hook"));
+        assert!(!command(""));
+        let exec = |args: &[&str]| {
+            ours(json!({ "type": "command", "command": "/a b/shikiri", "args": args }))
+        };
+        assert!(exec(&["hook"]));
+        assert!(!exec(&[]));
+        assert!(ours(json!({ "type": "http", "url": "http://h/hooks/claude" })));
+        assert!(!ours(json!({ "type": "http", "url": "http://h/hooks/other" })));
+        assert!(!ours(json!({ "type": "prompt", "prompt": "shikiri hook" })));
+        assert!(!ours(json!("shikiri-hook")));
+    }
+
+    #[test]
+    fn a_servers_address_is_written_with_or_without_the_path() {
+        for base in ["http://h:1", "http://h:1/", "http://h:1/hooks/claude"] {
+            assert_eq!(http_url(base), "http://h:1/hooks/claude");
+        }
+    }
+}

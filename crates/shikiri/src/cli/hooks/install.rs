@@ -1,0 +1,165 @@
+//! `shikiri hooks install|uninstall`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::events::{Hook, Ours, http_url};
+use super::settings::{self, differ_in_ours_only};
+use super::settings_file::SettingsFile;
+use super::{Scope, http_key};
+use crate::cli::{JsonArgument, TenantArgument};
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, note};
+
+#[derive(Args)]
+pub(super) struct Install {
+    #[command(flatten)]
+    scope: Scope,
+    /// Post events to this server instead of starting a program for each
+    #[arg(long, value_name = "URL")]
+    http: Option<String>,
+    /// The key that the server asks for; without it, one is made in this project's store
+    #[arg(long, value_name = "KEY", requires = "http")]
+    key: Option<String>,
+    #[command(flatten)]
+    tenant: TenantArgument,
+    /// Only show what the file would say
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+#[derive(Args)]
+pub(super) struct Uninstall {
+    #[command(flatten)]
+    scope: Scope,
+    /// Only show what the file would say
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+impl Install {
+    pub(super) async fn run(&self, config: &Config) -> Result<(), Failure> {
+        let file = SettingsFile::read(self.scope.file(config)?)?;
+        // No key is made for a file that cannot hold it.
+        settings::found(file.text()).map_err(|fault| file.broken(&fault))?;
+        let hook = self.hook(&file, config).await?;
+        let text = settings::install(file.text(), &hook).map_err(|fault| file.broken(&fault))?;
+        let changed = file.text.as_ref() != Some(&text);
+        if changed && !self.dry_run {
+            file.keep()?;
+            file.replace(&text, self.http.is_some())?;
+        }
+        if self.http.is_some() && !self.scope.is_private() {
+            note(&format!(
+                "{} holds the server's key: keep it out of version control, or use --local",
+                file.path.display()
+            ));
+        }
+        let told = match changed {
+            true => format!("{} calls {}", file.path.display(), hook.name()),
+            false => format!("{} calls {} already", file.path.display(), hook.name()),
+        };
+        Report { file: &file, changed, dry_run: self.dry_run, json: self.json }.tell(&text, &told)
+    }
+
+    async fn hook(&self, file: &SettingsFile, config: &Config) -> Result<Hook, Failure> {
+        let Some(base) = &self.http else { return Ok(Hook::beside(&program()?)) };
+        if !base.starts_with("http://") && !base.starts_with("https://") {
+            let what = format!("--http: {base:?} is no address of a server");
+            return Err(Failure::usage(what, "write it as http://127.0.0.1:7420"));
+        }
+        let known = || known_key(file, base);
+        let key = match self.key.clone().or_else(known) {
+            Some(key) => key,
+            None if self.dry_run => "KEY".to_owned(),
+            None => http_key::make(config, &self.tenant.id).await?,
+        };
+        Ok(Hook::posting(base, &key))
+    }
+}
+
+impl Uninstall {
+    pub(super) fn run(&self, config: &Config) -> Result<(), Failure> {
+        let file = SettingsFile::read(self.scope.file(config)?)?;
+        let broken = |fault| file.broken(&fault);
+        let before = file.text();
+        let mut text = settings::uninstall(before).map_err(broken)?;
+        let changed = text != before;
+        // Where nothing else was changed since, what was there comes back to the byte.
+        let backup = file.backup().filter(|backup| {
+            changed
+                && settings::found(backup).is_ok_and(|found| found.is_empty())
+                && differ_in_ours_only(before, backup).unwrap_or(false)
+        });
+        let made_by_us = file.backup().is_none() && text.trim() == "{}";
+        if let Some(backup) = &backup {
+            text.clone_from(backup);
+        }
+        if changed && !self.dry_run {
+            match &backup {
+                None if !made_by_us => file.replace(&text, true)?,
+                backup => file.restore(backup.as_deref())?,
+            }
+        }
+        let told = match changed {
+            true => format!("{} calls no hook of Shikiri any more", file.path.display()),
+            false => format!("{} calls no hook of Shikiri", file.path.display()),
+        };
+        Report { file: &file, changed, dry_run: self.dry_run, json: self.json }.tell(&text, &told)
+    }
+}
+
+/// What a command did, or would do.
+struct Report<'a> {
+    file: &'a SettingsFile,
+    changed: bool,
+    dry_run: bool,
+    json: JsonArgument,
+}
+
+impl Report<'_> {
+    fn tell(&self, text: &str, told: &str) -> Result<(), Failure> {
+        let output = Output::stdout();
+        if self.json.json {
+            let found = settings::found(text).unwrap_or_default();
+            let events: Vec<_> = found.iter().map(|found| found.event.as_str()).collect();
+            let backup = Some(self.file.backup_path()).filter(|path| path.exists());
+            return output.json(&json!({
+                "file": self.file.path,
+                "changed": self.changed,
+                "dry_run": self.dry_run,
+                "events": events,
+                "backup": backup,
+            }));
+        }
+        if self.dry_run {
+            return output.piece(text);
+        }
+        output.line(told)
+    }
+}
+
+/// This program, where it lies.
+fn program() -> Result<PathBuf, Failure> {
+    let found = std::env::current_exe().ok().filter(|path| path.exists());
+    found.ok_or_else(|| {
+        let what = "this program cannot be found on the disk any more";
+        Failure::new(Exit::Failed, what, "install it, and call it by its path")
+    })
+}
+
+/// The key with which hooks are posted there already.
+fn known_key(file: &SettingsFile, base: &str) -> Option<String> {
+    let found = settings::found(file.text()).ok()?;
+    found.into_iter().find_map(|found| match found.ours {
+        Ours::Server { url, key } if url == http_url(base) => key,
+        _ => None,
+    })
+}

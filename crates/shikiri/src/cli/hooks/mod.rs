@@ -1,0 +1,150 @@
+//! `shikiri hooks …`: puts our hooks into Claude Code's settings, and cares for the conventions
+//! that they give.
+
+mod check;
+mod edit;
+mod events;
+mod http_key;
+mod init;
+mod install;
+mod jsonc;
+mod problems;
+mod rehearsal;
+mod settings;
+mod settings_file;
+mod status;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use shikiri_app::App;
+
+use super::{Global, hook_reports};
+use crate::config::{Config, Surroundings};
+use crate::env_vars;
+use crate::exit::Failure;
+use crate::logging;
+use crate::wiring::Access;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Have Claude Code call Shikiri: adds hooks to a settings file and keeps all else in it
+    Install(InProject<install::Install>),
+    /// Take Shikiri's hooks out of a settings file
+    Uninstall(InProject<install::Uninstall>),
+    /// Show which settings call Shikiri, and whether that works
+    Status(InProject<status::Status>),
+    /// Write a first .shikiri/conventions.toml
+    Init(InProject<init::Init>),
+    /// Check the conventions, and show what an agent would be told
+    Check(InProject<check::Check>),
+    /// Show what hooks were called for, the newest last
+    Log(hook_reports::Log),
+    /// Show how often hooks were called, what they did and how long they took
+    Stats(hook_reports::Stats),
+}
+
+/// A command, and for which project.
+#[derive(Args)]
+struct InProject<T: Args> {
+    #[command(flatten)]
+    project: Project,
+    #[command(flatten)]
+    command: T,
+}
+
+/// Which project is meant.
+#[derive(Args)]
+pub(super) struct Project {
+    /// The project's folder [CLAUDE_PROJECT_DIR, else the current one]
+    #[arg(long = "project", value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    folder: Option<PathBuf>,
+}
+
+/// Which of Claude Code's settings are meant; those of the project, unless told.
+#[derive(Args)]
+struct Scope {
+    /// Your own settings for all projects: ~/.claude/settings.json
+    #[arg(long, conflicts_with_all = ["local", "folder"])]
+    user: bool,
+    /// Your own settings for this project: .claude/settings.local.json
+    #[arg(long)]
+    local: bool,
+}
+
+pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
+    match arguments.command {
+        Command::Install(of) => of.command.run(&of.project.config(global)?).await,
+        Command::Uninstall(of) => of.command.run(&of.project.config(global)?),
+        Command::Status(of) => of.command.run(&of.project.config(global)?),
+        Command::Init(of) => of.command.run(&of.project.config(global)?),
+        Command::Check(of) => of.command.run(&of.project.config(global)?),
+        Command::Log(log) => log.run(&log.project.open(global).await?).await,
+        Command::Stats(stats) => stats.run(&stats.project.open(global).await?).await,
+    }
+}
+
+impl Project {
+    /// What that project's hooks have told.
+    async fn open(&self, global: &Global) -> Result<App, Failure> {
+        super::open(&self.config(global)?, Access::Read).await
+    }
+
+    /// The configuration of that project.
+    fn config(&self, global: &Global) -> Result<Config, Failure> {
+        if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
+            let what = format!("--project: {} is not a folder", folder.display());
+            return Err(Failure::usage(what, "name the project's folder"));
+        }
+        let named = self.folder.clone().map(PathBuf::into_os_string);
+        let variable = |name: &str| match &named {
+            Some(folder) if name == env_vars::CLAUDE_PROJECT_DIR.name => Some(folder.clone()),
+            _ => std::env::var_os(name),
+        };
+        let surroundings =
+            Surroundings { variable: &variable, current_folder: std::env::current_dir().ok() };
+        let config = Config::load(global.settings(), &surroundings)?;
+        logging::start(&config, "warn")?;
+        Ok(config)
+    }
+}
+
+impl Scope {
+    fn file(&self, config: &Config) -> Result<PathBuf, Failure> {
+        match self {
+            Self { user: true, .. } => user_file(),
+            Self { local: true, .. } => Ok(local_file(&config.root)),
+            _ => Ok(project_file(&config.root)),
+        }
+    }
+
+    /// Nobody shares the file.
+    fn is_private(&self) -> bool {
+        self.user || self.local
+    }
+}
+
+fn project_file(root: &Path) -> PathBuf {
+    root.join(".claude/settings.json")
+}
+
+fn local_file(root: &Path) -> PathBuf {
+    root.join(".claude/settings.local.json")
+}
+
+fn user_file() -> Result<PathBuf, Failure> {
+    let set = |variable: env_vars::EnvVar| {
+        std::env::var_os(variable.name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    };
+    let home = || set(env_vars::HOME).map(|home| home.join(".claude"));
+    let folder = set(env_vars::CLAUDE_CONFIG_DIR).or_else(home).ok_or_else(|| {
+        Failure::usage("--user: your home folder is not known", "set HOME or CLAUDE_CONFIG_DIR")
+    })?;
+    Ok(folder.join("settings.json"))
+}

@@ -1,0 +1,133 @@
+//! A settings file of Claude Code on the disk: replaced whole or not at all, wherever links lead,
+//! with its mode kept, and with a copy of what was there before the first change.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use super::jsonc::Fault;
+use crate::exit::{Exit, Failure};
+
+/// Larger than this it is no settings file.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A file as it was read.
+pub(super) struct SettingsFile {
+    /// As people know it.
+    pub(super) path: PathBuf,
+    /// Where the links lead.
+    target: PathBuf,
+    /// None if there is no file.
+    pub(super) text: Option<String>,
+}
+
+impl SettingsFile {
+    pub(super) fn read(path: PathBuf) -> Result<Self, Failure> {
+        let target = match path.canonicalize() {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+                return Ok(Self { target: path.clone(), path, text: None });
+            }
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        let text = read(&target).map_err(|error| unreadable(&path, &error))?;
+        Ok(Self { path, target, text: Some(text) })
+    }
+
+    /// What it says; without a file, nothing.
+    pub(super) fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// A fault of the text as the user is told of it.
+    pub(super) fn broken(&self, fault: &Fault) -> Failure {
+        let what = format!("{} line {}: {}", self.path.display(), fault.line, fault.what);
+        Failure::new(Exit::Failed, what, "it was left alone, mend it first")
+    }
+
+    pub(super) fn backup_path(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".shikiri-backup");
+        name.into()
+    }
+
+    pub(super) fn backup(&self) -> Option<String> {
+        read(&self.backup_path()).ok()
+    }
+
+    /// Keeps a copy, unless there is one already or nothing to copy.
+    pub(super) fn keep(&self) -> Result<(), Failure> {
+        let path = self.backup_path();
+        let Some(text) = self.text.as_ref().filter(|_| !path.exists()) else { return Ok(()) };
+        let before = fs::metadata(&self.target);
+        before.and_then(|before| place(&path, text, Some(&before), true)).map_err(|error| {
+            let what = format!("cannot keep a copy as {}: {error}", path.display());
+            Failure::new(Exit::Failed, what, "nothing was changed, make the folder writable")
+        })
+    }
+
+    /// Puts a text in the place of what was read. A text with a secret is for its owner only,
+    /// unless there was a file whose mode says otherwise.
+    pub(super) fn replace(&self, text: &str, is_secret: bool) -> Result<(), Failure> {
+        self.write(text, is_secret).map_err(|error| {
+            let what = format!("cannot write {}: {error}", self.path.display());
+            Failure::new(Exit::Failed, what, "make it writable, or choose --user or --local")
+        })
+    }
+
+    fn write(&self, text: &str, is_secret: bool) -> io::Result<()> {
+        let folder = self.target.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let before = fs::metadata(&self.target).ok();
+        if read(&self.target).ok() != self.text {
+            let what = "somebody else has just changed it, try again";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
+        }
+        place(&self.target, text, before.as_ref(), is_secret)
+    }
+
+    /// Takes the file away, or puts back what was there before.
+    pub(super) fn restore(&self, backup: Option<&str>) -> Result<(), Failure> {
+        match backup {
+            Some(text) => {
+                self.replace(text, true)?;
+                fs::remove_file(self.backup_path())
+            }
+            None => fs::remove_file(&self.target),
+        }
+        .map_err(|error| unreadable(&self.path, &error))
+    }
+}
+
+/// Writes a file under another name, then puts it into its place; for whom it is, is as before.
+fn place(path: &Path, text: &str, before: Option<&Metadata>, is_secret: bool) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // As any new file, but for secrets: the user's mask takes away from it.
+    let usual = Permissions::from_mode(if is_secret { 0o600 } else { 0o666 });
+    let mut file =
+        tempfile::Builder::new().prefix(".shikiri-").permissions(usual).tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    if let Some(before) = before {
+        // Only root can do so, and only for root is there anything to do.
+        let _ = fchown(file.as_file(), Some(before.uid()), Some(before.gid()));
+        file.as_file().set_permissions(before.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let bytes = shikiri_hook::files::read_start(path, MOST_BYTES + 1)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB"));
+    }
+    let text = String::from_utf8(bytes);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not written in UTF-8"))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot use {}: {error}", path.display());
+    Failure::new(Exit::Failed, what, "it was left alone, look at it first")
+}

@@ -1,0 +1,154 @@
+//! `shikiri subagents`: who works for whom, and what it cost.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use shikiri_app::App;
+use shikiri_app::hooks::SubagentView;
+use shikiri_model::hook::{RoleSource, Subagent, SubagentQuery};
+use shikiri_model::ids::TenantId;
+use shikiri_web::views::{Page, SubagentJson};
+
+use super::parts::all_pages;
+use super::usage::dollars;
+use super::{JsonArgument, TenantArgument};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::one_line;
+use crate::wiring::Access;
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Only subagents of this session of Claude Code [default: the last one that had any]
+    #[arg(long, value_name = "ID", visible_alias = "session")]
+    hook_session: Option<String>,
+    /// Subagents of all sessions
+    #[arg(long, conflicts_with = "hook_session")]
+    all: bool,
+    #[command(flatten)]
+    tenant: TenantArgument,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what a subagent is there for; it gets that role's conventions with its next tool call
+    Role {
+        agent: String,
+        role: String,
+        #[command(flatten)]
+        tenant: TenantArgument,
+    },
+    /// Forget the subagents of a session
+    Forget {
+        session: String,
+        #[command(flatten)]
+        tenant: TenantArgument,
+    },
+}
+
+impl Arguments {
+    pub(super) fn access(&self) -> Access {
+        match self.command {
+            None => Access::Read,
+            Some(Command::Role { .. } | Command::Forget { .. }) => Access::Write,
+        }
+    }
+}
+
+pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
+    let output = Output::stdout();
+    match &arguments.command {
+        Some(Command::Role { agent, role, tenant }) => {
+            let view = app.set_role(&tenant.id, agent, role).await?;
+            let role = view.subagent.role.unwrap_or_default();
+            output.line(&format!("{} is {}", one_line(agent), one_line(&role)))
+        }
+        Some(Command::Forget { session, tenant }) => {
+            let count = app.forget_hook_session(&tenant.id, session).await?;
+            output.line(&format!("{count} subagents are forgotten"))
+        }
+        None => show(app, arguments).await,
+    }
+}
+
+async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { hook_session, all, tenant, json, .. } = arguments;
+    let session_id = match hook_session {
+        None if !all => newest_session(app, &tenant.id).await?,
+        named => named,
+    };
+    let mut views = all_pages(async |after| {
+        let session_id = session_id.clone();
+        let query = SubagentQuery { session_id, after, limit: 200, ..SubagentQuery::default() };
+        app.subagents(&tenant.id, query).await
+    })
+    .await?;
+    if json.json {
+        return Output::stdout().json(&Page::<SubagentJson>::new((views, None)));
+    }
+    views.reverse();
+    let rows: Vec<_> = tree(&views).iter().map(|(depth, view)| cells(*depth, view)).collect();
+    let head =
+        ["agent", "type", "role", "source", "confidence", "state", "seconds", "tokens", "cost usd"];
+    Output::stdout().figures(&head, &rows, 6)
+}
+
+async fn newest_session(app: &App, tenant: &TenantId) -> Result<Option<String>, Failure> {
+    let newest = SubagentQuery { limit: 1, ..SubagentQuery::default() };
+    let (found, _) = app.subagents(tenant, newest).await?;
+    Ok(found.into_iter().next().map(|view| view.subagent.session_id))
+}
+
+/// Everyone under whoever spawned it, in the order in which they began. Whose parent is not among
+/// them stands at the left.
+fn tree(views: &[SubagentView]) -> Vec<(usize, &SubagentView)> {
+    let mut children: BTreeMap<Option<&str>, Vec<&SubagentView>> = BTreeMap::new();
+    let known: Vec<&str> = views.iter().map(|view| view.subagent.agent_id.as_str()).collect();
+    for view in views {
+        let parent = view.subagent.parent_agent_id.as_deref();
+        children.entry(parent.filter(|id| known.contains(id))).or_default().push(view);
+    }
+    let (mut ordered, mut open) = (Vec::new(), Vec::new());
+    // Those without a parent come first; after them only such are left whose parents lead in a
+    // circle.
+    while let Some((_, roots)) = children.pop_first() {
+        open.extend(roots.into_iter().rev().map(|view| (0, view)));
+        while let Some((depth, view)) = open.pop() {
+            ordered.push((depth, view));
+            let below = children.remove(&Some(view.subagent.agent_id.as_str()));
+            open.extend(below.into_iter().flatten().rev().map(|view| (depth + 1, view)));
+        }
+    }
+    ordered
+}
+
+fn cells(depth: usize, view: &SubagentView) -> Vec<String> {
+    let Subagent { agent_id, agent_type, role, role_source, confidence, .. } = &view.subagent;
+    let unknown = || "?".to_owned();
+    let branch = if depth == 0 { String::new() } else { "  ".repeat(depth - 1) + "└ " };
+    let ending = view.subagent.end_reason.as_deref().map(|why| format!(" ({})", one_line(why)));
+    let state = view.subagent.state.as_str();
+    let spent = view.spent.as_ref();
+    let tokens = spent.map(|spent| {
+        let usage = &spent.usage;
+        let written = usage.cache_write_5m_tokens.saturating_add(usage.cache_write_1h_tokens);
+        let parts = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, written];
+        parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part)).to_string()
+    });
+    vec![
+        format!("{branch}{}", one_line(agent_id)),
+        one_line(agent_type),
+        role.as_deref().map_or_else(unknown, one_line),
+        role_source.map_or("", RoleSource::as_str).to_owned(),
+        confidence.as_str().to_owned(),
+        format!("{state}{}", ending.unwrap_or_default()),
+        format!("{:.1}", view.duration_ms as f64 / 1_000.0),
+        tokens.unwrap_or_else(unknown),
+        spent.and_then(|spent| spent.cost).map_or_else(unknown, |cost| dollars(cost, 4)),
+    ]
+}

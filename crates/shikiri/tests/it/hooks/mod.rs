@@ -1,0 +1,10 @@
+//! Claude Code's hooks, as they are installed, configured and called.
+
+mod call;
+mod check;
+mod http;
+mod install;
+mod plugin;
+mod real_cli;
+mod reports;
+mod who_called;

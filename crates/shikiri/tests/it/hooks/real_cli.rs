@@ -1,0 +1,309 @@
+//! The real Claude Code, both versions, with hooks as `hooks install` and the plugin put them in:
+//! each subagent's own requests to the model show its role's convention, and no other's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_testkit::{
+    ClaudeCli, FakeModel, Gate, ModelRequest, Reply, claude_programs, wait_until,
+};
+
+use crate::PROGRAM;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const ROLES: [&str; 5] = ["tester", "coder", "scribe", "reviewer", "lead"];
+
+/// How the hooks get into Claude Code.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Install,
+    Plugin,
+}
+
+struct World {
+    model: FakeModel,
+    cli: ClaudeCli,
+}
+
+fn text_of(role: &str) -> String {
+    format!("規約・{role}・以上")
+}
+
+impl World {
+    async fn start(program: &Path, way: Way) -> Self {
+        Self::start_with(program, way, "context").await
+    }
+
+    async fn start_with(program: &Path, way: Way, delivery: &str) -> Self {
+        let model = FakeModel::start().await;
+        let cli = ClaudeCli::new(program, &model).allow("Bash").allow("Agent").allow("Task");
+        let cli = cli.patience(PATIENCE).env("CLAUDE_CODE_MAX_RETRIES", 0);
+        let folder = cli.project().join(".shikiri");
+        std::fs::create_dir(&folder).unwrap();
+        let mut conventions = String::from("[default]\ntext = \"規約・default・以上\"\n");
+        for role in ROLES {
+            let text = text_of(role);
+            conventions.push_str(&format!(
+                "[roles.{role}]\ntext = \"{text}\"\ndelivery = \"{delivery}\"\n"
+            ));
+        }
+        std::fs::write(folder.join("conventions.toml"), conventions).unwrap();
+        let cli = match way {
+            Way::Install => {
+                install(&cli);
+                cli
+            }
+            Way::Plugin => with_plugin(cli),
+        };
+        Self { model, cli }
+    }
+
+    /// The main agent spawns all of these with one reply and then ends.
+    fn spawns(&self, words: &str, calls: &[Value]) {
+        let (first, rest) = calls.split_first().unwrap();
+        let reply = rest.iter().fold(Reply::call("Agent", first.clone()), |reply, call| {
+            reply.and_call("Agent", call.clone())
+        });
+        self.model.script(words, [reply, Reply::text("終わり")]);
+    }
+
+    /// A subagent that uses a tool and ends.
+    fn works(&self, words: &str) {
+        let shell = json!({ "command": "echo ok", "description": "x" });
+        self.model.script(words, [Reply::call("Bash", shell), Reply::text("済み")]);
+    }
+
+    /// The requests of each subagent, by the role that its prompt names.
+    fn requests_by_role(&self) -> BTreeMap<String, Vec<ModelRequest>> {
+        let mut agents: BTreeMap<String, Vec<ModelRequest>> = BTreeMap::new();
+        for request in self.model.messages() {
+            if let Some(agent) = request.agent_id() {
+                agents.entry(agent.to_owned()).or_default().push(request);
+            }
+        }
+        let role = |requests: &Vec<ModelRequest>| {
+            let told = requests[0].body["messages"].to_string();
+            let (_, after) = told.split_once("[ROLE:").unwrap_or_else(|| panic!("{told}"));
+            after.split_once(']').unwrap().0.to_owned()
+        };
+        agents.into_values().map(|requests| (role(&requests), requests)).collect()
+    }
+
+    /// Each of these got its own text, once, and nobody got another's.
+    fn each_has_its_own(&self, roles: &[&str]) {
+        let agents = self.requests_by_role();
+        assert_eq!(agents.keys().collect::<Vec<_>>().len(), roles.len(), "{:?}", agents.keys());
+        for role in roles {
+            let requests = &agents[*role];
+            let last = requests.last().unwrap().body.to_string();
+            let own = last.matches(&text_of(role)).count();
+            assert_eq!(own, 1, "{role} has its text: {last}");
+            for other in ROLES.iter().filter(|other| *other != role).chain([&"default"]) {
+                assert!(!last.contains(&text_of(other)), "{role} got the text of {other}");
+            }
+        }
+    }
+
+    fn rows(&self, sql: &str) -> Vec<String> {
+        let path = self.cli.project().join(".shikiri/state.db");
+        let database = Database::open_reader(&path, &OpenOptions::default()).unwrap();
+        let mut select = database.prepare(sql).unwrap();
+        let rows = select.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    /// What each subagent spent, as its row says and by the API's own count.
+    fn bills_are_exact(&self) {
+        let rows = self.rows("SELECT agent_id || ' ' || coalesce(usage, '{}') FROM subagents");
+        for row in rows {
+            let (agent, usage) = row.split_once(' ').unwrap();
+            let models: BTreeMap<String, Value> = serde_json::from_str(usage).unwrap();
+            let billed = |field: &str| models.values().map(|m| m[field].as_u64().unwrap()).sum();
+            let spent = self.model.spent();
+            let of_agent = spent.iter().filter(|spent| spent.agent_id.as_deref() == Some(agent));
+            let told = of_agent.fold((0, 0), |(input, output), spent| {
+                (input + spent.usage.input_tokens, output + spent.usage.output_tokens)
+            });
+            let billed: (u64, u64) = (billed("input_tokens"), billed("output_tokens"));
+            assert_eq!(billed, told, "{agent}");
+            assert_ne!(billed, (0, 0), "{agent}");
+        }
+    }
+
+    fn nobody_is_left(&self) {
+        let left =
+            self.rows("SELECT agent_id || ' ' || state FROM subagents WHERE state = 'active'");
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+fn install(cli: &ClaudeCli) {
+    let done = Command::new(PROGRAM)
+        .args(["hooks", "install"])
+        .current_dir(cli.project())
+        .env("HOME", cli.home())
+        .env_remove("CLAUDE_PROJECT_DIR")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The plugin looks for the program in the PATH.
+fn with_plugin(cli: ClaudeCli) -> ClaudeCli {
+    let programs = Path::new(PROGRAM).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let plugin = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugin");
+    cli.arg("--plugin-dir")
+        .arg(plugin.canonicalize().unwrap().display())
+        .env("PATH", format!("{}:{path}", programs.display()))
+}
+
+fn call(role: &str, background: bool) -> Value {
+    json!({
+        "description": role, "subagent_type": "general-purpose",
+        "prompt": format!("[ROLE:{role}] {}", task(role)), "run_in_background": background,
+    })
+}
+
+fn task(role: &str) -> String {
+    format!("{role}の仕事をせよ")
+}
+
+/// Rows 3.21, 3.24 and 3.27: the same type with different roles, three and five at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_subagents_of_one_type_each_get_their_roles_text() {
+    for program in claude_programs() {
+        for (way, count, background) in [
+            (Way::Install, 3, false),
+            (Way::Install, 5, true),
+            (Way::Plugin, 5, false),
+            (Way::Plugin, 3, true),
+        ] {
+            let world = World::start(&program, way).await;
+            let roles = &ROLES[..count];
+            world.spawns(
+                "皆を働かせよ",
+                &roles.iter().map(|r| call(r, background)).collect::<Vec<_>>(),
+            );
+            roles.iter().for_each(|role| world.works(&task(role)));
+            let ended = world.cli.print("皆を働かせよ").await;
+            assert_eq!(ended.result()["is_error"], false, "{ended:?}");
+            world.each_has_its_own(roles);
+            world.nobody_is_left();
+            let sure = world.rows("SELECT confidence FROM subagents");
+            assert_eq!(sure, vec!["exact"; count], "{program:?} {way:?}");
+            world.bills_are_exact();
+        }
+    }
+}
+
+/// An agent type that is a role has its text before its first request.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_defined_as_roles_have_their_text_from_the_first_request_on() {
+    for program in claude_programs() {
+        let mut world = World::start(&program, Way::Install).await;
+        let agents: BTreeMap<_, _> = ROLES[..3]
+            .iter()
+            .map(|role| (*role, json!({ "description": role, "prompt": "働く" })))
+            .collect();
+        world.cli = world.cli.arg("--agents").arg(json!(agents));
+        let calls: Vec<_> = ROLES[..3]
+            .iter()
+            .map(|role| {
+                let mut call = call(role, false);
+                call["subagent_type"] = json!(role);
+                call
+            })
+            .collect();
+        world.spawns("皆を働かせよ", &calls);
+        ROLES[..3].iter().for_each(|role| world.works(&task(role)));
+        let ended = world.cli.print("皆を働かせよ").await;
+        assert_eq!(ended.result()["is_error"], false, "{ended:?}");
+        world.each_has_its_own(&ROLES[..3]);
+        for (role, requests) in world.requests_by_role() {
+            assert!(requests[0].body.to_string().contains(&text_of(&role)), "{role}");
+        }
+    }
+}
+
+/// Where exactness at the very start matters, the text is written into the prompt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_in_the_prompt_is_there_from_the_first_request_on() {
+    for program in claude_programs() {
+        let world = World::start_with(&program, Way::Install, "prompt").await;
+        let roles = &ROLES[..3];
+        world.spawns(
+            "皆を働かせよ",
+            &roles.iter().map(|role| call(role, false)).collect::<Vec<_>>(),
+        );
+        roles.iter().for_each(|role| world.works(&task(role)));
+        let ended = world.cli.print("皆を働かせよ").await;
+        assert_eq!(ended.result()["is_error"], false, "{ended:?}");
+        world.each_has_its_own(roles);
+        for (role, requests) in world.requests_by_role() {
+            assert!(requests[0].body.to_string().contains(&text_of(&role)), "{role}");
+        }
+    }
+}
+
+/// A subagent that spawns another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_subagent_gets_its_own_text_and_knows_its_parent() {
+    for program in claude_programs() {
+        let world = World::start(&program, Way::Install).await;
+        world.spawns("始めよ", &[call("lead", false)]);
+        let inner = call("tester", false);
+        world.model.script(&task("lead"), [Reply::call("Agent", inner), Reply::text("済み")]);
+        world.works(&task("tester"));
+        let ended = world.cli.print("始めよ").await;
+        assert_eq!(ended.result()["is_error"], false, "{ended:?}");
+        if world.requests_by_role().len() == 1 {
+            // This version lets no subagent spawn another.
+            world.each_has_its_own(&["lead"]);
+            continue;
+        }
+        world.each_has_its_own(&["lead", "tester"]);
+        let parents = world.rows(
+            "SELECT parent.role || '>' || child.role FROM subagents child
+             JOIN subagents parent ON parent.agent_id = child.parent_agent_id",
+        );
+        assert_eq!(parents, ["lead>tester"]);
+    }
+}
+
+/// Every way to end: the API fails, the user interrupts.
+#[tokio::test(flavor = "multi_thread")]
+async fn subagents_that_fail_or_are_interrupted_are_ended() {
+    for program in claude_programs() {
+        let world = World::start(&program, Way::Install).await;
+        world.spawns("失敗せよ", &[call("tester", false), call("coder", false)]);
+        let shell = json!({ "command": "echo ok", "description": "x" });
+        let broken = Reply::error(400, "invalid_request_error");
+        world.model.script(&task("tester"), [Reply::call("Bash", shell), broken]);
+        world.works(&task("coder"));
+        world.cli.print("失敗せよ").await;
+        world.each_has_its_own(&["coder", "tester"]);
+        world.nobody_is_left();
+        let ends = world.rows("SELECT role || ' ' || end_reason FROM subagents ORDER BY role");
+        assert_eq!(ends[1], "tester failed", "{ends:?}");
+
+        let gate = Gate::new();
+        world.spawns("待て", &[call("scribe", false)]);
+        world.model.script(&task("scribe"), [Reply::text("永遠").held(&gate)]);
+        let mut host = world.cli.host().await;
+        host.say("待て").await;
+        world.model.asked(PATIENCE, |request| request.says(&task("scribe"))).await;
+        host.control(json!({ "subtype": "interrupt" })).await;
+        host.message("result").await;
+        host.end().await;
+        gate.open();
+        wait_until("the interrupted agent is ended", PATIENCE, async || {
+            world.rows("SELECT state FROM subagents WHERE role = 'scribe'") == ["ended"]
+        })
+        .await;
+    }
+}

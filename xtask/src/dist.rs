@@ -1,0 +1,176 @@
+//! `cargo xtask dist`: the programs that users install, each one file that needs no libraries, as
+//! `dist/shikiri-VERSION-TARGET.tar.gz` with its checksum.
+//!
+//! Where Rust's musl target and a C compiler for it are installed, they are used. Else the C library
+//! of this machine is linked in, with one limit: names of hosts are then looked up in files and by
+//! DNS, and other sources of nsswitch.conf need the same C library on the machine that runs it.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cargo::{cargo, run as run_command, succeeds, workspace_root};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What goes into the archive besides the programs.
+const PAPERS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
+
+/// A program is one file, loaded where it was linked to: nothing in it has to be adjusted when it
+/// starts, and a hook starts at every tool call.
+const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
+
+/// SQLite without what a hook does not use, and with small first allocations: memory that is
+/// touched is a good part of a hook's time.
+const HOOK_SQLITE: &str = "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS \
+    -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_DBSTAT_VTAB \
+    -USQLITE_ENABLE_STAT4 -USQLITE_ENABLE_API_ARMOR -USQLITE_SOUNDEX -DSQLITE_DEFAULT_MEMSTATUS=0 \
+    -DSQLITE_DEFAULT_PCACHE_INITSZ=0 -DSQLITE_DEFAULT_LOOKASIDE=512,24";
+
+/// Programs that are built, for a benchmark of what users install.
+pub(crate) struct Programs {
+    /// With `shikiri` and `shikiri-hook`.
+    pub(crate) folder: PathBuf,
+    target: String,
+}
+
+pub(crate) fn run() -> Result<()> {
+    let programs = Programs::build()?;
+    programs.prove()?;
+    let name = name(&programs.target);
+    let dist = workspace_root().join("dist");
+    for paper in PAPERS {
+        let copied = fs::copy(workspace_root().join(paper), programs.folder.join(paper));
+        copied.with_context(|| format!("cannot copy {paper}"))?;
+    }
+    let archive = format!("{name}.tar.gz");
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+    run_command(tar.args(["--file", &archive, &name]).current_dir(&dist))?;
+    let sum = Command::new("sha256sum").arg(&archive).current_dir(&dist).output()?;
+    ensure!(sum.status.success(), "sha256sum failed");
+    fs::write(dist.join(format!("{archive}.sha256")), &sum.stdout)?;
+    println!("dist: {}", dist.join(&archive).display());
+    Ok(())
+}
+
+impl Programs {
+    pub(crate) fn build() -> Result<Programs> {
+        let target = target()?;
+        let folder = workspace_root().join("dist").join(name(&target));
+        fs::create_dir_all(&folder)?;
+        let mut shikiri = build("dist", "shikiri", &target);
+        run_command(&mut shikiri)?;
+        let mut hook = build("dist-hook", "shikiri-hook", &target);
+        run_command(hook.env("LIBSQLITE3_FLAGS", HOOK_SQLITE))?;
+        for (profile, program) in [("dist", "shikiri"), ("dist-hook", "shikiri-hook")] {
+            let built = target_folder().join(&target).join(profile).join(program);
+            let copy = folder.join(program);
+            // Not over a program that runs.
+            let _ = fs::remove_file(&copy);
+            fs::copy(&built, &copy).with_context(|| format!("no {}", built.display()))?;
+            ensure!(is_static(&copy)?, "{program} still needs libraries");
+        }
+        Ok(Programs { folder, target })
+    }
+
+    /// The least that a process can do, built as the hook is: reads its input and prints.
+    pub(crate) fn empty(&self) -> Result<PathBuf> {
+        let program = target_folder().join(&self.target).join("dist-hook/empty");
+        let source = workspace_root().join("crates/shikiri-bench/peers/empty.rs");
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition=2024", "--target", &self.target, "-o"]).arg(&program).arg(source);
+        rustc.args(["-Copt-level=s", "-Clto", "-Ccodegen-units=1", "-Cpanic=abort"]);
+        run_command(rustc.arg("-Cstrip=symbols").args(STATIC.split(' ')))?;
+        Ok(program)
+    }
+
+    /// They start, and the hook answers an event with nothing and keeps it.
+    fn prove(&self) -> Result<()> {
+        run_command(Command::new(self.folder.join("shikiri")).arg("--version"))?;
+        let project = std::env::temp_dir().join(format!("shikiri-dist-{}", std::process::id()));
+        fs::create_dir(&project)?;
+        let answered = self.answer(&project);
+        let kept = project.join(".shikiri/state.db").exists();
+        fs::remove_dir_all(&project)?;
+        ensure!(answered? && kept, "the hook did not keep an event");
+        Ok(())
+    }
+
+    fn answer(&self, project: &Path) -> Result<bool> {
+        let mut hook = Command::new(self.folder.join("shikiri-hook"))
+            .env("CLAUDE_PROJECT_DIR", project)
+            .stdin(Stdio::piped())
+            .spawn()?;
+        let event = br#"{"session_id":"s","hook_event_name":"Stop"}"#;
+        hook.stdin.take().context("no input")?.write_all(event)?;
+        Ok(hook.wait()?.success())
+    }
+}
+
+fn name(target: &str) -> String {
+    format!("shikiri-{VERSION}-{target}")
+}
+
+fn build(profile: &str, package: &str, target: &str) -> Command {
+    // The target is named even if it is this machine's: build scripts and macros are then built
+    // without these flags.
+    let mut command = cargo(["build", "--profile", profile, "--package", package]);
+    command.args(["--bin", package, "--target", target]).env("RUSTFLAGS", STATIC);
+    command
+}
+
+fn target() -> Result<String> {
+    let told = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc does not tell this machine's target")?;
+    let musl = host.replace("-gnu", "-musl");
+    let installed = Command::new("rustup").args(["target", "list", "--installed"]).output();
+    let installed = installed.is_ok_and(|list| {
+        String::from_utf8_lossy(&list.stdout).lines().any(|installed| installed == musl)
+    });
+    let has_compiler = succeeds(Command::new("musl-gcc").arg("--version"));
+    Ok(if installed && has_compiler { musl } else { host.to_owned() })
+}
+
+fn target_folder() -> PathBuf {
+    let root = workspace_root();
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set))
+}
+
+/// Whether nothing has to load libraries for it: an ELF file that names no interpreter.
+fn is_static(program: &Path) -> Result<bool> {
+    const INTERPRETER: u32 = 3;
+    let file = File::open(program)?;
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0)?;
+    ensure!(header.starts_with(b"\x7fELF\x02\x01"), "{} is no program", program.display());
+    let word = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+    let mut start = [0; 8];
+    start.copy_from_slice(&header[32..40]);
+    let (start, size, count) = (u64::from_le_bytes(start), u64::from(word(54)), word(56));
+    for index in 0..u64::from(count) {
+        let mut kind = [0; 4];
+        file.read_exact_at(&mut kind, start + index * size)?;
+        if u32::from_le_bytes(kind) == INTERPRETER {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_loads_libraries_is_not_static() {
+        assert!(!is_static(&std::env::current_exe().unwrap()).unwrap());
+        assert!(is_static(Path::new("/proc/self/status")).is_err());
+    }
+}
