@@ -22,7 +22,7 @@ fn set_fact(database: &Database, name: &str) {
     database.execute("INSERT INTO facts (name, value) VALUES (?1, '')", [name]).unwrap();
 }
 
-fn facts(database: &Database) -> Vec<String> {
+fn facts(database: &Connection) -> Vec<String> {
     let mut select = database.prepare("SELECT name FROM facts ORDER BY name").unwrap();
     select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
@@ -43,7 +43,9 @@ fn a_first_start_makes_a_private_folder_and_a_whole_file() {
     let database = open(&path).unwrap();
     let mode = fs::metadata(path.parent().unwrap()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
-    for (pragma, expected) in [("synchronous", "2"), ("foreign_keys", "1"), ("mmap_size", "0")] {
+    for (pragma, expected) in
+        [("synchronous", "2"), ("foreign_keys", "1"), ("trusted_schema", "0"), ("mmap_size", "0")]
+    {
         let value: i64 = database.pragma_query_value(None, pragma, |row| row.get(0)).unwrap();
         assert_eq!(value.to_string(), expected, "{pragma}");
     }
@@ -266,4 +268,61 @@ fn looking_at_what_is_not_there_makes_nothing() {
     let missing = Database::open_reader(&path, &OpenOptions::default()).unwrap_err();
     assert!(matches!(missing, OpenError::Missing(_)), "{missing}");
     assert_eq!(names(folder.path()), [""; 0]);
+}
+
+fn brief() -> OpenOptions {
+    OpenOptions { brief: true, checkpoint_on_close: false, ..OpenOptions::default() }
+}
+
+#[test]
+fn a_brief_opener_is_alone_and_the_next_one_waits_for_it() {
+    let (folder, path) = place();
+    let first = Database::open(&path, &brief()).unwrap();
+    set_fact(&first, "一");
+    assert!(first.is_alone());
+    assert!(names(folder.path()).iter().all(|name| !name.ends_with("-shm")), "nothing is shared");
+    let refused = Database::open(&path, &OpenOptions { brief: true, ..patient(50) }).unwrap_err();
+    assert!(matches!(refused, OpenError::Busy(_)), "{refused}");
+
+    let waiting = std::thread::spawn({
+        let path = path.clone();
+        move || Database::open(&path, &brief()).map(|database| facts(&database))
+    });
+    drop(first);
+    assert_eq!(waiting.join().unwrap().unwrap(), ["一"]);
+}
+
+#[test]
+fn a_brief_opener_joins_whoever_is_there_already() {
+    let (_folder, path) = place();
+    let server = open(&path).unwrap();
+    let hook = Database::open(&path, &brief()).unwrap();
+    assert!(!hook.is_alone());
+    set_fact(&hook, "一");
+    assert_eq!(facts(&server), ["一"]);
+    drop((server, hook));
+
+    // Another program has the file open and knows nothing of the lock beside it.
+    let other = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+    assert_eq!(facts(&other), ["一"]);
+    let hook = Database::open(&path, &brief()).unwrap();
+    assert!(!hook.is_alone());
+    assert_eq!(facts(&hook), ["一"]);
+}
+
+#[test]
+fn a_long_log_is_shortened_and_nothing_is_lost() {
+    let (_folder, path) = place();
+    let log = || fs::metadata(crate::files::with_suffix(&path, "-wal")).unwrap().len();
+    for number in 0..40 {
+        let hook = Database::open(&path, &brief()).unwrap();
+        hook.execute("INSERT INTO facts VALUES (?1, 'x')", [number.to_string()]).unwrap();
+    }
+    let before = log();
+    let options = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
+    Database::open(&path, &options).unwrap().shorten_log().unwrap();
+    assert!(log() * 10 < before, "{} of {before} bytes are left", log());
+    let count = "SELECT count(*) FROM facts WHERE value = 'x'";
+    let kept: u32 = open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
+    assert_eq!(kept, 40);
 }
