@@ -3,6 +3,7 @@
 //! needed, and whatever goes wrong the tool call goes on: a hook says so on standard error and exits
 //! with 0.
 
+mod conventions_copy;
 pub mod conventions_file;
 pub mod evidence;
 pub mod files;
@@ -40,10 +41,12 @@ fn answer(started: Instant) -> Result<(), String> {
     let text = input::read(started + DEADLINE / 2)?;
     let payload = Payload::parse(&text).map_err(|error| error.to_string())?;
     let place = Place::find(&payload)?;
-    let conventions = conventions_file::load(&place.conventions()).unwrap_or_else(|problem| {
-        let _ = writeln!(std::io::stderr(), "shikiri hook: {problem}; no conventions are given");
-        Default::default()
-    });
+    let conventions =
+        conventions_copy::load(&place.conventions(), now()).unwrap_or_else(|problem| {
+            let _ =
+                writeln!(std::io::stderr(), "shikiri hook: {problem}; no conventions are given");
+            Default::default()
+        });
     let me = format!("{}.{}", std::process::id(), now().as_millis());
     let host = Host { me, now: &now, lives: &evidence::lives, started };
     turn::take(&Event { payload: &payload, place: &place, conventions: &conventions }, &host)

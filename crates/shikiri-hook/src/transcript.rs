@@ -47,6 +47,7 @@ pub fn read_new(file: &mut File, from: Position) -> io::Result<(Vec<Call>, Posit
 }
 
 fn calls(mut lines: Lines<'_>) -> io::Result<(Vec<Call>, Position)> {
+    lines = lines.counting();
     let tool_use = memmem::Finder::new(br#""tool_use""#);
     let (mut calls, mut ids) = (Vec::new(), HashSet::new());
     loop {

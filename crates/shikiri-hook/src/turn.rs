@@ -182,6 +182,7 @@ fn settle(
     host: &Host<'_>,
 ) -> rusqlite::Result<Outcome> {
     let needs = Needs::of(event.payload, evidence, event.conventions);
+    hooks::prepare(database, &needs)?;
     in_transaction(database, |connection| {
         let now = (host.now)();
         let known = hooks::load(connection, TENANT, &needs)?;

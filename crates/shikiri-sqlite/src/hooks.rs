@@ -22,6 +22,19 @@ const SUBAGENT: &str = "agent_id, session_id, agent_type, role, role_source, con
 const SPAWN: &str = "id, session_id, tool_use_id, transcript_index, subagent_type, role,
     prompt_hash, name, parent_agent_id, matched_agent_id, delivered, created_at, ended_at";
 
+const LOG: &str = "INSERT INTO hook_log (tenant, session_id, hook_name, event_type, agent_id,
+        timestamp, result, details, duration_ms, tool_use_id)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+/// Compiles what most events need, before the transaction: others wait while it lasts.
+pub fn prepare(connection: &Connection, needs: &Needs) -> Result<()> {
+    connection.prepare_cached(LOG)?;
+    if needs.agent_id.is_some() {
+        connection.prepare_cached(&find_sql())?;
+    }
+    Ok(())
+}
+
 /// The rows that an event needs.
 pub fn load(connection: &Connection, tenant: &str, needs: &Needs) -> Result<Known> {
     let mut known = Known::default();
@@ -72,8 +85,11 @@ pub fn load(connection: &Connection, tenant: &str, needs: &Needs) -> Result<Know
 }
 
 pub fn find(connection: &Connection, tenant: &str, agent_id: &str) -> Result<Option<Subagent>> {
-    let sql = format!("SELECT {SUBAGENT} FROM subagents WHERE agent_id = ?1 AND tenant = ?2");
-    connection.prepare_cached(&sql)?.query_row([agent_id, tenant], subagent).optional()
+    connection.prepare_cached(&find_sql())?.query_row([agent_id, tenant], subagent).optional()
+}
+
+fn find_sql() -> String {
+    format!("SELECT {SUBAGENT} FROM subagents WHERE agent_id = ?1 AND tenant = ?2")
 }
 
 /// Writes what was decided.
@@ -159,11 +175,7 @@ pub fn log(
     duration_ms: i64,
 ) -> Result<()> {
     connection
-        .prepare_cached(
-            "INSERT INTO hook_log (tenant, session_id, hook_name, event_type, agent_id, timestamp,
-                                   result, details, duration_ms, tool_use_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-        )?
+        .prepare_cached(LOG)?
         .execute(params![
             tenant,
             session_id,

@@ -66,7 +66,9 @@ impl Project {
     /// How many events are recorded.
     pub(super) fn logged(&self) -> Result<usize> {
         let database = Database::open_reader(&self.database(), &OpenOptions::default())?;
-        Ok(database.query_row("SELECT count(*) FROM hook_log", [], |row| row.get(0))?)
+        let count = "SELECT count(*) FROM hook_log";
+        let count: u32 = database.query_row(count, [], |row| row.get(0))?;
+        Ok(usize::try_from(count)?)
     }
 
     fn database(&self) -> PathBuf {

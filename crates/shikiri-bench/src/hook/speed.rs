@@ -153,47 +153,69 @@ pub(super) fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
 }
 
 fn figures(variants: &[Variant]) -> Vec<Figure> {
-    let of = |kind, rounds: fn(&Variant) -> &Vec<Round>, what: fn(&Round) -> f64| {
-        let variant = variants.iter().find(|variant| variant.kind == kind);
-        variant.map(|variant| rounds(variant).iter().map(what).collect::<Vec<f64>>())
-    };
-    let mut figures = Vec::new();
-    let places: [(&str, fn(&Variant) -> &Vec<Round>); 2] =
-        [("alone", |variant| &variant.alone), ("16 at once", |variant| &variant.crowd)];
-    for (place, rounds) in places {
-        let median = |kind| of(kind, rounds, |round| round.median);
-        let p99 = |kind| of(kind, rounds, |round| round.p99).unwrap_or_default();
-        let (empty, hook) = (median(Kind::Empty), median(Kind::Hook));
-        let (empty, hook) = (empty.unwrap_or_default(), hook.unwrap_or_default());
+    [Company::Alone, Company::Crowd]
+        .into_iter()
+        .flat_map(|company| Times { variants, company }.figures())
+        .collect()
+}
+
+#[derive(Clone, Copy)]
+enum Company {
+    Alone,
+    Crowd,
+}
+
+/// What was measured of all, alone or in the crowd.
+struct Times<'a> {
+    variants: &'a [Variant],
+    company: Company,
+}
+
+impl Times<'_> {
+    /// One number for each round; none of what is not installed.
+    fn of(&self, kind: Kind, number: fn(&Round) -> f64) -> Vec<f64> {
+        let variant = self.variants.iter().find(|variant| variant.kind == kind);
+        let rounds = variant.map(|variant| match self.company {
+            Company::Alone => &variant.alone,
+            Company::Crowd => &variant.crowd,
+        });
+        rounds.into_iter().flatten().map(number).collect()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let (median, p99) = (|round: &Round| round.median, |round: &Round| round.p99);
+        let (empty, hook) = (self.of(Kind::Empty, median), self.of(Kind::Hook, median));
+        let place = match self.company {
+            Company::Alone => "alone",
+            Company::Crowd => "16 at once",
+        };
         let figure = |name: &str, samples| Figure::new(format!("{name}, {place}"), "ms", samples);
-        figures.push(
+        let slowest = figure("shikiri-hook, p99", self.of(Kind::Hook, p99));
+        let mut figures = vec![
             figure("shikiri-hook", hook.clone())
                 .against("an empty process", &empty)
                 .goal(Goal::RatioAtMost(1.6)),
-        );
-        let slowest = figure("shikiri-hook, p99", p99(Kind::Hook));
-        figures.push(match place {
-            "alone" => slowest.against("its median", &hook).goal(Goal::RatioAtMost(3.0)),
-            _ => slowest
-                .against("an empty process, p99", &p99(Kind::Empty))
-                .goal(Goal::RatioAtMost(2.0)),
-        });
-        figures.push(
-            figure("shikiri hook", median(Kind::Shikiri).unwrap_or_default())
+            match self.company {
+                Company::Alone => slowest.against("its median", &hook).goal(Goal::RatioAtMost(3.0)),
+                Company::Crowd => slowest
+                    .against("an empty process, p99", &self.of(Kind::Empty, p99))
+                    .goal(Goal::RatioAtMost(2.0)),
+            },
+            figure("shikiri hook", self.of(Kind::Shikiri, median))
                 .against("an empty process", &empty)
                 .goal(Goal::RatioAtMost(2.5)),
-        );
+        ];
         for (kind, name, least) in
             [(Kind::Python, "Python's sqlite3", 12.0), (Kind::Nagger, "claude-nagger 3.3.3", 50.0)]
         {
-            let goal = Goal::RatioAtLeast(least);
-            figures.push(match median(kind) {
-                Some(times) => figure(name, times).against("shikiri-hook", &hook).goal(goal),
-                None => figure(name, Vec::new())
-                    .goal(goal)
-                    .missing("claude-nagger is not installed; `cargo xtask peers` does it"),
+            let peer = figure(name, self.of(kind, median))
+                .against("shikiri-hook", &hook)
+                .goal(Goal::RatioAtLeast(least));
+            figures.push(match peer.samples.is_empty() {
+                true => peer.missing("it is not installed; `cargo xtask peers` does it"),
+                false => peer,
             });
         }
+        figures
     }
-    figures
 }

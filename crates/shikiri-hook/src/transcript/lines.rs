@@ -38,6 +38,7 @@ pub(super) struct Lines<'a> {
     ahead: Range<usize>,
     /// Whether the position is inside a line that is not given.
     passing: bool,
+    counting: bool,
 }
 
 /// Whole lines that were read together.
@@ -86,7 +87,12 @@ impl<'a> Lines<'a> {
         }
         let passing = before != [b'\n'];
         let buffer = vec![0; sizes.block];
-        Ok(Self { file, until, sizes, position, buffer, ahead: 0..0, passing })
+        Ok(Self { file, until, sizes, position, buffer, ahead: 0..0, passing, counting: false })
+    }
+
+    /// With the numbers of lines, which cost one more look at every byte.
+    pub(super) fn counting(self) -> Self {
+        Self { counting: true, ..self }
     }
 
     /// The next whole lines, if there are any. When the time is over that is an error, `TimedOut`;
@@ -107,7 +113,9 @@ impl<'a> Lines<'a> {
                 let (before, start) = (self.position.lines, self.ahead.start);
                 self.take(searched + end + 1);
                 let text = &self.buffer[start..self.ahead.start];
-                self.position.lines += memchr::memchr_iter(b'\n', text).count() as u64;
+                if self.counting {
+                    self.position.lines += memchr::memchr_iter(b'\n', text).count() as u64;
+                }
                 return Ok(Some(Block { before, text }));
             } else if self.ahead.len() >= self.sizes.longest {
                 self.passing = true;

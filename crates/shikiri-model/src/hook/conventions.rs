@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::role::without_number;
 
@@ -10,7 +10,7 @@ use super::role::without_number;
 /// goes to a file.
 pub const LONGEST_TEXT: usize = 9_000;
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conventions {
     /// For the main agent.
@@ -23,7 +23,7 @@ pub struct Conventions {
 }
 
 /// A text, and how it gets to its agent.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Convention {
     pub text: String,
@@ -45,7 +45,7 @@ impl Default for Convention {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
     /// As context, when the agent starts or else with its first tool call.
@@ -58,7 +58,7 @@ pub enum Delivery {
 }
 
 /// Something that is said, or refused, when a tool is about to be used.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rule {
     pub name: String,
@@ -78,7 +78,7 @@ pub struct Rule {
     pub token_threshold: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Said once to each agent.

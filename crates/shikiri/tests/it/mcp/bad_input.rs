@@ -1,8 +1,10 @@
 //! Requests that are wrong: refused in the protocol's words, and nothing happens.
 
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp};
+use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, wait_until};
 
 use super::count_runs;
 use crate::PROGRAM;
@@ -190,9 +192,13 @@ async fn answers_that_nobody_asked_for_change_nothing() {
         let failure = json!({ "jsonrpc": "2.0", "id": made_up, "error": { "code": 1 } });
         assert_eq!(host.post(&failure).await.status, 400, "{made_up}");
     }
-    let status = host.called("run_status", json!({ "run_id": run })).await;
-    assert_eq!(status["structuredContent"]["status"], "waiting");
-    assert_eq!(status["structuredContent"]["questions"][0]["question_id"], asked);
+    // The question is on its way before its run has come to rest.
+    wait_until("the run waits for its answer", Duration::from_secs(20), async || {
+        let status = host.called("run_status", json!({ "run_id": run })).await;
+        assert_eq!(status["structuredContent"]["questions"][0]["question_id"], asked);
+        status["structuredContent"]["status"] == "waiting"
+    })
+    .await;
     // Notifications that mean nothing are taken and ignored.
     for (method, params) in [
         ("notifications/cancelled", json!({ "requestId": 999 })),

@@ -1,0 +1,125 @@
+//! A copy of the conventions in JSON, which reads in a fraction of the time: TOML is for people,
+//! and every call of a tool reads it. The copy tells which state of the file it was made of, and
+//! any other state makes it void. Without a copy, or with a broken one, the file itself is read.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use shikiri_model::hook::Conventions;
+use shikiri_model::time::Timestamp;
+
+use crate::conventions_file;
+use crate::files;
+
+/// Larger copies are not worth the reading.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A file that was changed a moment ago may be changed again without another time: clocks of file
+/// systems tick slowly.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// As [`conventions_file::load`], from the copy if there is one.
+pub(crate) fn load(path: &Path, now: Timestamp) -> Result<Conventions, String> {
+    let Ok(found) = fs::metadata(path) else { return conventions_file::load(path) };
+    let (stamp, copy) = (stamp(&found), path.with_extension("copy"));
+    if let Some(conventions) = read(&copy, &stamp) {
+        return Ok(conventions);
+    }
+    let conventions = conventions_file::load(path)?;
+    let changed_ms = found.mtime().max(found.ctime()).saturating_mul(1_000);
+    let age_ms = now.as_millis().saturating_sub(changed_ms);
+    if u128::try_from(age_ms).is_ok_and(|age| age > SETTLED.as_millis()) {
+        // The next one tries again.
+        let _ = keep(&copy, &stamp, &conventions);
+    }
+    Ok(conventions)
+}
+
+/// One line that no other state of the file has, nor another version of this program.
+fn stamp(found: &fs::Metadata) -> String {
+    format!(
+        "{} {} {} {} {}.{} {}.{}\n",
+        env!("CARGO_PKG_VERSION"),
+        found.dev(),
+        found.ino(),
+        found.len(),
+        found.mtime(),
+        found.mtime_nsec(),
+        found.ctime(),
+        found.ctime_nsec()
+    )
+}
+
+fn read(copy: &Path, stamp: &str) -> Option<Conventions> {
+    let text = files::read_start(copy, MOST_BYTES).ok()?;
+    serde_json::from_slice(text.strip_prefix(stamp.as_bytes())?).ok()
+}
+
+/// In its place at once: nobody sees half of it.
+fn keep(copy: &Path, stamp: &str, conventions: &Conventions) -> io::Result<()> {
+    let scratch = PathBuf::from(format!("{}-{}", copy.display(), std::process::id()));
+    let mut text = stamp.as_bytes().to_owned();
+    serde_json::to_writer(&mut text, conventions)?;
+    let made = fs::File::create_new(&scratch)
+        .and_then(|mut file| file.write_all(&text))
+        .and_then(|()| fs::rename(&scratch, copy));
+    if made.is_err() {
+        let _ = fs::remove_file(&scratch);
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[main]\ntext = \"短く\"\n[roles.tester]\ntext = \"only tests\"\n\
+        delivery = \"block\"\n[[rules]]\nname = \"r\"\ntools = [\"Edit\"]\nseverity = \"warn\"\n\
+        message = \"m\"\ntoken_threshold = 5\n";
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("conventions.toml");
+        fs::write(&path, TEXT).unwrap();
+        (folder, path)
+    }
+
+    fn later(path: &Path, seconds: i64) -> Timestamp {
+        Timestamp::from_millis((fs::metadata(path).unwrap().ctime() + seconds) * 1_000)
+    }
+
+    #[test]
+    fn a_copy_says_what_the_file_says_until_the_file_changes() {
+        let (_folder, path) = place();
+        let expected = conventions_file::parse(TEXT).unwrap();
+        assert_eq!(load(&path, later(&path, 60)).unwrap(), expected);
+        let copy = path.with_extension("copy");
+        assert_eq!(read(&copy, &stamp(&fs::metadata(&path).unwrap())), Some(expected.clone()));
+        // What is read is the copy.
+        let changed = fs::read_to_string(&copy).unwrap().replace("only tests", "no tests");
+        fs::write(&copy, changed).unwrap();
+        assert_eq!(load(&path, later(&path, 60)).unwrap().roles["tester"].text, "no tests");
+
+        fs::write(&path, TEXT.replace("only", "just")).unwrap();
+        assert_eq!(load(&path, later(&path, 60)).unwrap().roles["tester"].text, "just tests");
+        fs::write(&path, "[main\n").unwrap();
+        assert!(load(&path, later(&path, 60)).unwrap_err().contains("line 1"));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(load(&path, Timestamp::default()).unwrap(), Conventions::default());
+    }
+
+    #[test]
+    fn a_file_that_just_changed_is_not_copied_and_a_broken_copy_is_not_believed() {
+        let (_folder, path) = place();
+        load(&path, later(&path, 1)).unwrap();
+        let copy = path.with_extension("copy");
+        assert!(!copy.exists());
+        let stamp = stamp(&fs::metadata(&path).unwrap());
+        fs::write(&copy, format!("{stamp}{{\"main\":")).unwrap();
+        let expected = conventions_file::parse(TEXT).unwrap();
+        assert_eq!(load(&path, later(&path, 1)).unwrap(), expected);
+    }
+}
