@@ -17,4 +17,5 @@ mod faults;
 mod process;
 mod replay;
 mod rows;
+mod tidy;
 mod world;
