@@ -128,6 +128,42 @@ id!(
     "mcp_"
 );
 
+id!(
+    /// A place where agents work together.
+    ProjectId,
+    "prj_"
+);
+id!(
+    /// A declared participant of a team, AI or human.
+    AgentId,
+    "agt_"
+);
+id!(
+    /// Work that is assigned to an agent.
+    TaskId,
+    "tsk_"
+);
+id!(
+    /// An agent's login for one purpose in one project. Not its token.
+    AgentSessionId,
+    "ses_"
+);
+id!(
+    /// A task session's request that its agent's chat session talk to someone.
+    DelegationId,
+    "dlg_"
+);
+id!(
+    /// A bounded talk between two agents.
+    DialogueId,
+    "dia_"
+);
+id!(
+    /// What one agent said to another.
+    MessageId,
+    "msg_"
+);
+
 impl RunId {
     /// For a run that is an execution.
     pub fn mint_execution(now: Timestamp, entropy: Entropy) -> Self {

@@ -24,6 +24,16 @@ impl Secret {
         Self(format!("tkt_{}", hex(&entropy)))
     }
 
+    /// The token of an agent's session. It names its tenant, so that it is looked up there.
+    pub fn mint_session(tenant: &TenantId, entropy: [u8; 32]) -> Self {
+        Self(format!("sst_{tenant}.{}", hex(&entropy)))
+    }
+
+    /// The tenant that a session's token names; None for any other secret.
+    pub fn session_tenant(&self) -> Option<TenantId> {
+        self.0.strip_prefix("sst_")?.rsplit_once('.')?.0.parse().ok()
+    }
+
     pub fn from_caller(text: &str) -> Self {
         Self(text.to_owned())
     }

@@ -19,5 +19,6 @@ pub mod record;
 pub mod run;
 pub mod server;
 pub mod skill;
+pub mod team;
 pub mod tenant;
 pub mod time;

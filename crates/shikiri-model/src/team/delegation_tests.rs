@@ -1,0 +1,164 @@
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + seconds * 1_000)
+}
+
+fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+fn session(name: &str) -> AgentSessionId {
+    name.parse().unwrap()
+}
+
+fn delegation() -> Delegation {
+    Delegation {
+        id: "dlg_1".parse().unwrap(),
+        tenant: TenantId::local(),
+        project: "p".parse().unwrap(),
+        agent: agent("a"),
+        target: agent("b"),
+        purpose: "6往復しりとり".to_owned(),
+        context: None,
+        status: DelegationStatus::Pending,
+        task: None,
+        session: session("task"),
+        budget: Budget::fresh(&TeamLimits::default(), at(0)),
+        attempts: 0,
+        claim: None,
+        dialogue: None,
+        processed_at: None,
+        result: None,
+        told: None,
+    }
+}
+
+fn outcome() -> Outcome {
+    Outcome::Dialogue {
+        dialogue: "dia_1".parse().unwrap(),
+        end_reason: "max_turns",
+        messages: json!([]),
+    }
+}
+
+#[test]
+fn one_session_has_it_as_long_as_it_gives_signs_of_life() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    assert!(one.claim(&session("first"), &limits, at(0)));
+    assert!(!one.claim(&session("second"), &limits, at(1)));
+    assert_eq!((one.status, one.attempts), (DelegationStatus::Processing, 1));
+    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(120)), Sweep::Later(at(220)));
+    assert_eq!(one.columns().due_at, Some(at(220)));
+    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(220)), Sweep::GivenBack);
+    assert_eq!(one.status, DelegationStatus::Processing);
+    assert!(one.claim(&session("second"), &limits, at(221)));
+    assert_eq!(one.attempts, 2);
+}
+
+#[test]
+fn after_the_third_that_died_it_fails_with_a_reason() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    for attempt in 1..=3 {
+        assert!(one.claim(&session(&format!("s{attempt}")), &limits, at(attempt)));
+        let swept = one.sweep(None, false, &limits, at(attempt));
+        let expected = if attempt == 3 { Sweep::Failed } else { Sweep::GivenBack };
+        assert_eq!(swept, expected, "{attempt}");
+    }
+    assert_eq!(one.status, DelegationStatus::Failed);
+    assert!(one.result.as_ref().unwrap()["reason"].is_string());
+    assert_eq!((one.columns().owner, one.columns().due_at), (None, None));
+    assert!(!one.claim(&session("late"), &limits, at(9)));
+}
+
+#[test]
+fn nobody_ever_comes() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    assert_eq!(one.sweep(None, false, &limits, at(3_599)), Sweep::Later(at(3_600)));
+    assert_eq!(one.sweep(None, false, &limits, at(3_600)), Sweep::Failed);
+}
+
+#[test]
+fn while_its_dialogue_lives_nobody_counts() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    for attempt in 0..5 {
+        assert!(one.claim(&session(&format!("s{attempt}")), &limits, at(attempt)));
+        assert_eq!(one.sweep(None, true, &limits, at(attempt)), Sweep::GivenBack);
+    }
+    assert_eq!(one.sweep(None, true, &limits, at(9_999)), Sweep::Later(one.budget.ends_at));
+    one.complete(&outcome(), at(10_000));
+    assert_eq!(one.status, DelegationStatus::Completed);
+}
+
+#[test]
+fn the_server_completes_it_and_a_report_before_or_after_adds_its_text() {
+    let text = json!("12語でした");
+    let (mut before, mut after) = (delegation(), delegation());
+    before.report(&agent("a"), DelegationStatus::Completed, Some(&text), at(1)).unwrap();
+    before.complete(&outcome(), at(2));
+    after.complete(&outcome(), at(1));
+    after.report(&agent("a"), DelegationStatus::Completed, Some(&text), at(2)).unwrap();
+    assert_eq!(before.result, after.result);
+    assert_eq!(after.result.as_ref().unwrap()["end_reason"], "max_turns");
+    assert_eq!(after.result.as_ref().unwrap()["report"], text);
+    for one in [&mut before, &mut after] {
+        let again = one.report(&agent("a"), DelegationStatus::Failed, None, at(3)).unwrap_err();
+        assert_eq!(again.code, RefusalCode::DelegationProcessed);
+        assert_eq!(one.status, DelegationStatus::Completed);
+    }
+}
+
+#[test]
+fn only_its_agent_uses_it_once_for_its_target() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    let code = |one: &Delegation, by: &str, target: &str| {
+        one.check_use(&agent(by), &agent(target)).map_err(|refusal| refusal.code)
+    };
+    assert_eq!(code(&one, "b", "a"), Err(RefusalCode::NotDelegationOwner));
+    assert_eq!(code(&one, "a", "c"), Err(RefusalCode::InvalidArgument));
+    assert_eq!(code(&one, "a", "b"), Ok(()));
+    one.begin_dialogue(&"dia_1".parse().unwrap(), &session("s"), &limits, at(1));
+    assert_eq!((one.status, one.attempts), (DelegationStatus::Processing, 1));
+    assert_eq!(code(&one, "a", "b"), Err(RefusalCode::DelegationProcessed));
+}
+
+/// Every way through it, in any order: nothing leaves completed or failed, and nothing goes back
+/// to pending.
+#[test]
+fn states_only_go_forward() {
+    let limits = TeamLimits::default();
+    let rank = |status| match status {
+        DelegationStatus::Pending => 0,
+        DelegationStatus::Processing => 1,
+        DelegationStatus::Completed | DelegationStatus::Failed => 2,
+    };
+    // Five kinds of step, six deep.
+    for path in 0..5_u32.pow(6) {
+        let mut one = delegation();
+        let mut rest = path;
+        for step in 0..6 {
+            let (before, kind) = (one.clone(), rest % 5);
+            rest /= 5;
+            match kind {
+                0 => drop(one.claim(&session("s"), &limits, at(step))),
+                1 if one.status.is_open() => drop(one.sweep(None, false, &limits, at(step * 900))),
+                2 => one.complete(&outcome(), at(step)),
+                3 => {
+                    let status = DelegationStatus::Failed;
+                    let _ = one.report(&agent("a"), status, None, at(step));
+                }
+                _ => {}
+            }
+            assert!(rank(one.status) >= rank(before.status), "{path}");
+            if rank(before.status) == 2 {
+                assert_eq!(one.status, before.status, "{path}");
+            }
+            assert!(one.status != DelegationStatus::Failed || one.result.is_some(), "{path}");
+        }
+    }
+}

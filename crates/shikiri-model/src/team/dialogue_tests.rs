@@ -1,0 +1,129 @@
+use std::time::Duration;
+
+use super::*;
+
+const START: i64 = 1_000_000;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(START + seconds * 1_000)
+}
+
+fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+fn open(max_turns: Option<i64>) -> Result<Dialogue, Refusal> {
+    let limits = TeamLimits::default();
+    let opening = Opening {
+        id: "dia_1".parse().unwrap(),
+        tenant: TenantId::local(),
+        project: "shiritori".parse().unwrap(),
+        initiator: agent("a"),
+        participant: agent("b"),
+        purpose: None,
+        max_turns,
+        delegation: None,
+        budget: Budget::fresh(&limits, at(0)),
+    };
+    Dialogue::open(opening, &limits, at(0))
+}
+
+fn say(dialogue: &mut Dialogue, by: &str, seconds: i64) -> Result<Said, RefusalCode> {
+    let limits = TeamLimits::default();
+    dialogue.say(&agent(by), "りんご", &limits, at(seconds)).map_err(|refusal| refusal.code)
+}
+
+#[test]
+fn six_rounds_are_twelve_messages_strictly_in_turn_and_then_it_ends() {
+    let mut talk = open(Some(12)).unwrap();
+    for message in 2..=12 {
+        let (speaker, other) = if message % 2 == 0 { ("b", "a") } else { ("a", "b") };
+        assert_eq!(say(&mut talk, other, message), Err(RefusalCode::NotYourTurn));
+        let said = say(&mut talk, speaker, message).unwrap();
+        assert_eq!(said, Said { is_arrival: message == 2, is_last: message == 12 });
+        assert_eq!(talk.turns_left(), 12 - u32::try_from(message).unwrap());
+    }
+    assert_eq!(talk.end.as_ref().unwrap().reason, EndReason::MaxTurns);
+    assert_eq!(say(&mut talk, "a", 99), Err(RefusalCode::DialogueEnded));
+    assert!(!talk.end_for(EndReason::Timeout, at(99)));
+}
+
+#[test]
+fn turns_are_bounded_and_the_budget_bounds_them_further() {
+    for refused in [-1, 0, 1, 41, i64::MAX] {
+        let code = open(Some(refused)).unwrap_err().code;
+        assert_eq!(code, RefusalCode::InvalidArgument, "{refused}");
+    }
+    assert_eq!(open(None).unwrap().max_turns, 20);
+    assert_eq!(open(Some(2)).unwrap().max_turns, 2);
+    assert_eq!(open(Some(40)).unwrap().max_turns, 40);
+    let limits = TeamLimits::default();
+    let talk = open(None).unwrap();
+    let opening = Opening {
+        id: talk.id,
+        tenant: talk.tenant,
+        project: talk.project,
+        initiator: talk.initiator,
+        participant: talk.participant,
+        purpose: None,
+        max_turns: Some(30),
+        delegation: None,
+        budget: Budget { turns: 5, ends_at: at(7), ..talk.budget },
+    };
+    let tight = Dialogue::open(opening, &limits, at(0)).unwrap();
+    assert_eq!((tight.max_turns, tight.budget.turns, tight.deadline), (5, 4, at(7)));
+}
+
+#[test]
+fn nobody_else_speaks_and_texts_are_checked() {
+    let limits = TeamLimits::default();
+    let mut talk = open(None).unwrap();
+    assert_eq!(say(&mut talk, "c", 1), Err(RefusalCode::NotParticipant));
+    let long = talk.say(&agent("b"), &"あ".repeat(4_001), &limits, at(1)).unwrap_err();
+    assert_eq!(long.code, RefusalCode::ContentTooLong);
+    let empty = talk.say(&agent("b"), "  ", &limits, at(1)).unwrap_err();
+    assert_eq!(empty.code, RefusalCode::InvalidArgument);
+    assert_eq!(talk, open(None).unwrap());
+    assert_eq!(
+        talk.end_by(&agent("c"), None, at(1)).unwrap_err().code,
+        RefusalCode::NotParticipant
+    );
+}
+
+#[test]
+fn either_side_ends_it_at_any_time_once() {
+    for (by, reason) in [("a", EndReason::InitiatorEnded), ("b", EndReason::ParticipantEnded)] {
+        let mut talk = open(None).unwrap();
+        assert_eq!(talk.end_by(&agent(by), None, at(1)), Ok(reason));
+        let again = talk.end_by(&agent(by), None, at(2)).unwrap_err();
+        assert_eq!(again.code, RefusalCode::DialogueEnded);
+        assert_eq!(talk.end.unwrap().at, at(1));
+    }
+}
+
+#[test]
+fn it_waits_for_its_partner_then_for_each_message_and_never_past_its_budget() {
+    let limits = TeamLimits { wall: Duration::from_secs(3_600), ..TeamLimits::default() };
+    let mut talk = open(None).unwrap();
+    assert!(!talk.is_overdue(at(299)) && talk.is_overdue(at(300)));
+    assert!(talk.arrive(&limits, at(299)) && !talk.arrive(&limits, at(300)));
+    assert!(!talk.is_overdue(at(898)) && talk.is_overdue(at(899)));
+    say(&mut talk, "b", 800).unwrap();
+    assert_eq!(talk.deadline, at(1_400));
+    for second in [1_300, 1_800, 2_300, 2_800, 3_300] {
+        let speaker = talk.agent(talk.turn).to_string();
+        say(&mut talk, &speaker, second).unwrap();
+    }
+    assert_eq!(talk.deadline, at(3_600));
+}
+
+#[test]
+fn a_pair_has_one_living_dialogue_whoever_began_it() {
+    let mut talk = open(None).unwrap();
+    let mut other = talk.clone();
+    std::mem::swap(&mut other.initiator, &mut other.participant);
+    assert_eq!(talk.columns().unique, other.columns().unique);
+    talk.end_for(EndReason::Cancelled, at(1));
+    let columns = talk.columns();
+    assert_eq!((columns.unique, columns.owner, columns.due_at), (None, None, None));
+}

@@ -1,0 +1,114 @@
+//! What waits for an agent until one of its sessions has seen it.
+//!
+//! One list for everything, so that one look answers `get_pending_messages`, and the coordinator
+//! finds in one queue who has something to do.
+
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+use super::dialogue::EndReason;
+use super::session::Purpose;
+use crate::ids::{AgentId, AgentSessionId, DelegationId, DialogueId, MessageId, TaskId, TenantId};
+use crate::record::{Columns, Document};
+use crate::time::Timestamp;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub id: String,
+    pub tenant: TenantId,
+    pub place: Place,
+    pub what: What,
+    /// The session that has seen it. Another one sees it again, in case that one died of it.
+    #[serde(default)]
+    pub seen_by: Option<AgentSessionId>,
+    /// When somebody should look whether the agent has to be started; never, if it cannot be.
+    #[serde(default)]
+    pub due_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Unread.
+    Message(MessageId),
+    /// To a dialogue that it has not answered in, with what was said.
+    Invitation { dialogue: DialogueId, said: Utterance },
+    /// It is to speak, after this was said.
+    Turn { dialogue: DialogueId, said: Utterance },
+    /// It has not been told yet.
+    Ended { dialogue: DialogueId, reason: EndReason },
+    /// That its chat session should take on.
+    Delegation(DelegationId),
+    /// Work for a task session.
+    Task(TaskId),
+    /// What became of a delegation, for a task session.
+    Outcome(DelegationId),
+}
+
+/// A message of a dialogue, as it lies in the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Utterance {
+    pub message_id: MessageId,
+    pub from_agent_id: AgentId,
+    pub content: String,
+    pub created_at: Timestamp,
+}
+
+impl What {
+    /// Whether it goes as soon as one session has seen it.
+    pub fn is_told_once(&self) -> bool {
+        matches!(self, Self::Message(_) | Self::Ended { .. })
+    }
+
+    /// Whose sessions see it.
+    pub fn purpose(&self) -> Purpose {
+        match self {
+            Self::Task(_) | Self::Outcome(_) => Purpose::Task,
+            _ => Purpose::Chat,
+        }
+    }
+}
+
+impl Waiting {
+    pub fn new(tenant: TenantId, place: Place, what: What, due_at: Option<Timestamp>) -> Self {
+        Self { id: Self::id_of(&place, &what), tenant, place, what, seen_by: None, due_at }
+    }
+
+    /// One for each thing and agent: the same is never put twice.
+    pub fn id_of(place: &Place, what: &What) -> String {
+        match what {
+            What::Message(id) => id.to_string(),
+            What::Invitation { dialogue, .. } => format!("{dialogue}-invitation"),
+            What::Turn { dialogue, .. } => format!("{dialogue}-turn-{}", place.agent),
+            What::Ended { dialogue, .. } => format!("{dialogue}-ended-{}", place.agent),
+            What::Delegation(id) => id.to_string(),
+            What::Task(id) => id.to_string(),
+            What::Outcome(id) => format!("{id}-outcome"),
+        }
+    }
+
+    pub fn is_news_for(&self, session: &AgentSessionId) -> bool {
+        self.seen_by.as_ref() != Some(session)
+    }
+}
+
+impl Document for Waiting {
+    const KIND: &'static str = "waiting";
+
+    fn tenant(&self) -> TenantId {
+        self.tenant.clone()
+    }
+
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn columns(&self) -> Columns {
+        Columns {
+            state: self.what.purpose().as_str().to_owned(),
+            owner: Some(self.place.key()),
+            due_at: self.due_at,
+            ..Columns::default()
+        }
+    }
+}
