@@ -9,6 +9,7 @@ use std::time::Duration;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::{Entropy, TenantId};
 use shikiri_model::record::{Document, Expect, RecordChange, Stored};
+use shikiri_model::team::TeamLimits;
 use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
 
 use crate::connections::ConnectionCounts;
@@ -18,6 +19,7 @@ use crate::gate::limits::Slots;
 use crate::hooks::{Claims, HookFiles};
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents, Here};
+use crate::team::Tries;
 use crate::watch::Watch;
 use crate::workspace::Workspaces;
 
@@ -52,6 +54,8 @@ pub struct AppOptions {
     pub lock_lease: Duration,
     /// What engines see of this process's environment.
     pub engine_env: Environment,
+    /// How long sessions, delegations and dialogues of teams may stay open.
+    pub team: TeamLimits,
 }
 
 /// Variables and their values, which may be secrets: printed, only the names are shown.
@@ -80,6 +84,7 @@ impl Default for AppOptions {
             lock_wait: Duration::from_secs(5),
             lock_lease: Duration::from_secs(600),
             engine_env: Environment::default(),
+            team: TeamLimits::default(),
         }
     }
 }
@@ -96,6 +101,7 @@ pub struct App {
     pub(crate) execution_slots: Arc<Slots>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) hook_files: Option<Arc<dyn HookFiles>>,
+    pub(crate) tries: Arc<Tries>,
     counters: Arc<Counters>,
 }
 
@@ -113,6 +119,7 @@ impl App {
             execution_slots: Arc::new(Slots::new("executions", usize::MAX)),
             claims: Arc::default(),
             hook_files: None,
+            tries: Arc::default(),
             counters,
         }
     }

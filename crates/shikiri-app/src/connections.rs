@@ -451,7 +451,7 @@ impl App {
             kind,
             tenant: None,
             parent: None,
-            owner: "sweep".to_owned(),
+            owner: Some("sweep".to_owned()),
             hold: Duration::from_secs(30),
             limit: SWEEP_BATCH,
         };

@@ -20,6 +20,7 @@ pub mod models;
 pub mod run;
 pub mod servers;
 pub mod skills;
+pub mod team;
 pub mod tenants;
 pub mod usage;
 mod watch;

@@ -27,7 +27,7 @@ pub struct Columns {
     pub state: String,
     /// What this belongs to, for listing (a run's parent, a key's tenant).
     pub parent: Option<String>,
-    /// Who works on it (a node, a session).
+    /// Who works on it (a node), or whose list it is on (an agent).
     pub owner: Option<String>,
     /// Unique among the records of this kind and tenant.
     pub unique: Option<String>,
@@ -123,7 +123,8 @@ pub struct Claim {
     pub tenant: Option<TenantId>,
     /// Only records with this parent, if given.
     pub parent: Option<String>,
-    pub owner: String,
+    /// Who works on them from now on; without one, they stay whose they are.
+    pub owner: Option<String>,
     pub hold: Duration,
     pub limit: u32,
 }
@@ -142,7 +143,9 @@ impl Claim {
         claimed.version += 1;
         claimed.attempts += 1;
         claimed.updated_at = now;
-        claimed.columns.owner = Some(self.owner.clone());
+        if self.owner.is_some() {
+            claimed.columns.owner.clone_from(&self.owner);
+        }
         claimed.columns.due_at = Some(now + self.hold);
         claimed
     }
@@ -214,7 +217,7 @@ mod tests {
             kind: "thing",
             tenant: Some(TenantId::local()),
             parent: parent.map(str::to_owned),
-            owner: "me".into(),
+            owner: Some("me".into()),
             hold: Duration::from_millis(50),
             limit: 1,
         }
@@ -231,6 +234,9 @@ mod tests {
 
         let taken = claim(None).take(&record(Some(10)), now);
         assert_eq!((taken.version, taken.attempts), (4, 1));
+        assert_eq!(taken.columns.owner.as_deref(), Some("me"));
+        let kept = Claim { owner: None, ..claim(None) }.take(&taken, now);
+        assert_eq!(kept.columns.owner.as_deref(), Some("me"));
         assert!(!claim(None).wants(&taken, Timestamp::from_millis(59)));
         assert!(claim(None).wants(&taken, Timestamp::from_millis(60)));
     }

@@ -178,7 +178,7 @@ pub(super) fn claim(owner: &str, limit: u32) -> Claim {
         kind: "thing",
         tenant: None,
         parent: None,
-        owner: owner.to_owned(),
+        owner: Some(owner.to_owned()),
         hold: std::time::Duration::from_millis(100),
         limit,
     }

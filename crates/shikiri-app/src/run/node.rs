@@ -19,6 +19,7 @@ use super::vital::{Vital, bury_the_dead};
 use super::worker::{Invitation, Worker};
 use crate::app::{App, entropy};
 use crate::error::AppError;
+use crate::team::keep_time;
 
 pub(super) const LEASE_PREFIX: &str = "node/";
 
@@ -125,6 +126,7 @@ impl Tenure {
         }
         tasks.spawn(Arc::clone(&worker).hear_notes());
         tasks.spawn(sweep(self.app.clone(), lost.clone()));
+        tasks.spawn(keep_time(self.app.clone(), lost.clone()));
         tasks.close();
         tokio::select! {
             () = self.keep_lease() => tracing::warn!(node.id = %self.node, "lost the node lease"),

@@ -189,7 +189,7 @@ impl Worker {
             kind: Run::KIND,
             tenant: None,
             parent: None,
-            owner: self.node.to_string(),
+            owner: Some(self.node.to_string()),
             hold: CLAIM_HOLD.min(self.app.options.node_lease),
             limit: free.min(64),
         };

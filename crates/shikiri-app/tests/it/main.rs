@@ -13,6 +13,7 @@ mod runs;
 mod sample_schemas;
 mod samples;
 mod starts;
+mod team;
 mod tenants;
 mod updates;
 mod usage;

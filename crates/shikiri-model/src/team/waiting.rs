@@ -75,16 +75,26 @@ impl Waiting {
     }
 
     /// One for each thing and agent: the same is never put twice.
-    pub fn id_of(place: &Place, what: &What) -> String {
+    fn id_of(place: &Place, what: &What) -> String {
         match what {
             What::Message(id) => id.to_string(),
-            What::Invitation { dialogue, .. } => format!("{dialogue}-invitation"),
-            What::Turn { dialogue, .. } => format!("{dialogue}-turn-{}", place.agent),
+            What::Invitation { dialogue, .. } | What::Turn { dialogue, .. } => {
+                Self::turn_id(dialogue, &place.agent)
+            }
             What::Ended { dialogue, .. } => format!("{dialogue}-ended-{}", place.agent),
             What::Delegation(id) => id.to_string(),
             What::Task(id) => id.to_string(),
-            What::Outcome(id) => format!("{id}-outcome"),
+            What::Outcome(id) => Self::outcome_id(id),
         }
+    }
+
+    /// What waits for an agent to speak: an invitation at first, a turn later.
+    pub fn turn_id(dialogue: &DialogueId, agent: &AgentId) -> String {
+        format!("{dialogue}-turn-{agent}")
+    }
+
+    pub fn outcome_id(delegation: &DelegationId) -> String {
+        format!("{delegation}-outcome")
     }
 
     pub fn is_news_for(&self, session: &AgentSessionId) -> bool {

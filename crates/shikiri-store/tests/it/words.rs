@@ -71,7 +71,7 @@ pub(crate) async fn change(
 
 pub(crate) fn claim(owner: &str, limit: u32) -> Claim {
     let hold = 10 * SECOND;
-    Claim { kind: KIND, tenant: None, parent: None, owner: owner.to_owned(), hold, limit }
+    Claim { kind: KIND, tenant: None, parent: None, owner: Some(owner.to_owned()), hold, limit }
 }
 
 pub(crate) async fn claimed(store: &dyn Store, claim: Claim) -> Vec<Record> {

@@ -63,7 +63,7 @@ async fn take(store: &dyn Store) -> Vec<Record> {
         kind: KIND,
         tenant: None,
         parent: None,
-        owner: std::process::id().to_string(),
+        owner: Some(std::process::id().to_string()),
         hold: HOLD,
         limit: 4,
     };

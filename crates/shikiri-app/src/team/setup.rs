@@ -1,0 +1,330 @@
+//! Projects, agents and tasks: made, listed, read.
+
+use shikiri_model::ids::{AgentId, DelegationId, DialogueId, ModelId, ProjectId, TaskId, TenantId};
+use shikiri_model::key::Secret;
+use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::team::{
+    AgentKind, Delegation, Dialogue, Membership, Message, Place, Project, Rank, RefusalCode, Spawn,
+    Task, TaskStatus, TeamAgent, What,
+};
+use shikiri_store::{Commit, StoreExt};
+
+use super::draft::Draft;
+use super::{TeamError, passkey, until_settled};
+use crate::app::{App, entropy};
+use crate::error::AppError;
+use crate::fields::check_text;
+
+/// An agent as it is declared.
+pub struct NewAgent {
+    pub id: AgentId,
+    pub name: Option<String>,
+    pub kind: AgentKind,
+    pub rank: Rank,
+    pub role: Option<String>,
+    pub passkey: Option<Secret>,
+    pub model_id: Option<ModelId>,
+    pub spawn: Spawn,
+}
+
+pub struct NewTask {
+    pub title: String,
+    pub description: String,
+    pub assignee: Option<AgentId>,
+    pub parent_id: Option<TaskId>,
+    pub priority: i32,
+}
+
+const MAX_NAME: usize = 200;
+const MAX_TITLE: usize = 500;
+const MAX_TEXT: usize = 100_000;
+const MAX_PASSKEY: usize = 1_000;
+
+impl App {
+    pub async fn create_project(
+        &self,
+        tenant: &TenantId,
+        id: Option<ProjectId>,
+        name: Option<String>,
+    ) -> Result<Stored<Project>, AppError> {
+        let id = match id {
+            Some(id) => id,
+            None => ProjectId::mint(self.store.now().await?, entropy()?),
+        };
+        let name = name.unwrap_or_else(|| id.to_string());
+        check_text("name", &name, MAX_NAME)?;
+        self.create_in_tenant(tenant, Project { id, tenant: tenant.clone(), name }).await
+    }
+
+    pub async fn project(
+        &self,
+        tenant: &TenantId,
+        id: &ProjectId,
+    ) -> Result<Stored<Project>, AppError> {
+        let found = self.store.load::<Project>(tenant, id.as_str()).await?;
+        found.ok_or_else(|| AppError::not_found("project", id))
+    }
+
+    pub async fn list_projects(
+        &self,
+        tenant: &TenantId,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Project>>, Option<Position>), AppError> {
+        self.tenant(tenant).await?;
+        let (kind, tenant) = (Project::KIND, Some(tenant.clone()));
+        self.list_records(RecordQuery { kind, tenant, after, limit, ..RecordQuery::default() })
+            .await
+    }
+
+    /// Lets an agent work in a project; makes the agent first, if the tenant has none of that name.
+    /// One that is there stays as it is, and has to be meant: a passkey that is given must be its.
+    pub async fn add_agent(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        new: NewAgent,
+    ) -> Result<Stored<TeamAgent>, AppError> {
+        self.project(tenant, project).await?;
+        check_text("name", new.name.as_deref().unwrap_or("x"), MAX_NAME)?;
+        if let Some(role) = &new.role {
+            check_text("role", role, MAX_TITLE)?;
+        }
+        if let Some(passkey) = &new.passkey {
+            let length = passkey.reveal().chars().count();
+            if !(1..=MAX_PASSKEY).contains(&length) {
+                return Err(AppError::invalid("passkey", "must have 1 to 1,000 characters"));
+            }
+        }
+        if let Some(model) = &new.model_id {
+            self.check_model_id(model.as_str()).await?;
+        }
+        let place = Place::new(project, &new.id);
+        let membership = Membership::new(tenant.clone(), place);
+        let join = RecordChange::put(&membership, Expect::New)?;
+        if let Some(agent) = self.store.load::<TeamAgent>(tenant, new.id.as_str()).await? {
+            if let Some(passkey) = &new.passkey
+                && !passkey::is_right(passkey, agent.value.passkey.as_deref()).await?
+            {
+                return Err(AppError::Exists { kind: "agent", id: new.id.to_string() });
+            }
+            match self.commit_in_tenant(tenant, Commit::new().record(join)).await {
+                Ok(_) => return Ok(agent),
+                Err(refused) => match AppError::from(refused) {
+                    AppError::Exists { .. } => {
+                        let (kind, id) = ("agent", new.id.to_string());
+                        return Err(AppError::Exists { kind, id });
+                    }
+                    other => return Err(other),
+                },
+            }
+        }
+        let passkey = match &new.passkey {
+            Some(passkey) => Some(passkey::hash(passkey).await?),
+            None => None,
+        };
+        let agent = TeamAgent {
+            name: new.name.unwrap_or_else(|| new.id.to_string()),
+            id: new.id,
+            tenant: tenant.clone(),
+            kind: new.kind,
+            rank: new.rank,
+            role: new.role,
+            passkey,
+            model_id: new.model_id,
+            spawn: new.spawn,
+        };
+        let make = RecordChange::put(&agent, Expect::New)?;
+        let at = self.commit_in_tenant(tenant, Commit::new().record(make).record(join)).await?.at;
+        Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: agent })
+    }
+
+    pub async fn team_agent(
+        &self,
+        tenant: &TenantId,
+        id: &AgentId,
+    ) -> Result<Stored<TeamAgent>, AppError> {
+        let found = self.store.load::<TeamAgent>(tenant, id.as_str()).await?;
+        found.ok_or_else(|| AppError::not_found("agent", id))
+    }
+
+    /// That an agent works in a project.
+    pub(super) async fn membership(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        agent: &AgentId,
+    ) -> Result<Stored<Membership>, TeamError> {
+        let id = Membership::id_of(&Place::new(project, agent));
+        if let Some(found) = self.store.load::<Membership>(tenant, &id).await? {
+            return Ok(found);
+        }
+        self.project(tenant, project).await?;
+        let is_known = self.store.load::<TeamAgent>(tenant, agent.as_str()).await?.is_some();
+        let code = if is_known { RefusalCode::NotInProject } else { RefusalCode::AgentNotFound };
+        Err(code.because(format!("project {project} has no agent {agent}")).into())
+    }
+
+    /// The agents of a project, in the order in which they joined.
+    pub async fn list_team_agents(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<TeamAgent>>, Option<Position>), AppError> {
+        let members = self.of_project::<Membership>(tenant, project, None, after, limit).await?;
+        let mut agents = Vec::new();
+        for member in members.0 {
+            agents.push(self.team_agent(tenant, &member.value.place.agent).await?);
+        }
+        Ok((agents, members.1))
+    }
+
+    pub async fn create_task(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        new: NewTask,
+    ) -> Result<Stored<Task>, TeamError> {
+        self.project(tenant, project).await?;
+        check_text("title", &new.title, MAX_TITLE)?;
+        if new.description.chars().count() > MAX_TEXT {
+            let reason = "must have at most 100,000 characters";
+            return Err(AppError::invalid("description", reason).into());
+        }
+        if let Some(parent) = &new.parent_id {
+            self.task(tenant, project, parent).await?;
+        }
+        until_settled!(&new.title, self.try_create_task(tenant, project, &new).await?)
+    }
+
+    async fn try_create_task(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        new: &NewTask,
+    ) -> Result<Option<Stored<Task>>, TeamError> {
+        let mut draft = Draft::begin(self, tenant).await?;
+        let task = Task {
+            id: TaskId::mint(draft.now, entropy()?),
+            tenant: tenant.clone(),
+            project: project.clone(),
+            title: new.title.clone(),
+            description: new.description.clone(),
+            assignee: new.assignee.clone(),
+            parent_id: new.parent_id.clone(),
+            priority: new.priority,
+            status: TaskStatus::Todo,
+            session: None,
+            result: None,
+        };
+        if let Some(assignee) = &new.assignee {
+            draft.require(&self.membership(tenant, project, assignee).await?);
+            let place = Place::new(project, assignee);
+            draft.await_agent(self, place, What::Task(task.id.clone())).await?;
+        }
+        draft.add(&task)?;
+        let at = draft.now;
+        let stored =
+            Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: task };
+        draft.settle(self, stored).await
+    }
+
+    pub async fn task(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        id: &TaskId,
+    ) -> Result<Stored<Task>, AppError> {
+        let found = self.store.load::<Task>(tenant, id.as_str()).await?;
+        let found = found.filter(|task| task.value.project == *project);
+        found.ok_or_else(|| AppError::not_found("task", id))
+    }
+
+    pub async fn list_tasks(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        status: Option<TaskStatus>,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Task>>, Option<Position>), AppError> {
+        let state = status.map(|status| status.as_str().to_owned());
+        self.of_project(tenant, project, state, after, limit).await
+    }
+
+    pub async fn list_team_messages(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Message>>, Option<Position>), AppError> {
+        self.of_project(tenant, project, None, after, limit).await
+    }
+
+    pub async fn list_delegations(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        status: Option<String>,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Delegation>>, Option<Position>), AppError> {
+        self.of_project(tenant, project, status, after, limit).await
+    }
+
+    pub async fn find_delegation(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        id: &DelegationId,
+    ) -> Result<Stored<Delegation>, AppError> {
+        let found = self.store.load::<Delegation>(tenant, id.as_str()).await?;
+        let found = found.filter(|one| one.value.project == *project);
+        found.ok_or_else(|| AppError::not_found("delegation", id))
+    }
+
+    pub async fn list_dialogues(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        state: Option<String>,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<Dialogue>>, Option<Position>), AppError> {
+        self.of_project(tenant, project, state, after, limit).await
+    }
+
+    /// A dialogue of whatever project.
+    pub async fn find_dialogue(
+        &self,
+        tenant: &TenantId,
+        id: &DialogueId,
+    ) -> Result<Stored<Dialogue>, AppError> {
+        let found = self.store.load::<Dialogue>(tenant, id.as_str()).await?;
+        found.ok_or_else(|| AppError::not_found("dialogue", id))
+    }
+
+    async fn of_project<T: Document>(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        state: Option<String>,
+        after: Option<Position>,
+        limit: u32,
+    ) -> Result<(Vec<Stored<T>>, Option<Position>), AppError> {
+        self.project(tenant, project).await?;
+        self.list_records(RecordQuery {
+            kind: T::KIND,
+            tenant: Some(tenant.clone()),
+            parent: Some(project.to_string()),
+            state,
+            after,
+            limit,
+            ..RecordQuery::default()
+        })
+        .await
+    }
+}

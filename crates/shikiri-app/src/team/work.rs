@@ -1,0 +1,234 @@
+//! What a task session does next.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use shikiri_model::ids::{AgentSessionId, DelegationId, TaskId, TenantId};
+use shikiri_model::record::{Document, RecordQuery, Stored};
+use shikiri_model::team::{
+    AgentSession, Delegation, Place, Purpose, RefusalCode, Task, TaskStatus, Waiting, What,
+    next_task,
+};
+use shikiri_store::StoreExt;
+
+use super::desk::Desk;
+use super::draft::Draft;
+use super::talk::Line;
+use super::{TeamError, parse_id, until_settled};
+use crate::app::App;
+
+#[derive(Clone, Debug)]
+pub enum Action {
+    Work(Box<Stored<Task>>),
+    WaitForDelegation(DelegationId),
+    DelegationResult { delegation: Box<Delegation>, messages: Vec<Line> },
+    None,
+}
+
+impl Desk {
+    /// The outcome of a delegation comes first; while one is open it is waited for; then work.
+    pub async fn next_action(&mut self, wait: Duration) -> Result<Action, TeamError> {
+        let mut waiter = self.waiter(self.place().bell(self.tenant()), wait);
+        loop {
+            let action = self.look_for_action().await?;
+            let can_wait = matches!(action, Action::WaitForDelegation(_) | Action::None);
+            if !can_wait || !waiter.again(self).await? {
+                return Ok(action);
+            }
+        }
+    }
+
+    async fn look_for_action(&mut self) -> Result<Action, TeamError> {
+        if let Some(told) = self.outcome().await? {
+            return Ok(told);
+        }
+        let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
+        let is_mine = |one: &&Delegation| {
+            one.agent == *self.agent()
+                && (one.session == self.session.id
+                    || one.task.is_some() && one.task == self.session.task)
+        };
+        if let Some(delegation) = open.iter().find(is_mine) {
+            return Ok(Action::WaitForDelegation(delegation.id.clone()));
+        }
+        match self.take_task().await? {
+            Some(task) => Ok(Action::Work(Box::new(task))),
+            None => Ok(Action::None),
+        }
+    }
+
+    /// A session hears of an outcome once; another one that goes on with the task hears it again.
+    async fn outcome(&self) -> Result<Option<Action>, TeamError> {
+        until_settled!(self.agent().as_str(), self.try_outcome().await?)
+    }
+
+    async fn try_outcome(&self) -> Result<Option<Option<Action>>, TeamError> {
+        for mut one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
+            let What::Outcome(id) = &one.value.what else { continue };
+            if !one.value.is_news_for(&self.session.id) {
+                continue;
+            }
+            let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
+            let Some(mut delegation) = found else { continue };
+            if !self.is_told_of(&delegation.value).await? {
+                continue;
+            }
+            let mut draft = Draft::begin(&self.app, self.tenant()).await?;
+            delegation.value.told = Some(self.session.id.clone());
+            draft.put(&delegation)?;
+            if delegation.value.task.is_some() {
+                one.value.seen_by = Some(self.session.id.clone());
+                one.value.due_at = None;
+                draft.put(&one)?;
+            } else {
+                draft.remove(&one);
+            }
+            let messages = match &delegation.value.dialogue {
+                Some(dialogue) => self.app.transcript(self.tenant(), dialogue).await?,
+                None => Vec::new(),
+            };
+            let delegation = Box::new(delegation.value);
+            let action = Action::DelegationResult { delegation, messages };
+            return draft.settle(&self.app, Some(action)).await;
+        }
+        Ok(Some(None))
+    }
+
+    /// Whoever asked; if that session is gone, whoever goes on in its place.
+    async fn is_told_of(&self, delegation: &Delegation) -> Result<bool, TeamError> {
+        if delegation.session == self.session.id {
+            return Ok(true);
+        }
+        if delegation.task.is_some() && delegation.task == self.session.task {
+            return Ok(true);
+        }
+        let is_asker_gone = !self.app.is_session_live(self.tenant(), &delegation.session).await?;
+        Ok(is_asker_gone && delegation.task.is_none())
+    }
+
+    async fn take_task(&mut self) -> Result<Option<Stored<Task>>, TeamError> {
+        let taken = self.find_task().await?;
+        if let Some(task) = &taken {
+            self.session.task = Some(task.value.id.clone());
+        }
+        Ok(taken)
+    }
+
+    async fn find_task(&self) -> Result<Option<Stored<Task>>, TeamError> {
+        until_settled!(self.agent().as_str(), self.try_task().await?)
+    }
+
+    async fn try_task(&self) -> Result<Option<Option<Stored<Task>>>, TeamError> {
+        let tasks = self.app.open_tasks(self.tenant(), self.place()).await?;
+        let living = self.app.holders(self.tenant(), &tasks).await?;
+        let next = next_task(&tasks, &self.session.id, |id| living.contains(id));
+        let Some(next) = next else { return Ok(Some(None)) };
+        let found = self.app.store.load::<Task>(self.tenant(), next.id.as_str()).await?;
+        let Some(mut task) = found else { return Ok(None) };
+        let is_mine = task.value.session.as_ref() == Some(&self.session.id);
+        if is_mine && task.value.status == TaskStatus::InProgress {
+            return Ok(Some(Some(task)));
+        }
+        let id = self.session.id.as_str();
+        let session = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
+        let Some(mut session) = session else { return Ok(None) };
+        let mut draft = Draft::begin(&self.app, self.tenant()).await?;
+        task.value.take(&self.session.id);
+        session.value.task = Some(task.value.id.clone());
+        draft.put(&task)?;
+        draft.put(&session)?;
+        task.version += 1;
+        task.updated_at = draft.now;
+        draft.settle(&self.app, Some(task)).await
+    }
+
+    /// The agent says that a task is done, or that it cannot go on.
+    pub async fn report_completed(
+        &self,
+        task: &str,
+        status: TaskStatus,
+        result: Option<Value>,
+    ) -> Result<Stored<Task>, TeamError> {
+        until_settled!(task, self.try_complete(task, status, result.clone()).await?)
+    }
+
+    async fn try_complete(
+        &self,
+        id: &str,
+        status: TaskStatus,
+        result: Option<Value>,
+    ) -> Result<Option<Stored<Task>>, TeamError> {
+        let id: TaskId = parse_id(id, RefusalCode::NoTask)?;
+        let found = self.app.store.load::<Task>(self.tenant(), id.as_str()).await?;
+        let Some(mut task) = found.filter(|task| task.value.project == self.place().project) else {
+            return Err(RefusalCode::NoTask.because(format!("there is no task {id}")).into());
+        };
+        task.value.report(self.agent(), status, result)?;
+        let mut draft = Draft::begin(&self.app, self.tenant()).await?;
+        draft.put(&task)?;
+        draft.stop_waiting(&self.app, id.as_str()).await?;
+        self.forget_outcomes(&mut draft, &id).await?;
+        draft.ring(self.place().clone());
+        task.version += 1;
+        task.updated_at = draft.now;
+        draft.settle(&self.app, task).await
+    }
+
+    /// Nobody goes on with the task, so nobody needs to hear of its delegations.
+    async fn forget_outcomes(&self, draft: &mut Draft, task: &TaskId) -> Result<(), TeamError> {
+        for one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
+            let What::Outcome(id) = &one.value.what else { continue };
+            let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
+            if found.is_none_or(|delegation| delegation.value.task.as_ref() == Some(task)) {
+                draft.remove(&one);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl App {
+    /// Tasks of an agent that somebody should work on, oldest first.
+    pub(super) async fn open_tasks(
+        &self,
+        tenant: &TenantId,
+        place: &Place,
+    ) -> Result<Vec<Task>, TeamError> {
+        let query = RecordQuery {
+            kind: Task::KIND,
+            tenant: Some(tenant.clone()),
+            owner: Some(place.key()),
+            ..RecordQuery::default()
+        };
+        Ok(self.list_all(query).await?)
+    }
+
+    /// Sessions that live and work on one of these.
+    async fn holders(
+        &self,
+        tenant: &TenantId,
+        tasks: &[Task],
+    ) -> Result<HashSet<AgentSessionId>, TeamError> {
+        let mut living = HashSet::new();
+        for id in tasks.iter().filter_map(|task| task.session.as_ref()) {
+            if self.is_session_live(tenant, id).await? {
+                living.insert(id.clone());
+            }
+        }
+        Ok(living)
+    }
+
+    /// Whether a task session of the agent would find something to do.
+    pub async fn has_task_work(&self, tenant: &TenantId, place: &Place) -> Result<bool, TeamError> {
+        let tasks = self.open_tasks(tenant, place).await?;
+        let living = self.holders(tenant, &tasks).await?;
+        let is_free = |task: &Task| task.session.as_ref().is_none_or(|id| !living.contains(id));
+        if tasks.iter().any(is_free) {
+            return Ok(true);
+        }
+        let waiting = self.waiting_for(tenant, place, Purpose::Task).await?;
+        let is_outcome = |one: &Stored<Waiting>| matches!(one.value.what, What::Outcome(_));
+        Ok(tasks.is_empty() && waiting.iter().any(is_outcome))
+    }
+}

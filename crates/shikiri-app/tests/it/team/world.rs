@@ -1,0 +1,129 @@
+//! A project with three agents and a person.
+
+use std::time::Duration;
+
+use shikiri_app::team::{Action, Conversation, Desk, Login, NewAgent, NewTask, Pending, TeamError};
+use shikiri_model::ids::{AgentId, ProjectId, TaskId, TenantId};
+use shikiri_model::key::Secret;
+use shikiri_model::team::{AgentKind, Purpose, Rank, Spawn};
+
+use crate::world::World;
+
+pub(super) const NO_WAIT: Duration = Duration::ZERO;
+
+pub(super) struct Team {
+    pub(super) world: World,
+    pub(super) project: ProjectId,
+}
+
+impl Team {
+    pub(super) async fn new() -> Self {
+        let (world, project) = (World::new(Vec::new()).await, "shiritori".parse().unwrap());
+        let tenant = TenantId::local();
+        world.app.create_project(&tenant, Some("shiritori".parse().unwrap()), None).await.unwrap();
+        for (id, kind) in [
+            ("a", AgentKind::Ai),
+            ("b", AgentKind::Ai),
+            ("c", AgentKind::Ai),
+            ("person", AgentKind::Human),
+        ] {
+            let new = NewAgent {
+                id: id.parse().unwrap(),
+                name: None,
+                kind,
+                rank: Rank::Worker,
+                role: None,
+                passkey: Some(Secret::from_caller("合言葉")),
+                model_id: None,
+                spawn: Spawn::Never,
+            };
+            world.app.add_agent(&tenant, &project, new).await.unwrap();
+        }
+        Self { world, project }
+    }
+
+    pub(super) async fn login(&self, agent: &str, purpose: Option<Purpose>) -> Secret {
+        let login = Login {
+            agent_id: agent.to_owned(),
+            passkey: Secret::from_caller("合言葉"),
+            project_id: self.project.to_string(),
+            purpose,
+        };
+        self.world.app.authenticate(&TenantId::local(), login).await.unwrap().1
+    }
+
+    pub(super) async fn chat(&self, agent: &str) -> Agent<'_> {
+        Agent { team: self, token: self.login(agent, Some(Purpose::Chat)).await }
+    }
+
+    pub(super) async fn task(&self, agent: &str) -> Agent<'_> {
+        Agent { team: self, token: self.login(agent, Some(Purpose::Task)).await }
+    }
+
+    pub(super) async fn assign(&self, agent: &str, title: &str) -> TaskId {
+        let new = NewTask {
+            title: title.to_owned(),
+            description: String::new(),
+            assignee: Some(agent.parse::<AgentId>().unwrap()),
+            parent_id: None,
+            priority: 0,
+        };
+        let task = self.world.app.create_task(&TenantId::local(), &self.project, new).await;
+        task.unwrap().value.id
+    }
+}
+
+/// One session.
+pub(super) struct Agent<'a> {
+    team: &'a Team,
+    pub(super) token: Secret,
+}
+
+impl Agent<'_> {
+    pub(super) async fn at(&self, tool: &str) -> Result<Desk, TeamError> {
+        self.team.world.app.enter_session(&self.token, tool).await
+    }
+
+    pub(super) async fn next(&self) -> Action {
+        self.at("get_next_action").await.unwrap().next_action(NO_WAIT).await.unwrap()
+    }
+
+    pub(super) async fn pending(&self) -> Pending {
+        self.at("get_pending_messages").await.unwrap().pending(NO_WAIT).await.unwrap()
+    }
+
+    pub(super) async fn delegate(&self, target: &str) -> String {
+        let desk = self.at("delegate_to_chat_session").await.unwrap();
+        desk.delegate(target, "6往復しりとりをしてほしい", None).await.unwrap().id.to_string()
+    }
+
+    pub(super) async fn start(
+        &self,
+        target: &str,
+        max_turns: i64,
+        delegation: Option<&str>,
+    ) -> Result<String, TeamError> {
+        let wanted = Conversation {
+            target: target.to_owned(),
+            initial_message: "りんご".to_owned(),
+            purpose: None,
+            max_turns: Some(max_turns),
+            delegation: delegation.map(str::to_owned),
+        };
+        let started = self.at("start_conversation").await?.start_conversation(&wanted).await?;
+        Ok(started.conversation_id.to_string())
+    }
+
+    pub(super) async fn say(&self, conversation: &str, content: &str) -> Result<u32, TeamError> {
+        let desk = self.at("send_conversation_message").await?;
+        Ok(desk.say(conversation, content).await?.turns_left)
+    }
+}
+
+pub(super) fn code<T>(result: Result<T, TeamError>) -> &'static str {
+    match result {
+        Err(TeamError::Refused(refusal)) => refusal.code.as_str(),
+        Err(TeamError::App(error)) => panic!("{error}"),
+        Ok(_) => "ok",
+    }
+}
