@@ -70,17 +70,24 @@ impl App {
         let claim =
             Claim { kind, tenant: None, parent: None, owner: None, hold: HOLD, limit: AT_ONCE };
         let claimed = self.store.commit(Commit::new().claim(claim)).await?.claimed;
-        for record in claimed {
-            self.settle_record(&record).await?;
+        for Record { key, .. } in claimed {
+            // One that cannot be settled is not in the way of the others.
+            if let Err(error) = self.settle_until_done(kind, &key.tenant, &key.id).await {
+                tracing::warn!(%error, kind, id = key.id, "cannot be settled; trying again");
+            }
         }
         Ok(())
     }
 
-    async fn settle_record(&self, record: &Record) -> Result<(), TeamError> {
-        let (tenant, id) = (&record.key.tenant, record.key.id.as_str());
-        match record.key.kind {
+    async fn settle_until_done(
+        &self,
+        kind: &'static str,
+        tenant: &TenantId,
+        id: &str,
+    ) -> Result<(), TeamError> {
+        match kind {
             Dialogue::KIND => until_settled!(id, self.settle_dialogue(tenant, id).await?),
-            Delegation::KIND => until_settled!(id, self.settle_delegation(tenant, id).await?),
+            Delegation::KIND => self.settle_claim(tenant, id).await,
             _ => self.settle_session(tenant, id).await,
         }
     }
@@ -98,6 +105,10 @@ impl App {
             draft.put(&dialogue)?;
         }
         draft.settle(self, ()).await
+    }
+
+    async fn settle_claim(&self, tenant: &TenantId, id: &str) -> Result<(), TeamError> {
+        until_settled!(id, self.settle_delegation(tenant, id).await?)
     }
 
     async fn settle_delegation(
@@ -162,8 +173,9 @@ impl App {
         draft.settle(self, ()).await.map(drop)
     }
 
-    /// Ends a session. If it was the last of its agent for talk, the agent's dialogues end with it:
-    /// nobody is there to go on.
+    /// Ends a session. What it had taken on is given back at once. If it was the last of its agent
+    /// for talk and nobody starts another, the agent's dialogues end with it: nobody is there to go
+    /// on.
     pub async fn end_session(
         &self,
         tenant: &TenantId,
@@ -173,20 +185,26 @@ impl App {
             return Ok(());
         };
         let (place, purpose) = (session.value.place.clone(), session.value.purpose);
-        if purpose == Purpose::Chat {
-            let mut living = self.live_sessions(tenant, &place, purpose).await?;
-            living.retain(|one| one.id != *id);
-            if living.is_empty() {
-                self.end_dialogues_of(tenant, &place).await?;
-            }
-        }
         let mut draft = Draft::begin(self, tenant).await?;
         session.value.is_over = true;
         session.value.expires_at = session.value.expires_at.min(draft.now);
         draft.put(&session)?;
-        draft.ring(place);
-        // If somebody used it meanwhile it is not over, or comes up again.
-        draft.settle(self, ()).await.map(drop)
+        draft.ring(place.clone());
+        if draft.settle(self, ()).await?.is_none() {
+            // Somebody used it meanwhile: it is not over, or comes up again.
+            return Ok(());
+        }
+        if purpose == Purpose::Task {
+            return Ok(());
+        }
+        for delegation in self.open_delegations(tenant, &place.project).await? {
+            if delegation.claim.is_some_and(|claim| claim.session == *id) {
+                self.settle_claim(tenant, delegation.id.as_str()).await?;
+            }
+        }
+        let is_followed = self.team_agent(tenant, &place.agent).await?.value.can_be_started()
+            || !self.live_sessions(tenant, &place, purpose).await?.is_empty();
+        if is_followed { Ok(()) } else { self.end_dialogues_of(tenant, &place).await }
     }
 
     async fn end_dialogues_of(&self, tenant: &TenantId, place: &Place) -> Result<(), TeamError> {

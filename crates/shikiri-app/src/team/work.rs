@@ -40,6 +40,9 @@ impl Desk {
     }
 
     async fn look_for_action(&mut self) -> Result<Action, TeamError> {
+        // First, so that whoever takes up a task that another session left also hears what became
+        // of its delegations before it begins anew.
+        let task = self.take_task().await?;
         if let Some(told) = self.outcome().await? {
             return Ok(told);
         }
@@ -52,10 +55,7 @@ impl Desk {
         if let Some(delegation) = open.iter().find(is_mine) {
             return Ok(Action::WaitForDelegation(delegation.id.clone()));
         }
-        match self.take_task().await? {
-            Some(task) => Ok(Action::Work(Box::new(task))),
-            None => Ok(Action::None),
-        }
+        Ok(task.map_or(Action::None, |task| Action::Work(Box::new(task))))
     }
 
     /// A session hears of an outcome once; another one that goes on with the task hears it again.

@@ -74,3 +74,41 @@ async fn a_session_that_ends_takes_its_dialogues_along_and_not_its_sibling() {
     assert_eq!(code(b.at("get_pending_messages").await), "sessionExpired");
     assert!(matches!(worker.next().await, Action::None));
 }
+
+#[tokio::test]
+async fn whoever_takes_up_a_task_hears_of_its_delegation_first() {
+    let team = Team::new().await;
+    team.assign("a", "しりとり").await;
+    let first = team.task("a").await;
+    first.next().await;
+    let delegation = first.delegate("b").await;
+    team.world.clock.advance(Duration::from_secs(3_599));
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    let talk = a.start("b", 2, Some(&delegation)).await.unwrap();
+    team.world.clock.advance(Duration::from_secs(1));
+    // The first session is over by now; the second goes on with its task.
+    let second = team.task("a").await;
+    assert!(
+        matches!(second.next().await, Action::WaitForDelegation(id) if id.as_str() == delegation)
+    );
+    b.say(&talk, "ごりら").await.unwrap_err();
+    let _node = team.world.node();
+    until(async || a.pending().await.ended_conversations.pop()).await;
+    assert!(matches!(second.next().await, Action::DelegationResult { .. }));
+    assert!(matches!(second.next().await, Action::Work(_)));
+}
+
+#[tokio::test]
+async fn what_an_ended_session_had_taken_on_is_given_back_at_once() {
+    let team = Team::new().await;
+    let worker = team.task("a").await;
+    let delegation = worker.delegate("b").await;
+    let first = team.chat("a").await;
+    assert_eq!(first.pending().await.pending_delegations[0].delegation_id, delegation);
+    let session = first.at("help").await.unwrap().session;
+    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    let second = team.chat("a").await;
+    assert_eq!(second.pending().await.pending_delegations[0].delegation_id, delegation);
+    let desk = second.at("get_delegation").await.unwrap();
+    assert_eq!(desk.delegation(&delegation).await.unwrap().value.attempts, 2);
+}
