@@ -35,7 +35,7 @@ pub struct Dialogue {
     /// Messages so far.
     pub messages: u32,
     pub max_turns: u32,
-    /// What may still follow from it; its turns are what is left of `max_turns`.
+    /// What may still follow from it. Every message takes a turn from it.
     pub budget: Budget,
     #[serde(default)]
     pub delegation: Option<DelegationId>,
@@ -168,7 +168,7 @@ impl Dialogue {
             deadline: (now + limits.pending).min(opening.budget.ends_at),
             end: None,
         };
-        dialogue.budget.turns = dialogue.turns_left();
+        dialogue.budget.turns = dialogue.budget.turns.saturating_sub(1);
         Ok(dialogue)
     }
 
@@ -242,7 +242,7 @@ impl Dialogue {
         let is_arrival = self.arrive(limits, now);
         self.messages += 1;
         self.turn = side.other();
-        self.budget.turns = self.turns_left();
+        self.budget.turns = self.budget.turns.saturating_sub(1);
         self.deadline = (now + limits.idle).min(self.budget.ends_at);
         let is_last = self.turns_left() == 0;
         if is_last {

@@ -42,6 +42,7 @@ fn six_rounds_are_twelve_messages_strictly_in_turn_and_then_it_ends() {
         let said = say(&mut talk, speaker, message).unwrap();
         assert_eq!(said, Said { is_arrival: message == 2, is_last: message == 12 });
         assert_eq!(talk.turns_left(), 12 - u32::try_from(message).unwrap());
+        assert_eq!(talk.budget.turns, 40 - talk.messages);
     }
     assert_eq!(talk.end.as_ref().unwrap().reason, EndReason::MaxTurns);
     assert_eq!(say(&mut talk, "a", 99), Err(RefusalCode::DialogueEnded));
