@@ -30,6 +30,8 @@ pub struct Counters {
     pub runs_completed: Counter,
     pub runs_failed: Counter,
     pub runs_cancelled: Counter,
+    /// Agents that were started here and are at work.
+    pub agents_at_work: Level,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +44,20 @@ impl Counter {
 
     fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Level(AtomicU64);
+
+impl Level {
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, level: usize) {
+        self.0.store(level as u64, Ordering::Relaxed);
     }
 }
 

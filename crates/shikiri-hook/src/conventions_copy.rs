@@ -4,8 +4,8 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
 use std::time::Duration;
 
 use shikiri_model::hook::Conventions;
@@ -58,12 +58,16 @@ fn read(copy: &Path, stamp: &str) -> Option<Conventions> {
     serde_json::from_slice(text.strip_prefix(stamp.as_bytes())?).ok()
 }
 
-/// In its place at once: nobody sees half of it.
+/// In its place at once: nobody sees half of it. For its owner only, as the file may be.
 fn keep(copy: &Path, stamp: &str, conventions: &Conventions) -> io::Result<()> {
-    let scratch = PathBuf::from(format!("{}-{}", copy.display(), std::process::id()));
     let mut text = stamp.as_bytes().to_owned();
     serde_json::to_writer(&mut text, conventions)?;
-    let made = fs::File::create_new(&scratch)
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let scratch = copy.with_extension(format!("copy-{}", std::process::id()));
+    let made = (fs::OpenOptions::new().write(true).create_new(true).mode(0o600))
+        .open(&scratch)
         .and_then(|mut file| file.write_all(&text))
         .and_then(|()| fs::rename(&scratch, copy));
     if made.is_err() {
@@ -74,6 +78,8 @@ fn keep(copy: &Path, stamp: &str, conventions: &Conventions) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     const TEXT: &str = "[main]\ntext = \"短く\"\n[roles.tester]\ntext = \"only tests\"\n\
@@ -109,6 +115,34 @@ mod tests {
         assert!(load(&path, later(&path, 60)).unwrap_err().contains("line 1"));
         fs::remove_file(&path).unwrap();
         assert_eq!(load(&path, Timestamp::default()).unwrap(), Conventions::default());
+    }
+
+    #[test]
+    fn a_copy_is_for_its_owner_and_found_under_any_name() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+        use std::os::unix::fs::PermissionsExt as _;
+        let (folder, path) = place();
+        let odd = folder.path().join(OsStr::from_bytes(b"\xff")).join("conventions.toml");
+        fs::create_dir(odd.parent().unwrap()).unwrap();
+        fs::rename(&path, &odd).unwrap();
+        fs::set_permissions(&odd, fs::Permissions::from_mode(0o600)).unwrap();
+        load(&odd, later(&odd, 60)).unwrap();
+        let made = fs::metadata(odd.with_extension("copy")).unwrap();
+        assert_eq!(made.permissions().mode() & 0o777, 0o600);
+        let names = fs::read_dir(odd.parent().unwrap()).unwrap().count();
+        assert_eq!(names, 2, "no scraps are left");
+    }
+
+    #[test]
+    fn a_copy_that_would_not_be_read_whole_is_not_made() {
+        let (_folder, path) = place();
+        let many = "[[rules]]\nmessage=\"\"\n".repeat(48_000);
+        fs::write(&path, many).unwrap();
+        let conventions = load(&path, later(&path, 60)).unwrap();
+        let copied = serde_json::to_vec(&conventions).unwrap().len() as u64;
+        assert!(copied > MOST_BYTES, "{copied} bytes");
+        assert!(!path.with_extension("copy").exists());
     }
 
     #[test]

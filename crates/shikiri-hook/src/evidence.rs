@@ -83,7 +83,7 @@ impl<'a> Finder<'a> {
     pub fn read(&self) -> impl Iterator<Item = (&str, ReadTo)> {
         self.read.iter().map(|(path, position)| {
             let Position { inode, offset, lines } = *position;
-            (path.as_str(), ReadTo { inode, offset, lines, tokens: None })
+            (path.as_str(), ReadTo { inode, offset, lines })
         })
     }
 

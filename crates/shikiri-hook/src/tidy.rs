@@ -17,7 +17,7 @@ pub const TIDY: &str = "--tidy";
 
 /// Sixteen calls of tools. More would cost each of them more to read, less would have more of them
 /// start a process.
-const LONG_LOG: u64 = 128 * 1024;
+const LONG_LOG: u64 = 64 * 1024;
 
 pub(crate) fn is_due(database: &Path) -> bool {
     let mut log = database.as_os_str().to_owned();

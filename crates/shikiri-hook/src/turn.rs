@@ -77,19 +77,41 @@ pub(crate) fn take(event: &Event<'_>, host: &Host<'_>) -> Result<(), String> {
         decided => decided,
     };
     let decision = decided.map_err(|failure| failure.to_string())?;
-    print(&decision, event.payload, host)?;
+    let answer = decision.answer.to_json(&event.payload.event);
+    let answer = answer.map(|answer| format!("{answer}\n")).unwrap_or_default();
+    let is_alone = database.is_alone();
+    // Whoever is alone keeps all others out, and a long answer takes as long as its reader likes.
+    let mut database = Some(database);
+    if is_alone && answer.len() > TAKEN_AT_ONCE {
+        database = None;
+    }
+    write_in_time(answer.as_bytes(), host)
+        .map_err(|error| format!("the answer could not be given: {error}"))?;
     // Where others have it open too, whoever serves there does it.
-    if database.is_alone() && tidy::is_due(&event.place.database()) {
+    if is_alone && tidy::is_due(&event.place.database()) {
         tidy::begin(&event.place.database());
     }
     // Not confirmed is not delivered: with this code Claude Code does not read the answer. Last,
     // because from here on nobody would deliver again.
-    if !confirm(&mut database, &decision, host).unwrap_or(false) {
+    if !confirm_at_last(database, event.place, &decision, host) {
         std::process::exit(1);
     }
-    // The process is about to end: closing would only cost time.
-    std::mem::forget(database);
     Ok(())
+}
+
+/// As [`confirm`], also where the database was closed for the answer. The process ends after it.
+fn confirm_at_last(
+    database: Option<Database>,
+    place: &Place,
+    decision: &Decision,
+    host: &Host<'_>,
+) -> bool {
+    let reopen = || (!decision.confirm.is_empty()).then(|| open(place, host).ok()).flatten();
+    let Some(mut database) = database.or_else(reopen) else { return decision.confirm.is_empty() };
+    let confirmed = confirm(&mut database, decision, host).unwrap_or(false);
+    // Closing would only cost time.
+    std::mem::forget(database);
+    confirmed
 }
 
 /// What an event leads to: written, but for what [`confirm`] writes once the answer is given.
@@ -208,12 +230,6 @@ fn in_transaction<T>(
     let done = work(&transaction)?;
     transaction.commit()?;
     Ok(done)
-}
-
-fn print(decision: &Decision, payload: &Payload, host: &Host<'_>) -> Result<(), String> {
-    let Some(answer) = decision.answer.to_json(&payload.event) else { return Ok(()) };
-    write_in_time(format!("{answer}\n").as_bytes(), host)
-        .map_err(|error| format!("the answer could not be given: {error}"))
 }
 
 /// Writes as fast as it is read, and gives up on a reader that does not read.

@@ -11,6 +11,7 @@ use shikiri_model::event::{NewEvent, Seq};
 use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::key::Secret;
 use shikiri_model::run::{Answer, QuestionKind, Run, RunStatus, stream_of};
+use shikiri_model::team::{self, Refusal};
 use shikiri_model::time::Timestamp;
 
 use crate::call::{Call, CallSpec, Shape, Who, input_required};
@@ -37,6 +38,10 @@ pub(crate) async fn call_tool(
     let listing = mcp.catalogue.tools.get(name);
     let listing = listing.ok_or_else(|| Fault::params(format!("there is no tool {name:?}")))?;
     let asking = Asking { mcp, caller, request, name, who: who(mcp, caller, request).await };
+    if let Err(refusal) = check_session(caller, name) {
+        let refused = tool_error(refusal.code.as_str(), &refusal.message);
+        return asking.answer_short(Ok(refused)).await;
+    }
     match &listing.offer {
         Offer::Short(tool) => match tool.follows(&arguments) {
             Some(following) => asking.wait_for_run(following).await,
@@ -52,6 +57,17 @@ pub(crate) async fn call_tool(
     }
 }
 
+/// A session opens nothing but team tools, and of those what each asks for is looked at when it is
+/// called: the arguments may name another session.
+fn check_session(caller: &Caller, tool: &str) -> Result<(), Refusal> {
+    match &caller.session {
+        Some(own) if team::need_of(tool).is_none() => {
+            team::check(tool, team::Caller::Session(own.session.purpose))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(crate) async fn get_prompt(
     mcp: &Arc<Mcp>,
     caller: &Caller,
@@ -59,7 +75,7 @@ pub(crate) async fn get_prompt(
 ) -> Result<Answered, Fault> {
     let name = request.text("name")?;
     let arguments = arguments(request)?;
-    let found = mcp.catalogue.prompts.get(name);
+    let found = mcp.catalogue.prompt(caller, name);
     let prompt = found.ok_or_else(|| Fault::params(format!("there is no prompt {name:?}")))?;
     match prompt.agent() {
         Some(agent) => {

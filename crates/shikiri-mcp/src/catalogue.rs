@@ -59,6 +59,16 @@ pub trait ResourceSource: Send + Sync + 'static {
     async fn complete(&self, _caller: &Caller, _argument: &str, _start: &str) -> Vec<String> {
         Vec::new()
     }
+
+    /// Whether they can be listed. Others are found by links and by the template.
+    fn is_listed(&self) -> bool {
+        true
+    }
+
+    /// Whether an agent's session may read of them, as far as they concern it.
+    fn is_for_sessions(&self) -> bool {
+        false
+    }
 }
 
 /// A prompt, with its text or the agent that makes it.
@@ -123,6 +133,19 @@ impl Catalogue {
         });
         let prompts = extras.prompts.into_iter().map(|p| (p.definition().name, p));
         Self { tools: tools.collect(), resources: extras.resources, prompts: prompts.collect() }
+    }
+
+    /// Resources that the caller may read.
+    pub(crate) fn sources(&self, caller: &Caller) -> impl Iterator<Item = &dyn ResourceSource> {
+        let is_session = caller.session.is_some();
+        let all = self.resources.iter().map(AsRef::as_ref);
+        all.filter(move |source: &&dyn ResourceSource| !is_session || source.is_for_sessions())
+    }
+
+    /// A prompt that the caller may get; sessions get none.
+    pub(crate) fn prompt(&self, caller: &Caller, name: &str) -> Option<&dyn PromptSource> {
+        let prompt = self.prompts.get(name).filter(|_| caller.session.is_none());
+        prompt.map(AsRef::as_ref)
     }
 }
 

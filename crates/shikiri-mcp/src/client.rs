@@ -5,7 +5,10 @@ use std::sync::Arc;
 use rmcp::model::TASKS_EXTENSION_ID;
 use serde_json::Value;
 use shikiri_model::connection::{ClientInfo, Connection, LogLevel};
+use shikiri_model::key::Secret;
 use shikiri_model::run::QuestionKind;
+use shikiri_model::team::AgentSession;
+use tokio_util::sync::CancellationToken;
 
 use crate::fault::Fault;
 use crate::message::Request;
@@ -38,14 +41,31 @@ pub struct Caller {
     pub log_level: Option<LogLevel>,
     /// Which living process or connection of an agent this is.
     pub instance: String,
+    /// In place of a key it came with an agent's session, which opens nothing but team tools.
+    pub session: Option<Arc<OwnSession>>,
+    /// Cancelled when it no longer waits for the answer, or the process drains.
+    pub given_up: CancellationToken,
+}
+
+/// The session that a caller is.
+#[derive(Debug)]
+pub struct OwnSession {
+    pub token: Secret,
+    pub session: AgentSession,
 }
 
 impl Caller {
     /// In the older era everything was said when the connection was opened.
-    pub(crate) fn connected(connection: Arc<Connection>, instance: String) -> Self {
-        let log_level = connection.log_level.unwrap_or(LogLevel::Info);
+    pub(crate) fn connected(
+        connection: Arc<Connection>,
+        instance: String,
+        session: Option<Arc<OwnSession>>,
+        given_up: CancellationToken,
+    ) -> Self {
+        let log_level = Some(connection.log_level.unwrap_or(LogLevel::Info));
         let capabilities = Arc::new(connection.capabilities.clone());
-        Self { connection, era: Era::Legacy, capabilities, log_level: Some(log_level), instance }
+        let era = Era::Legacy;
+        Self { connection, era, capabilities, log_level, instance, session, given_up }
     }
 
     pub(crate) fn can_answer(&self, kind: QuestionKind) -> bool {

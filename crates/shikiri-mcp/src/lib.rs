@@ -20,13 +20,14 @@ mod notices;
 mod question;
 mod run_view;
 mod server;
+mod shown;
 mod stated;
 mod stdio;
 mod tasks;
 mod tools;
 
 pub use catalogue::{Extras, Following, Listed, PromptSource, ResourceSource, ShortTool};
-pub use client::{Caller, Era};
+pub use client::{Caller, Era, OwnSession};
 pub use fault::Fault;
 pub use http::router;
 pub use listen::Change;

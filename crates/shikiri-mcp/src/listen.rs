@@ -149,7 +149,7 @@ impl Listen {
         if uris.len() + task_ids.len() > MAX_WATCHED {
             return Err(Fault::params(format!("at most {MAX_WATCHED} can be listened to at once")));
         }
-        let run_of = |uri: &String| mcp.catalogue.resources.iter().find_map(|s| s.run_of(uri));
+        let run_of = |uri: &String| mcp.catalogue.sources(caller).find_map(|s| s.run_of(uri));
         let resources = uris.iter().filter_map(|uri| Some((uri.clone(), run_of(uri)?)));
         let tasks = task_ids.iter().filter_map(|id| Some((id.clone(), id.parse().ok()?)));
         let mut accepted = serde_json::Map::new();

@@ -6,27 +6,35 @@ use crate::client::{Caller, Era};
 use crate::fault::Fault;
 use crate::message::Request;
 use crate::server::{Mcp, cached};
+use crate::shown::Shown;
 
 /// Items of one page.
 const PAGE: usize = 100;
 /// The specification allows no more.
 const MAX_COMPLETIONS: usize = 100;
 
-pub(crate) fn tools(mcp: &Mcp, request: &Request) -> Result<Value, Fault> {
-    let all = mcp.catalogue.tools.values().map(|listing| listing.definition.clone());
-    Ok(cached(page("tools", all.collect(), request)?, "public"))
+pub(crate) async fn tools(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    let shown = Shown::to(&mcp.app, caller).await?;
+    let all = mcp.catalogue.tools.iter().filter(|(name, _)| shown.has(name));
+    let all = all.map(|(_, listing)| listing.definition.clone());
+    Ok(cached(page("tools", all.collect(), request)?, scope(caller)))
 }
 
-pub(crate) fn prompts(mcp: &Mcp, request: &Request) -> Result<Value, Fault> {
-    let all = mcp.catalogue.prompts.values();
+pub(crate) fn prompts(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    let all = mcp.catalogue.prompts.values().filter(|_| caller.session.is_none());
     let all = all.map(|prompt| serde_json::to_value(prompt.definition()).unwrap_or_default());
-    Ok(cached(page("prompts", all.collect(), request)?, "public"))
+    Ok(cached(page("prompts", all.collect(), request)?, scope(caller)))
 }
 
-pub(crate) fn templates(mcp: &Mcp, request: &Request) -> Result<Value, Fault> {
-    let all = mcp.catalogue.resources.iter().flat_map(|source| source.templates());
+pub(crate) fn templates(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    let all = mcp.catalogue.sources(caller).flat_map(|source| source.templates());
     let all = all.map(|template| serde_json::to_value(template).unwrap_or_default());
-    Ok(cached(page("resourceTemplates", all.collect(), request)?, "public"))
+    Ok(cached(page("resourceTemplates", all.collect(), request)?, scope(caller)))
+}
+
+/// What a session is shown is not for others.
+fn scope(caller: &Caller) -> &'static str {
+    if caller.session.is_some() { "private" } else { "public" }
 }
 
 /// A part of a list that is in memory; its cursor is a position.
@@ -69,7 +77,8 @@ pub(crate) async fn resources(
             (number, Some(inner).filter(|inner| !inner.is_empty()))
         }
     };
-    let sources = &mcp.catalogue.resources;
+    let sources = mcp.catalogue.sources(caller).filter(|source| source.is_listed());
+    let sources: Vec<_> = sources.collect();
     let Some(source) = sources.get(number) else {
         return if number == 0 {
             Ok(cached(json!({ "resources": [] }), "private"))
@@ -106,7 +115,7 @@ pub(crate) async fn contents(
     uri: &str,
     era: Era,
 ) -> Result<Vec<Value>, Fault> {
-    for source in &mcp.catalogue.resources {
+    for source in mcp.catalogue.sources(caller) {
         if let Some(read) = source.read(caller, uri).await {
             return read.map_err(|fault| missing_in(era, fault));
         }
@@ -143,7 +152,7 @@ pub(crate) async fn complete(
     let mut values = match reference["type"].as_str() {
         Some("ref/prompt") => {
             let prompt = reference["name"].as_str().unwrap_or_default();
-            let found = mcp.catalogue.prompts.get(prompt);
+            let found = mcp.catalogue.prompt(caller, prompt);
             let found =
                 found.ok_or_else(|| Fault::params(format!("there is no prompt {prompt:?}")))?;
             found.complete(caller, name, start).await
@@ -151,7 +160,7 @@ pub(crate) async fn complete(
         Some("ref/resource") => {
             let uri = reference["uri"].as_str().unwrap_or_default();
             let has = |t: &rmcp::model::ResourceTemplate| t.uri_template == uri;
-            let mut sources = mcp.catalogue.resources.iter();
+            let mut sources = mcp.catalogue.sources(caller);
             let source = sources.find(|source| source.templates().iter().any(has));
             let source = source.ok_or_else(|| missing(uri))?;
             source.complete(caller, name, start).await

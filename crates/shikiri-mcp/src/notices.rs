@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 use shikiri_app::{AppError, Delivery, Watch};
 use shikiri_model::connection::Connection;
 use shikiri_model::event::{NewEvent, Seq};
+use shikiri_model::ids::AgentSessionId;
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 use crate::listen::{Change, WatchedRuns, next_change};
 use crate::message;
 use crate::server::Mcp;
+use crate::shown::{self, Shown};
 
 /// A connection that is listened to is in use.
 const REFRESH_EVERY: Duration = Duration::from_secs(10);
@@ -27,7 +30,12 @@ pub(crate) struct Notices {
     watch: Watch,
     runs: WatchedRuns,
     changes: broadcast::Receiver<Change>,
-    /// Subscriptions have not been looked at yet.
+    /// Agents' sessions that were opened on the connection.
+    sessions: Vec<AgentSessionId>,
+    /// The tools that the client was last told of, and when that is to be looked at again.
+    shown: Shown,
+    look_at_tools: Option<Instant>,
+    /// Subscriptions and sessions have not been looked at yet.
     is_fresh: bool,
     ended: bool,
 }
@@ -60,6 +68,9 @@ impl Notices {
             connection,
             watch,
             runs: WatchedRuns::default(),
+            sessions: Vec::new(),
+            shown: Shown::Everything,
+            look_at_tools: None,
             is_fresh: true,
             ended: false,
         })
@@ -75,8 +86,14 @@ impl Notices {
     pub(crate) async fn next(&mut self) -> Option<Vec<Notice>> {
         if std::mem::take(&mut self.is_fresh) {
             self.follow_subscriptions().await;
+            match shown::sessions_on(&self.mcp.app, &self.connection).await {
+                Ok(sessions) => self.sessions = sessions,
+                Err(error) => tracing::debug!(%error, "logins were not looked up"),
+            }
+            self.follow_tools().await;
         }
         while !self.ended {
+            let look_at_tools = self.look_at_tools;
             tokio::select! {
                 biased;
                 next = self.watch.next() => {
@@ -91,6 +108,7 @@ impl Notices {
                     self.note(change.method(), &json!({})).await;
                 }
                 (uri, _) = self.runs.next() => self.note_update(&uri).await,
+                () = until(look_at_tools) => self.follow_tools().await,
                 () = tokio::time::sleep(REFRESH_EVERY) => self.refresh().await,
             }
         }
@@ -99,7 +117,7 @@ impl Notices {
 
     async fn take(&mut self, delivery: &Delivery) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let mut changed = false;
+        let (mut changed, mut logged_in) = (false, false);
         for event in delivery.events() {
             match event.kind {
                 "notice" => {
@@ -107,12 +125,19 @@ impl Notices {
                     notices.extend(text.map(|text| Notice { seq: event.seq, text }));
                 }
                 "changed" => changed = true,
+                shown::OPENED => {
+                    shown::add_opened(&mut self.sessions, event.data);
+                    logged_in = true;
+                }
                 "ended" => self.ended = true,
                 _ => {}
             }
         }
         if changed {
             self.refresh().await;
+        }
+        if logged_in {
+            self.follow_tools().await;
         }
         notices
     }
@@ -148,6 +173,21 @@ impl Notices {
         }
     }
 
+    /// Says so if the client would be shown other tools than before. It may say so once too often
+    /// to a client that comes back, which asks and finds nothing new.
+    async fn follow_tools(&mut self) {
+        let (app, connection) = (&self.mcp.app, &self.connection);
+        let (shown, left) = match Shown::on_connection(app, connection, &self.sessions).await {
+            Ok(found) => found,
+            // Looked at again soon.
+            Err(_) => (self.shown, Some(REFRESH_EVERY)),
+        };
+        self.look_at_tools = left.map(|left| Instant::now() + left);
+        if std::mem::replace(&mut self.shown, shown) != shown {
+            self.note(Change::Tools.method(), &json!({})).await;
+        }
+    }
+
     async fn note_update(&mut self, uri: &str) {
         self.note("notifications/resources/updated", &json!({ "uri": uri })).await;
     }
@@ -158,6 +198,13 @@ impl Notices {
         if let Err(error) = self.mcp.app.note_on_connection(&self.connection, event).await {
             tracing::debug!(%error, "a notice was not written");
         }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

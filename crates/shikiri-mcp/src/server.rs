@@ -114,11 +114,11 @@ impl Mcp {
 
     async fn plain(&self, caller: &Caller, request: &Request) -> Result<Value, Fault> {
         match (request.method.as_str(), caller.era) {
-            ("tools/list", _) => lists::tools(self, request),
+            ("tools/list", _) => lists::tools(self, caller, request).await,
             ("resources/list", _) => lists::resources(self, caller, request).await,
-            ("resources/templates/list", _) => lists::templates(self, request),
+            ("resources/templates/list", _) => lists::templates(self, caller, request),
             ("resources/read", era) => lists::read(self, caller, request, era).await,
-            ("prompts/list", _) => lists::prompts(self, request),
+            ("prompts/list", _) => lists::prompts(self, caller, request),
             ("completion/complete", _) => lists::complete(self, caller, request).await,
             ("ping", Era::Legacy) => Ok(json!({})),
             ("logging/setLevel", Era::Legacy) => self.set_level(caller, request).await,
@@ -168,7 +168,8 @@ const INSTRUCTIONS: &str = "Agents are tools here, and every call of one is a du
 on when the connection breaks or the server restarts. A call that lasts is answered with a run_id \
 and a link to the run; wait for it with run_wait, look at it with run_status, answer its questions \
 with run_answer, redirect it with run_update, stop it with run_cancel. A call whose answer was lost \
-is found with run_list.";
+is found with run_list. Agents that work together in a project call authenticate first: its answer \
+says how to go on.";
 
 /// The answer to `initialize`.
 pub(crate) fn initialized(protocol: &str) -> Value {

@@ -195,7 +195,7 @@ impl Peer {
             self.send(message::reply(&request.id, &Ok(initialized(&protocol)))).await;
             return Ok(());
         }
-        let caller = self.caller(request).await?;
+        let caller = self.caller(request, given_up).await?;
         match self.mcp.answer(&caller, request).await {
             Answered::Now(outcome) => self.send(message::reply(&request.id, &outcome)).await,
             Answered::Logged { text, .. } => self.send(text).await,
@@ -239,10 +239,14 @@ impl Peer {
         Ok(protocol)
     }
 
-    async fn caller(&self, request: &Request) -> Result<Caller, Fault> {
+    async fn caller(
+        &self,
+        request: &Request,
+        given_up: &CancellationToken,
+    ) -> Result<Caller, Fault> {
         let is_modern = protocol_version(request).is_some() || request.method == "server/discover";
         if !is_modern {
-            return self.connected().await;
+            return self.connected(given_up).await;
         }
         let stated = stated::stated(request)?;
         let Mcp { app, daily, .. } = &*self.mcp;
@@ -252,17 +256,19 @@ impl Peer {
             capabilities: stated.capabilities,
             log_level: stated.log_level,
             instance: (self.instance)(&stated.client.name),
+            session: None,
+            given_up: given_up.clone(),
         })
     }
 
     /// In the older era; its level and subscriptions may have changed since.
-    async fn connected(&self) -> Result<Caller, Fault> {
+    async fn connected(&self, given_up: &CancellationToken) -> Result<Caller, Fault> {
         let known = self.connection.lock().await.clone();
         let known = known.ok_or_else(|| Fault::request("send initialize first"))?;
         let app = &self.mcp.app;
         let found = app.connection(&known.tenant, &known.id, &known.principal).await?;
         let connection = found.ok_or_else(|| Fault::request("send initialize again"))?;
         let instance = (self.instance)(&connection.client.name);
-        Ok(Caller::connected(Arc::new(connection), instance))
+        Ok(Caller::connected(Arc::new(connection), instance, None, given_up.clone()))
     }
 }

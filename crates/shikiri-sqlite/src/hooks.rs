@@ -343,12 +343,10 @@ fn time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>> {
 
 pub fn read_to(connection: &Connection, path: &str) -> Result<Option<ReadTo>> {
     connection
-        .prepare_cached("SELECT inode, read_to, lines, tokens FROM transcripts WHERE path = ?1")?
+        .prepare_cached("SELECT inode, read_to, lines FROM transcripts WHERE path = ?1")?
         .query_row([path], |row| {
             let whole = |index| row.get(index).map(|n: i64| u64::try_from(n).unwrap_or(0));
-            let tokens: Option<i64> = row.get(3)?;
-            let tokens = tokens.and_then(|tokens| u64::try_from(tokens).ok());
-            Ok(ReadTo { inode: whole(0)?, offset: whole(1)?, lines: whole(2)?, tokens })
+            Ok(ReadTo { inode: whole(0)?, offset: whole(1)?, lines: whole(2)? })
         })
         .optional()
 }
@@ -362,15 +360,14 @@ pub fn set_read_to(
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     connection
         .prepare_cached(
-            "INSERT OR REPLACE INTO transcripts (path, inode, read_to, lines, tokens, updated_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO transcripts (path, inode, read_to, lines, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
         )?
         .execute(params![
             path,
             whole(read.inode),
             whole(read.offset),
             whole(read.lines),
-            read.tokens.map(whole),
             now.to_string()
         ])
         .map(drop)

@@ -22,6 +22,12 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0002_own_numbers.sql"),
     },
     Migration { number: 3, name: "hooks", sql: include_str!("../migrations/0003_hooks.sql") },
+    Migration {
+        number: 4,
+        name: "lean_hook_log",
+        sql: include_str!("../migrations/0004_lean_hook_log.sql"),
+    },
+    Migration { number: 5, name: "teams", sql: include_str!("../migrations/0005_teams.sql") },
 ];
 
 /// The schema that this program knows.

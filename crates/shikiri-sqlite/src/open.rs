@@ -247,18 +247,34 @@ fn try_open(
     path: &Path,
     options: &OpenOptions,
 ) -> Result<(Connection, FileLock, Company), OpenError> {
-    if options.brief
-        && let Some(lock) = FileLock::exclusive(path)?
-    {
-        match open_locked(path, options, Company::Nobody) {
-            // Another program has it open, which knows nothing of our lock.
-            Err(OpenError::Busy(_)) => {}
-            opened => return opened.map(|connection| (connection, lock, Company::Nobody)),
-        }
+    let (lock, company) = match options.brief {
+        true => lock_briefly(path, options.busy_timeout)?,
+        false => (FileLock::shared(path, options.busy_timeout)?, Company::Others),
+    };
+    match open_locked(path, options, company) {
+        // Another program has it open, which knows nothing of our lock.
+        Err(OpenError::Busy(_)) if company == Company::Nobody => {}
+        opened => return opened.map(|connection| (connection, lock, company)),
     }
+    drop(lock);
     let lock = FileLock::shared(path, options.busy_timeout)?;
     let connection = open_locked(path, options, Company::Others)?;
     Ok((connection, lock, Company::Others))
+}
+
+/// Joins those who stay, but waits for one who is alone: that one will soon be gone, and together
+/// both would have to set up what processes share.
+fn lock_briefly(path: &Path, limit: Duration) -> Result<(FileLock, Company), OpenError> {
+    let mut pauses = Pauses::up_to(limit);
+    loop {
+        if let Some(lock) = FileLock::exclusive(path)? {
+            return Ok((lock, Company::Nobody));
+        }
+        match FileLock::shared(path, Duration::ZERO) {
+            Err(OpenError::Busy(_)) if pauses.pause() => {}
+            locked => return locked.map(|lock| (lock, Company::Others)),
+        }
+    }
 }
 
 /// The caller holds the lock that goes with the company.
@@ -267,17 +283,16 @@ fn open_locked(
     options: &OpenOptions,
     company: Company,
 ) -> Result<Connection, OpenError> {
-    if !path.exists() {
-        refuse_unfinished(path)?;
-        if has_leftovers(path) {
-            let cause = "its log was left without it".to_owned();
-            return Err(OpenError::Damaged { path: path.to_owned(), cause });
-        }
-        create_database(path)?;
-    }
     let sqlite = |error| OpenError::sqlite(path, error);
-    let mut connection =
-        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options, company).map_err(sqlite)?;
+    let connect = || connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options, company);
+    let connected = match connect() {
+        Err(_) if !path.exists() => {
+            create(path)?;
+            connect()
+        }
+        connected => connected,
+    };
+    let mut connection = connected.map_err(sqlite)?;
     // First, so that another program's file is refused before anything is changed in it.
     let found = migrate::readable(path, &connection)?;
     busy::retry(company.patience(options), || use_wal(&connection)).map_err(sqlite)?;
@@ -286,6 +301,16 @@ fn open_locked(
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !options.checkpoint_on_close)
         .map_err(sqlite)?;
     Ok(connection)
+}
+
+/// Makes a database where there is none. The caller holds a lock.
+fn create(path: &Path) -> Result<(), OpenError> {
+    refuse_unfinished(path)?;
+    if has_leftovers(path) {
+        let cause = "its log was left without it".to_owned();
+        return Err(OpenError::Damaged { path: path.to_owned(), cause });
+    }
+    create_database(path)
 }
 
 /// Reads the schema and changes nothing. The caller holds a lock.

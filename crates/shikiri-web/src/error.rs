@@ -9,8 +9,10 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use shikiri_app::team::TeamError;
 use shikiri_app::{AppError, WatchError};
 use shikiri_model::ids::RunId;
+use shikiri_model::team::RefusalCode;
 use utoipa::ToSchema;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,14 @@ pub(crate) enum Code {
     ConversationNotFound,
     ExecutionNotFound,
     SkillNotFound,
+    ProjectNotFound,
+    AgentNotFound,
+    TaskNotFound,
+    DelegationNotFound,
+    AgentNotInProject,
+    WithSelf,
+    ContentTooLong,
+    ConversationActive,
     MissingToken,
     ConversationLocked,
     EngineUnavailable,
@@ -67,6 +77,22 @@ impl Code {
             }
             Self::ExecutionNotFound => (S::NOT_FOUND, "EXECUTION_NOT_FOUND", "No such execution"),
             Self::SkillNotFound => (S::BAD_REQUEST, "SKILL_NOT_FOUND", "No such skill"),
+            Self::ProjectNotFound => (S::NOT_FOUND, "PROJECT_NOT_FOUND", "No such project"),
+            Self::AgentNotFound => (S::NOT_FOUND, "AGENT_NOT_FOUND", "No such agent"),
+            Self::TaskNotFound => (S::NOT_FOUND, "TASK_NOT_FOUND", "No such task"),
+            Self::DelegationNotFound => {
+                (S::NOT_FOUND, "DELEGATION_NOT_FOUND", "No such delegation")
+            }
+            Self::AgentNotInProject => {
+                (S::FORBIDDEN, "TARGET_AGENT_NOT_IN_PROJECT", "The agent is not in the project")
+            }
+            Self::WithSelf => {
+                (S::BAD_REQUEST, "CANNOT_CONVERSATION_WITH_SELF", "Nobody talks to itself")
+            }
+            Self::ContentTooLong => (S::BAD_REQUEST, "CONTENT_TOO_LONG", "The text is too long"),
+            Self::ConversationActive => {
+                (S::CONFLICT, "CONVERSATION_ALREADY_ACTIVE", "The two have a conversation")
+            }
             Self::MissingToken => (S::BAD_REQUEST, "MISSING_TOKEN", "A token is missing"),
             Self::ConversationLocked => {
                 (S::CONFLICT, "CONVERSATION_LOCKED", "The conversation is busy")
@@ -234,6 +260,31 @@ impl From<AppError> for Problem {
     }
 }
 
+impl From<TeamError> for Problem {
+    fn from(error: TeamError) -> Self {
+        match error {
+            TeamError::App(error) => error.into(),
+            TeamError::Refused(refusal) => Self::new(refused(refusal.code), refusal.message),
+        }
+    }
+}
+
+/// What a person can be refused; the rest is for agents' sessions.
+fn refused(code: RefusalCode) -> Code {
+    match code {
+        RefusalCode::AgentNotFound => Code::AgentNotFound,
+        RefusalCode::NoProject => Code::ProjectNotFound,
+        RefusalCode::NoTask => Code::TaskNotFound,
+        RefusalCode::NoDelegation => Code::DelegationNotFound,
+        RefusalCode::NoDialogue => Code::ConversationNotFound,
+        RefusalCode::NotInProject => Code::AgentNotInProject,
+        RefusalCode::AlreadyActive => Code::ConversationActive,
+        RefusalCode::WithSelf => Code::WithSelf,
+        RefusalCode::ContentTooLong => Code::ContentTooLong,
+        _ => Code::InvalidRequest,
+    }
+}
+
 fn is_execution(id: &str) -> bool {
     id.parse().is_ok_and(|id: RunId| id.is_execution())
 }
@@ -244,7 +295,11 @@ fn missing(kind: &str) -> Code {
         "run" => Code::RunNotFound,
         "key" => Code::KeyNotFound,
         "model" => Code::ModelNotFound,
-        "conversation" => Code::ConversationNotFound,
+        "conversation" | "dialogue" => Code::ConversationNotFound,
+        "project" => Code::ProjectNotFound,
+        "agent" => Code::AgentNotFound,
+        "task" => Code::TaskNotFound,
+        "delegation" => Code::DelegationNotFound,
         "execution" => Code::ExecutionNotFound,
         "open question" => Code::QuestionNotFound,
         _ => Code::NotFound,

@@ -20,6 +20,7 @@ mod server;
 mod slow_reader;
 mod sse;
 mod state;
+mod team_access;
 pub mod views;
 
 pub use openapi::openapi_json;

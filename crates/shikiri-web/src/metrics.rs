@@ -8,7 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use shikiri_app::Counters;
 
@@ -94,6 +94,9 @@ impl Collector for Done {
             let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
             counter.encode(metric)?;
         }
-        Ok(())
+        let (name, help) = ("agents_at_work", "Agents of teams that were started here");
+        let gauge = ConstGauge::new(i64::try_from(done.agents_at_work.get()).unwrap_or(i64::MAX));
+        let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+        gauge.encode(metric)
     }
 }

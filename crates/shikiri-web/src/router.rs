@@ -9,8 +9,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    conversations, docs, executions, files, health, hooks, keys, models, run_events, runs, servers,
-    skills, tenants, usage,
+    conversations, delegations, dialogues, docs, executions, files, health, hooks, keys, models,
+    projects, run_events, runs, servers, skills, tasks, team_agents, team_messages, tenants, usage,
 };
 use crate::state::Shared;
 use crate::{access, error, host, observe, openapi};
@@ -59,6 +59,19 @@ pub(crate) fn api() -> OpenApiRouter<Shared> {
         .routes(routes!(files::list_files))
         .routes(routes!(files::put_file, files::get_file, files::remove_file))
         .routes(routes!(usage::show_usage))
+        .routes(routes!(projects::create_project, projects::list_projects))
+        .routes(routes!(projects::show_project))
+        .routes(routes!(team_agents::add_agent, team_agents::list_agents))
+        .routes(routes!(tasks::create_task, tasks::list_tasks))
+        .routes(routes!(tasks::show_task, tasks::change_task))
+        .routes(routes!(team_messages::post_message, team_messages::list_team_messages))
+        .routes(routes!(delegations::list_delegations))
+        .routes(routes!(delegations::show_delegation))
+        .routes(routes!(dialogues::list_dialogues))
+        .routes(routes!(dialogues::show_dialogue))
+        .routes(routes!(dialogues::dialogue_messages))
+        .routes(routes!(dialogues::follow_dialogue))
+        .routes(routes!(dialogues::cancel_dialogue))
         .routes(routes!(hooks::take_hook))
         .routes(routes!(hooks::list_subagents))
         .routes(routes!(hooks::hook_log))

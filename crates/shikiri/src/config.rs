@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use shikiri_model::team::TeamLimits;
 
 use crate::config_layers::{Layer, Origin, environment_layer, file_layer};
 use crate::env_vars::{self, EnvVar};
@@ -37,6 +38,15 @@ pub struct Settings {
     pub execution_timeout_seconds: Option<f64>,
     pub lock_wait_seconds: Option<f64>,
     pub lock_lease_seconds: Option<f64>,
+    pub dialogue_pending_seconds: Option<f64>,
+    pub dialogue_idle_seconds: Option<f64>,
+    pub session_seconds: Option<f64>,
+    pub chat_idle_seconds: Option<f64>,
+    pub delegation_claim_seconds: Option<f64>,
+    pub delegation_depth: Option<u32>,
+    pub delegation_seconds: Option<f64>,
+    pub spawn_guard_seconds: Option<f64>,
+    pub max_spawns: Option<u32>,
     pub claude_bin: Option<String>,
     pub engine_paths: Option<Vec<PathBuf>>,
     pub durability: Option<Durability>,
@@ -79,6 +89,7 @@ pub struct Config {
     pub execution_timeout: Duration,
     pub lock_wait: Duration,
     pub lock_lease: Duration,
+    pub team: TeamLimits,
     /// Where the Claude Code program is, if not in PATH.
     pub claude_bin: Option<PathBuf>,
     /// What Claude Code may read, besides its own folders and the system's programs.
@@ -149,6 +160,7 @@ impl Config {
             lock_lease: layers
                 .seconds("lock_lease_seconds", |s| s.lock_lease_seconds)?
                 .unwrap_or(Duration::from_secs(600)),
+            team: layers.team()?,
             claude_bin: layers
                 .find(|s| s.claude_bin.clone())
                 .map(|(path, layer)| layer.folder.join(path)),
@@ -188,7 +200,7 @@ impl Config {
 }
 
 /// Strongest first.
-struct Layers(Vec<Layer>);
+pub(crate) struct Layers(Vec<Layer>);
 
 impl Layers {
     fn find<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<(T, &Layer)> {
@@ -221,20 +233,20 @@ impl Layers {
         })
     }
 
-    fn count(
+    pub(crate) fn count<T: Default + PartialEq>(
         &self,
         key: &str,
-        value: impl Fn(&Settings) -> Option<usize>,
-    ) -> Result<Option<usize>, Failure> {
+        value: impl Fn(&Settings) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
         match self.find(value) {
-            Some((0, layer)) => {
+            Some((count, layer)) if count == T::default() => {
                 Err(Failure::usage(format!("{}: is 0", layer.origin.name(key)), "allow at least 1"))
             }
             found => Ok(found.map(|(count, _)| count)),
         }
     }
 
-    fn seconds(
+    pub(crate) fn seconds(
         &self,
         key: &str,
         value: impl Fn(&Settings) -> Option<f64>,

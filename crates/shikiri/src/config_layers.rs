@@ -65,6 +65,30 @@ pub(crate) fn environment_layer(
             env_vars::LOCK_LEASE_SECONDS,
             text(env_vars::LOCK_LEASE_SECONDS)?,
         )?,
+        dialogue_pending_seconds: number(
+            env_vars::DIALOGUE_PENDING_SECONDS,
+            text(env_vars::DIALOGUE_PENDING_SECONDS)?,
+        )?,
+        dialogue_idle_seconds: number(
+            env_vars::DIALOGUE_IDLE_SECONDS,
+            text(env_vars::DIALOGUE_IDLE_SECONDS)?,
+        )?,
+        session_seconds: number(env_vars::SESSION_SECONDS, text(env_vars::SESSION_SECONDS)?)?,
+        chat_idle_seconds: number(env_vars::CHAT_IDLE_SECONDS, text(env_vars::CHAT_IDLE_SECONDS)?)?,
+        delegation_claim_seconds: number(
+            env_vars::DELEGATION_CLAIM_SECONDS,
+            text(env_vars::DELEGATION_CLAIM_SECONDS)?,
+        )?,
+        delegation_depth: number(env_vars::DELEGATION_DEPTH, text(env_vars::DELEGATION_DEPTH)?)?,
+        delegation_seconds: number(
+            env_vars::DELEGATION_SECONDS,
+            text(env_vars::DELEGATION_SECONDS)?,
+        )?,
+        spawn_guard_seconds: number(
+            env_vars::SPAWN_GUARD_SECONDS,
+            text(env_vars::SPAWN_GUARD_SECONDS)?,
+        )?,
+        max_spawns: number(env_vars::MAX_SPAWNS, text(env_vars::MAX_SPAWNS)?)?,
         claude_bin: text(env_vars::CLAUDE_BIN)?,
         engine_paths: surroundings.get(env_vars::ENGINE_PATHS).map(|paths| {
             std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty()).collect()

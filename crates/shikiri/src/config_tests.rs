@@ -99,12 +99,47 @@ fn engines_may_read_what_is_named_and_never_what_is_the_servers() {
 }
 
 #[test]
+fn each_limit_of_teams_has_its_setting() {
+    let world = World::new();
+    assert_eq!(world.load(Settings::default()).unwrap().team, TeamLimits::default());
+    let numbers = [
+        "SHIKIRI_DIALOGUE_PENDING_SECONDS",
+        "SHIKIRI_DIALOGUE_IDLE_SECONDS",
+        "SHIKIRI_SESSION_SECONDS",
+        "SHIKIRI_CHAT_IDLE_SECONDS",
+        "SHIKIRI_DELEGATION_CLAIM_SECONDS",
+        "SHIKIRI_DELEGATION_SECONDS",
+        "SHIKIRI_SPAWN_GUARD_SECONDS",
+        "SHIKIRI_DELEGATION_DEPTH",
+    ];
+    let world = (1..).zip(numbers).fold(world, |world, (n, name)| world.set(name, &n.to_string()));
+    let world = world.set("SHIKIRI_DIALOGUE_IDLE_SECONDS", "0.5").project_file("max_spawns = 9");
+    let expected = TeamLimits {
+        pending: Duration::from_secs(1),
+        idle: Duration::from_millis(500),
+        session: Duration::from_secs(3),
+        chat_idle: Duration::from_secs(4),
+        claim: Duration::from_secs(5),
+        wall: Duration::from_secs(6),
+        spawn_guard: Duration::from_secs(7),
+        depth: 8,
+        max_spawns: 9,
+        attempts: 3,
+    };
+    assert_eq!(world.load(Settings::default()).unwrap().team, expected);
+}
+
+#[test]
 fn bad_values_are_refused_with_their_source() {
     let cases = [
         (World::new().set("SHIKIRI_LISTEN", "here"), "SHIKIRI_LISTEN: \"here\" is not an address"),
         (World::new().set("SHIKIRI_RETENTION_DAYS", "-1"), "SHIKIRI_RETENTION_DAYS: -1 is out of"),
         (World::new().set("SHIKIRI_RETENTION_DAYS", "NaN"), "SHIKIRI_RETENTION_DAYS: NaN is out"),
         (World::new().set("SHIKIRI_MAX_STREAMS", "0"), "SHIKIRI_MAX_STREAMS: is 0: allow"),
+        (World::new().set("SHIKIRI_MAX_SPAWNS", "0"), "SHIKIRI_MAX_SPAWNS: is 0: allow"),
+        (World::new().set("SHIKIRI_DELEGATION_DEPTH", "-1"), "SHIKIRI_DELEGATION_DEPTH: \"-1\" is"),
+        (World::new().set("SHIKIRI_SESSION_SECONDS", "0"), "SHIKIRI_SESSION_SECONDS: 0 is out of"),
+        (World::new().set("SHIKIRI_CHAT_IDLE_SECONDS", "x"), "SHIKIRI_CHAT_IDLE_SECONDS: \"x\" is"),
         (World::new().set("SHIKIRI_ALLOW_REMOTE", "maybe"), "SHIKIRI_ALLOW_REMOTE: \"maybe\""),
         (World::new().set("LOG_FORMAT", "xml"), "SHIKIRI_LOG_FORMAT: \"xml\" is not known"),
         (

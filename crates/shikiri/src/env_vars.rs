@@ -39,6 +39,32 @@ pub const LOCK_WAIT_SECONDS: EnvVar =
     var("SHIKIRI_LOCK_WAIT_SECONDS", "how long a request waits for a busy conversation [5]");
 pub const LOCK_LEASE_SECONDS: EnvVar =
     var("SHIKIRI_LOCK_LEASE_SECONDS", "a conversation whose server is silent is free after [600]");
+pub const DIALOGUE_PENDING_SECONDS: EnvVar = var(
+    "SHIKIRI_DIALOGUE_PENDING_SECONDS",
+    "a dialogue whose partner does not come ends after this [300]",
+);
+pub const DIALOGUE_IDLE_SECONDS: EnvVar = var(
+    "SHIKIRI_DIALOGUE_IDLE_SECONDS",
+    "a dialogue in which nothing is said ends after this [600]",
+);
+pub const SESSION_SECONDS: EnvVar =
+    var("SHIKIRI_SESSION_SECONDS", "longest time of an agent's session [3600]");
+pub const CHAT_IDLE_SECONDS: EnvVar =
+    var("SHIKIRI_CHAT_IDLE_SECONDS", "a chat session that calls nothing ends after this [600]");
+pub const DELEGATION_CLAIM_SECONDS: EnvVar = var(
+    "SHIKIRI_DELEGATION_CLAIM_SECONDS",
+    "a silent chat session gives a delegation back after this [120]",
+);
+pub const DELEGATION_DEPTH: EnvVar =
+    var("SHIKIRI_DELEGATION_DEPTH", "delegations that may follow from one another [3]");
+pub const DELEGATION_SECONDS: EnvVar = var(
+    "SHIKIRI_DELEGATION_SECONDS",
+    "longest time of a delegation and what follows from it [3600]",
+);
+pub const SPAWN_GUARD_SECONDS: EnvVar =
+    var("SHIKIRI_SPAWN_GUARD_SECONDS", "an agent that was started has so long to log in [120]");
+pub const MAX_SPAWNS: EnvVar =
+    var("SHIKIRI_MAX_SPAWNS", "agents that are started and at work at once [3]");
 pub const CLAUDE_BIN: EnvVar =
     var("SHIKIRI_CLAUDE_BIN", "the Claude Code program [claude, found in PATH]");
 pub const ENGINE_PATHS: EnvVar = var(
@@ -88,6 +114,15 @@ pub const ALL: &[EnvVar] = &[
     EXECUTION_TIMEOUT_SECONDS,
     LOCK_WAIT_SECONDS,
     LOCK_LEASE_SECONDS,
+    DIALOGUE_PENDING_SECONDS,
+    DIALOGUE_IDLE_SECONDS,
+    SESSION_SECONDS,
+    CHAT_IDLE_SECONDS,
+    DELEGATION_CLAIM_SECONDS,
+    DELEGATION_DEPTH,
+    DELEGATION_SECONDS,
+    SPAWN_GUARD_SECONDS,
+    MAX_SPAWNS,
     CLAUDE_BIN,
     ENGINE_PATHS,
     KEY,

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 
+use shikiri_app::team::TeamError;
 use shikiri_app::{AppError, WatchError};
+use shikiri_model::team::RefusalCode;
 use shikiri_store::StoreError;
 
 use crate::text::{cut_middle, one_line};
@@ -127,7 +129,30 @@ fn list_command(kind: &str) -> Option<&'static str> {
         "skill" => Some("shikiri skills list"),
         "conversation" => Some("shikiri conversations list"),
         "execution" => Some("shikiri executions list"),
+        "project" => Some("shikiri projects list"),
+        "agent" => Some("shikiri agents list"),
+        "task" => Some("shikiri tasks list"),
+        "delegation" => Some("shikiri delegations list"),
+        "dialogue" => Some("shikiri dialogues list"),
         _ => None,
+    }
+}
+
+impl From<TeamError> for Failure {
+    fn from(error: TeamError) -> Self {
+        let refusal = match error {
+            TeamError::App(error) => return error.into(),
+            TeamError::Refused(refusal) => refusal,
+        };
+        match refusal.code {
+            RefusalCode::AgentNotFound | RefusalCode::NotInProject => {
+                Self::new(Exit::NotFound, refusal, "`shikiri agents list` shows what there is")
+            }
+            RefusalCode::InvalidArgument | RefusalCode::ContentTooLong | RefusalCode::WithSelf => {
+                Self::told(Exit::Usage, refusal)
+            }
+            _ => Self::told(Exit::Refused, refusal),
+        }
     }
 }
 
@@ -174,6 +199,10 @@ mod tests {
         assert_eq!(code(AppError::Unavailable("busy".to_owned())), 5);
         assert_eq!(code(AppError::Broken("damaged".to_owned())), 1);
         assert_eq!(Failure::Stopped(15).code(), 143);
+        let refused = |code: RefusalCode| Failure::from(TeamError::from(code.because("x"))).code();
+        assert_eq!(refused(RefusalCode::NotInProject), 4);
+        assert_eq!(refused(RefusalCode::ContentTooLong), 2);
+        assert_eq!(refused(RefusalCode::AlreadyActive), 3);
     }
 
     #[test]

@@ -8,11 +8,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
 use shikiri_app::gate::{Gate, GateOptions};
 use shikiri_app::run::Node;
+use shikiri_app::team::Coordinator;
 use shikiri_mcp::Mcp;
 use shikiri_web::{BindError, Server, WebOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::reachable;
 use crate::config::{Config, Durability};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -29,6 +31,7 @@ pub struct Running {
     app: App,
     mcp: Arc<Mcp>,
     node: Node,
+    coordinator: Coordinator,
     drain: CancellationToken,
     server: JoinHandle<std::io::Result<()>>,
 }
@@ -56,7 +59,10 @@ impl Running {
         let door = shikiri_mcp::router(Arc::clone(&mcp), Arc::clone(&gate));
         let server = Server::new(gate, options).mount(door);
         let server = tokio::spawn(server.serve(listener, drain.clone()));
-        Ok(Self { address, app, mcp, node, drain, server })
+        // The agents that it starts come back to this very process.
+        let own = reachable(address);
+        let coordinator = Coordinator::start(app.clone(), format!("http://{own}/mcp"));
+        Ok(Self { address, app, mcp, node, coordinator, drain, server })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -84,7 +90,8 @@ impl Running {
     /// Turns unready at once, ends the streams resumably and hands the runs back.
     pub async fn drain(self) -> Result<(), Failure> {
         self.drain.cancel();
-        let (server, ()) = tokio::join!(self.server, self.node.leave());
+        let (server, (), ()) =
+            tokio::join!(self.server, self.node.leave(), self.coordinator.leave());
         let served = server.map_err(|error| Failure::told(Exit::Failed, error))?;
         served.map_err(|error| Failure::told(Exit::Failed, error))
     }
@@ -173,7 +180,7 @@ fn raise_file_limit() {
 }
 
 /// Resolves when whoever started us has closed our stdin, as its death does too.
-async fn stdin_end() {
+pub(crate) async fn stdin_end() {
     let (ended, end) = tokio::sync::oneshot::channel();
     // A thread of its own: a runtime would wait for a blocked read at shutdown.
     let spawned = std::thread::Builder::new().name("shikiri-stdin".to_owned()).spawn(move || {

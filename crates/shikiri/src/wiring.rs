@@ -8,7 +8,6 @@ use shikiri_app::execution::{self, Engine, Engines};
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppOptions, Environment};
 use shikiri_engines::claude_code::ClaudeCode;
-use shikiri_engines::offline::Offline;
 use shikiri_mcp::{Extras, McpOptions};
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
@@ -19,6 +18,7 @@ use crate::config::{Config, Durability};
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
 use crate::hook_files::HookDisk;
+use crate::player::OfflineEngine;
 use crate::store_url::StoreUrl;
 
 /// What a server offers its callers.
@@ -52,7 +52,7 @@ fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
     let claude_code = ClaudeCode::new(config.claude_bin.clone())
         .with_readable(config.engine_paths.clone())
         .with_hidden(config.secret_places());
-    vec![Arc::new(Offline), Arc::new(claude_code)]
+    vec![Arc::new(OfflineEngine), Arc::new(claude_code)]
 }
 
 /// What somebody wants with the store.
@@ -76,6 +76,7 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         execution_timeout: config.execution_timeout,
         lock_wait: config.lock_wait,
         lock_lease: config.lock_lease,
+        team: config.team.clone(),
         data: Some(config.data_folder()),
         engine_env: Environment(execution::inherited(environment())),
         ..AppOptions::default()

@@ -76,6 +76,9 @@ pub struct Server {
     pub transport: Transport,
     pub headers: BTreeMap<String, String>,
     pub allowed_tools: Option<Vec<String>>,
+    /// This program's own door, opened with the token of an agent's session: the turn is that
+    /// agent's work in a team.
+    pub is_own: bool,
 }
 
 /// Where an engine tells. Waits while nobody takes what it told: a flood stops at its source.

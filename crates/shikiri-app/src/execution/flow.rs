@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conclude::{Report, title};
-use super::engine::{EngineError, Order, Told};
+use super::engine::{EngineError, Order, Server, Told};
 use super::lock::Locked;
 use super::request::{Means, NewExecution};
 use crate::app::App;
@@ -51,15 +51,25 @@ impl App {
         tenant: &TenantId,
         request: NewExecution,
     ) -> Result<Stored<Run>, AppError> {
+        self.execute_with(tenant, request, None).await
+    }
+
+    /// The same, with one more server that is for this execution alone and is written nowhere.
+    pub(crate) async fn execute_with(
+        &self,
+        tenant: &TenantId,
+        request: NewExecution,
+        door: Option<Server>,
+    ) -> Result<Stored<Run>, AppError> {
         // 1. request
         request.check()?;
         if let Some(known) = self.known_execution(tenant, &request).await? {
             return Ok(known);
         }
         // 2. checks
-        let means = self.means(tenant, &request).await?;
+        let means = self.means(tenant, &request, door.as_ref()).await?;
         // 3. lock
-        self.start_under_lock(tenant, &request, means).await
+        self.start_under_lock(tenant, &request, means, door.as_ref()).await
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::engine::Server;
 use super::flow::Errand;
 use super::request::{Means, NewExecution};
 use crate::app::{App, entropy};
@@ -52,6 +53,7 @@ impl App {
         tenant: &TenantId,
         request: &NewExecution,
         mut means: Means,
+        door: Option<&Server>,
     ) -> Result<Stored<Run>, AppError> {
         let deadline = Instant::now() + self.options.lock_wait;
         let lock = lock_of(&request.conversation);
@@ -87,7 +89,7 @@ impl App {
                 },
             }
             // Whoever had the lock has changed the conversation.
-            means = self.means(tenant, request).await?;
+            means = self.means(tenant, request, door).await?;
         }
     }
 

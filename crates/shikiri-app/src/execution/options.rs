@@ -90,7 +90,10 @@ impl App {
         prompt: &str,
         resume: Option<String>,
     ) -> Result<Order, AppError> {
-        let env = environment(&self.options.engine_env.0, &means.model);
+        let mut env = environment(&self.options.engine_env.0, &means.model);
+        if means.servers.iter().any(|server| server.is_own) {
+            keep_at_home(&mut env);
+        }
         let aliases = aliases(means, &env);
         let resolve = |name: &String| aliases.get(name).unwrap_or(name).clone();
         let subagent_model = means.model.subagent_model.as_ref();
@@ -147,6 +150,16 @@ impl App {
     }
 }
 
+/// This machine's own door is not asked for at a proxy.
+fn keep_at_home(env: &mut BTreeMap<String, String>) {
+    const HOME: &str = "127.0.0.1,localhost,::1";
+    for name in ["NO_PROXY", "no_proxy"] {
+        let known = env.get(name).filter(|known| !known.is_empty());
+        let all = known.map_or_else(|| HOME.to_owned(), |known| format!("{known},{HOME}"));
+        env.insert(name.to_owned(), all);
+    }
+}
+
 fn make_private(folder: &std::path::Path) -> Result<(), AppError> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -163,6 +176,14 @@ mod tests {
         let seen = inherited(given.map(|name| (name.to_owned(), "値".to_owned())));
         let names: Vec<_> = seen.keys().map(String::as_str).collect();
         assert_eq!(names, ["ANTHROPIC_API_KEY", "AWS_PROFILE", "PATH"]);
+    }
+
+    #[test]
+    fn the_own_door_is_not_behind_a_proxy() {
+        let mut env = BTreeMap::from([("no_proxy".to_owned(), "inside".to_owned())]);
+        keep_at_home(&mut env);
+        assert_eq!(env["NO_PROXY"], "127.0.0.1,localhost,::1");
+        assert_eq!(env["no_proxy"], "inside,127.0.0.1,localhost,::1");
     }
 
     #[test]

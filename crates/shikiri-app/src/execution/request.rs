@@ -136,6 +136,7 @@ impl App {
         &self,
         tenant: &TenantId,
         request: &NewExecution,
+        door: Option<&Server>,
     ) -> Result<Means, AppError> {
         let lock = lock_of(&request.conversation);
         let (tenant, conversation, models, skills, servers, lock) = tokio::join!(
@@ -158,8 +159,14 @@ impl App {
                 return Err(AppError::NoSuchSkill(name.clone()));
             }
         }
-        let (servers, unreachable) = self.within_reach(servers?).await;
-        let servers = fill_all(servers, &request.tokens)?;
+        let (mut servers, mut unreachable) = self.within_reach(servers?).await;
+        if let Some(door) = door {
+            // Nobody is there who could give tokens; and the own door has its name to itself.
+            servers.retain(|server| server.name != door.name);
+            unreachable.extend(take_unfilled(&mut servers));
+        }
+        let mut servers = fill_all(servers, &request.tokens)?;
+        servers.extend(door.cloned());
         let engine = self.engine_for(&model).await?;
         Ok(Means {
             tenant,
@@ -276,7 +283,25 @@ fn fill_all(
             name: server.name,
             transport: server.transport,
             allowed_tools: server.allowed_tools,
+            is_own: false,
         })
     });
     filled.collect()
+}
+
+/// Takes out the servers that need a token, with the reason.
+fn take_unfilled(servers: &mut Vec<McpServer>) -> Vec<(String, String)> {
+    let missing = |server: &McpServer| {
+        let templates = server.headers_template.values();
+        templates.filter_map(|text| fill_in(text, &BTreeMap::new()).err()).next()
+    };
+    let mut unfilled = Vec::new();
+    servers.retain(|server| match missing(server) {
+        Some(why) => {
+            unfilled.push((server.name.clone(), why.to_string()));
+            false
+        }
+        None => true,
+    });
+    unfilled
 }

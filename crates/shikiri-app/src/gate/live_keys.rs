@@ -1,4 +1,4 @@
-//! Ends open streams whose key was revoked.
+//! Ends open streams whose key was revoked, or whose session ended.
 //!
 //! A stream may live for hours, so checking its key at the start is not enough. One sweep looks
 //! at every key that has open streams, however many streams it has.
@@ -51,7 +51,7 @@ impl LiveKeys {
         while self.draining.run_until_cancelled(pause.tick()).await.is_some() {
             for live in self.in_use() {
                 // A store that cannot answer ends nothing: it has nothing to send either.
-                if let Ok(None) = app.key_of(&live.secret).await {
+                if let Ok(false) = app.opens_something(&live.secret).await {
                     live.over.cancel();
                 }
             }

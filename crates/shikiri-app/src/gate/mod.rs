@@ -6,6 +6,7 @@
 mod caches;
 pub(crate) mod limits;
 mod live_keys;
+mod sessions;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -58,7 +59,7 @@ pub struct OpenStream {
 }
 
 impl OpenStream {
-    /// Cancelled when the key is revoked, and when the process drains.
+    /// Cancelled when the key is revoked or the session ends, and when the process drains.
     pub fn over(&self) -> &CancellationToken {
         &self.key.over
     }
@@ -82,7 +83,7 @@ impl Gate {
         &self.app
     }
 
-    /// Whoever holds this secret; None if it opens nothing.
+    /// Whoever holds this key; None if it opens nothing. The token of an agent's session is no key.
     pub async fn caller(&self, secret: &Secret) -> Result<Option<Caller>, AppError> {
         self.keys.caller(&self.app, secret).await
     }
@@ -100,8 +101,17 @@ impl Gate {
     }
 
     pub fn open_stream(&self, caller: &Caller, tenant: &Tenant) -> Result<OpenStream, AppError> {
+        self.open_stream_for(&caller.secret, tenant)
+    }
+
+    /// For whoever came in with this secret, a key or the token of a session.
+    pub fn open_stream_for(
+        &self,
+        secret: &Secret,
+        tenant: &Tenant,
+    ) -> Result<OpenStream, AppError> {
         let slot = self.streams.take(&tenant.id, tenant.limits.max_streams)?;
-        Ok(OpenStream { key: self.live_keys.hold(&caller.secret), _slot: slot })
+        Ok(OpenStream { key: self.live_keys.hold(secret), _slot: slot })
     }
 
     pub fn open_streams(&self) -> usize {
@@ -123,7 +133,7 @@ impl Gate {
         &self.draining
     }
 
-    /// Ends the streams of revoked keys, until the process drains.
+    /// Ends the streams of revoked keys and ended sessions, until the process drains.
     pub async fn sweep(&self) {
         self.live_keys.sweep(&self.app).await;
     }

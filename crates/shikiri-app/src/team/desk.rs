@@ -8,6 +8,7 @@ use shikiri_model::team::{
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::StoreExt;
+use tokio_util::sync::CancellationToken;
 
 use super::{TeamError, parse_id};
 use crate::app::App;
@@ -16,11 +17,19 @@ use crate::error::AppError;
 pub struct Desk {
     pub(super) app: App,
     pub session: AgentSession,
+    /// Cancelled when nobody waits for what is waited for.
+    pub(super) given_up: CancellationToken,
 }
 
 impl Desk {
     pub(super) fn new(app: App, session: AgentSession) -> Self {
-        Self { app, session }
+        Self { app, session, given_up: CancellationToken::new() }
+    }
+
+    /// Waits no longer than this: then it answers with what there is.
+    #[must_use]
+    pub fn until(self, given_up: CancellationToken) -> Self {
+        Self { given_up, ..self }
     }
 
     pub(super) fn tenant(&self) -> &TenantId {

@@ -6,11 +6,13 @@ use shikiri_model::event::NewEvent;
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::{Document, Expect, RecordChange, Stored};
 use shikiri_model::team::{AgentKind, Dialogue, Place, TeamAgent, Waiting, What};
+use shikiri_model::tenant::TenantStatus;
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, StoreExt};
 
 use super::TeamError;
 use crate::app::App;
+use crate::error::AppError;
 
 pub(super) struct Draft {
     pub(super) now: Timestamp,
@@ -27,6 +29,18 @@ impl Draft {
             commit: Commit::new(),
             bells: BTreeSet::new(),
         })
+    }
+
+    /// For what somebody makes from outside: only an active tenant gets more, and nothing comes to
+    /// be while one is removed.
+    pub(super) async fn for_active(app: &App, tenant: &TenantId) -> Result<Self, TeamError> {
+        let owner = app.tenant(tenant).await?;
+        if owner.value.status == TenantStatus::Inactive {
+            return Err(AppError::Inactive { kind: "tenant", id: tenant.to_string() }.into());
+        }
+        let mut draft = Self::begin(app, tenant).await?;
+        draft.require(&owner);
+        Ok(draft)
     }
 
     pub(super) fn add<T: Document>(&mut self, value: &T) -> Result<(), TeamError> {
@@ -67,12 +81,23 @@ impl Draft {
         place: Place,
         what: What,
     ) -> Result<(), TeamError> {
+        let item = self.item(app, place.clone(), what).await?;
+        self.add(&item)?;
+        self.ring(place);
+        Ok(())
+    }
+
+    /// Something for an agent's list, up for starting the agent if that can be.
+    pub(super) async fn item(
+        &self,
+        app: &App,
+        place: Place,
+        what: What,
+    ) -> Result<Waiting, TeamError> {
         let agent = app.store.load::<TeamAgent>(&self.tenant, place.agent.as_str()).await?;
         let can_be_started = agent.is_some_and(|agent| agent.value.can_be_started());
         let due_at = can_be_started.then_some(self.now);
-        self.add(&Waiting::new(self.tenant.clone(), place.clone(), what, due_at))?;
-        self.ring(place);
-        Ok(())
+        Ok(Waiting::new(self.tenant.clone(), place, what, due_at))
     }
 
     /// Takes something off an agent's list, if it is there.

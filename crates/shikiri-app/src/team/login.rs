@@ -65,20 +65,31 @@ impl App {
         place: &Place,
         purpose: Purpose,
     ) -> Result<(AgentSession, Secret), TeamError> {
-        let token = Secret::mint_session(tenant, random()?);
+        let (session, token) = self.new_session(tenant, place, purpose).await?;
         let mut draft = Draft::begin(self, tenant).await?;
+        draft.add(&session)?;
+        self.store.commit(draft.into_commit()).await?;
+        self.end_surplus_sessions(&session).await?;
+        Ok((session, token))
+    }
+
+    /// A session that is not written yet.
+    pub(super) async fn new_session(
+        &self,
+        tenant: &TenantId,
+        place: &Place,
+        purpose: Purpose,
+    ) -> Result<(AgentSession, Secret), TeamError> {
+        let (token, now) = (Secret::mint_session(tenant, random()?), self.store.now().await?);
         let session = AgentSession::start(
-            AgentSessionId::mint(draft.now, entropy()?),
+            AgentSessionId::mint(now, entropy()?),
             tenant.clone(),
             place.clone(),
             purpose,
             token.hash(),
             &self.options.team,
-            draft.now,
+            now,
         );
-        draft.add(&session)?;
-        self.store.commit(draft.into_commit()).await?;
-        self.end_surplus_sessions(&session).await?;
         Ok((session, token))
     }
 

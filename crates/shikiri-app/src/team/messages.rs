@@ -145,7 +145,7 @@ impl App {
         to: &AgentId,
         content: &str,
     ) -> Result<Option<Stored<Message>>, TeamError> {
-        let mut draft = Draft::begin(self, tenant).await?;
+        let mut draft = Draft::for_active(self, tenant).await?;
         for agent in [from, to] {
             draft.require(&self.membership(tenant, project, agent).await?);
         }

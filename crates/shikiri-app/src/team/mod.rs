@@ -4,6 +4,7 @@
 //! the records, what is said in the log, what waits for whom, and a ring of the bell for each agent
 //! that is concerned. Whoever waits hears the bell and looks again.
 
+mod coordinator;
 mod delegations;
 mod desk;
 mod draft;
@@ -11,6 +12,7 @@ mod inbox;
 mod keeper;
 mod login;
 mod messages;
+mod oversight;
 mod passkey;
 mod setup;
 mod talk;
@@ -22,13 +24,15 @@ use shikiri_store::{CommitError, StoreError};
 
 use crate::error::AppError;
 
+pub use coordinator::Coordinator;
 pub use desk::Desk;
 pub use inbox::{Invitation, NewDelegation, NewMessage, Pending};
 pub(crate) use keeper::keep_time;
 pub use login::Login;
 pub(crate) use login::Tries;
+pub use oversight::TaskPatch;
 pub use setup::{NewAgent, NewTask};
-pub use talk::{Conversation, Spoken, Started, Transcript};
+pub use talk::{Conversation, Line, Spoken, Started, Transcript};
 pub use work::Action;
 
 /// Why a team's tool did nothing.

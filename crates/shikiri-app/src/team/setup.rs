@@ -4,8 +4,8 @@ use shikiri_model::ids::{AgentId, DelegationId, DialogueId, ModelId, ProjectId, 
 use shikiri_model::key::Secret;
 use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
 use shikiri_model::team::{
-    AgentKind, Delegation, Dialogue, Membership, Message, Place, Project, Rank, RefusalCode, Spawn,
-    Task, TaskStatus, TeamAgent, What,
+    AgentKind, Delegation, DelegationStatus, Dialogue, DialogueState, Membership, Place, Project,
+    Rank, RefusalCode, Spawn, Task, TaskStatus, TeamAgent, What,
 };
 use shikiri_store::{Commit, StoreExt};
 
@@ -39,6 +39,17 @@ const MAX_NAME: usize = 200;
 const MAX_TITLE: usize = 500;
 const MAX_TEXT: usize = 100_000;
 const MAX_PASSKEY: usize = 1_000;
+
+pub(super) fn check_title(title: &str) -> Result<(), AppError> {
+    check_text("title", title, MAX_TITLE)
+}
+
+pub(super) fn check_description(description: &str) -> Result<(), AppError> {
+    if description.chars().count() <= MAX_TEXT {
+        return Ok(());
+    }
+    Err(AppError::invalid("description", "must have at most 100,000 characters"))
+}
 
 impl App {
     pub async fn create_project(
@@ -188,11 +199,8 @@ impl App {
         new: NewTask,
     ) -> Result<Stored<Task>, TeamError> {
         self.project(tenant, project).await?;
-        check_text("title", &new.title, MAX_TITLE)?;
-        if new.description.chars().count() > MAX_TEXT {
-            let reason = "must have at most 100,000 characters";
-            return Err(AppError::invalid("description", reason).into());
-        }
+        check_title(&new.title)?;
+        check_description(&new.description)?;
         if let Some(parent) = &new.parent_id {
             self.task(tenant, project, parent).await?;
         }
@@ -205,7 +213,7 @@ impl App {
         project: &ProjectId,
         new: &NewTask,
     ) -> Result<Option<Stored<Task>>, TeamError> {
-        let mut draft = Draft::begin(self, tenant).await?;
+        let mut draft = Draft::for_active(self, tenant).await?;
         let task = Task {
             id: TaskId::mint(draft.now, entropy()?),
             tenant: tenant.clone(),
@@ -254,25 +262,16 @@ impl App {
         self.of_project(tenant, project, state, after, limit).await
     }
 
-    pub async fn list_team_messages(
-        &self,
-        tenant: &TenantId,
-        project: &ProjectId,
-        after: Option<Position>,
-        limit: u32,
-    ) -> Result<(Vec<Stored<Message>>, Option<Position>), AppError> {
-        self.of_project(tenant, project, None, after, limit).await
-    }
-
     pub async fn list_delegations(
         &self,
         tenant: &TenantId,
         project: &ProjectId,
-        status: Option<String>,
+        status: Option<DelegationStatus>,
         after: Option<Position>,
         limit: u32,
     ) -> Result<(Vec<Stored<Delegation>>, Option<Position>), AppError> {
-        self.of_project(tenant, project, status, after, limit).await
+        let state = status.map(|status| status.as_str().to_owned());
+        self.of_project(tenant, project, state, after, limit).await
     }
 
     pub async fn find_delegation(
@@ -290,10 +289,11 @@ impl App {
         &self,
         tenant: &TenantId,
         project: &ProjectId,
-        state: Option<String>,
+        state: Option<DialogueState>,
         after: Option<Position>,
         limit: u32,
     ) -> Result<(Vec<Stored<Dialogue>>, Option<Position>), AppError> {
+        let state = state.map(|state| state.as_str().to_owned());
         self.of_project(tenant, project, state, after, limit).await
     }
 

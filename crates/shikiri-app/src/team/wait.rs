@@ -26,7 +26,7 @@ impl Desk {
 }
 
 impl Waiter {
-    /// Waits for the bell. False if the time is over. Meanwhile the session counts as used: it is
+    /// Waits for the bell. False if the time is over, or it was given up. Meanwhile the session counts as used: it is
     /// not idle, it waits.
     pub(super) async fn again(&mut self, desk: &mut Desk) -> Result<bool, TeamError> {
         let limits = desk.limits();
@@ -37,7 +37,11 @@ impl Waiter {
                 return Ok(false);
             }
             let pause = pulse.min(self.deadline - now);
-            let is_rung = tokio::time::timeout(pause, self.news.next()).await.is_ok();
+            let bell = tokio::time::timeout(pause, self.news.next());
+            let Some(rung) = desk.given_up.run_until_cancelled(bell).await else {
+                return Ok(false);
+            };
+            let is_rung = rung.is_ok();
             let now = desk.app.store.now().await?;
             desk.give_sign_of_life(now).await?;
             if is_rung {

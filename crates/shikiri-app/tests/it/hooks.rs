@@ -62,7 +62,7 @@ impl HookFiles for Disk {
                 self.read.lock().unwrap().push(read);
                 evidence.spawns = Some(Vec::new());
                 let lines = read.map_or(1, |read| read.lines + 1);
-                let read = ReadTo { inode: 1, offset: 10, lines, tokens: None };
+                let read = ReadTo { inode: 1, offset: 10, lines };
                 return vec![("/transcript".to_owned(), read)];
             }
             Want::Claimant { .. } => panic!("a claimant is not on the disk"),

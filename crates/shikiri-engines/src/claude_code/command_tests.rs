@@ -25,7 +25,7 @@ fn order() -> Order {
 
 fn server(name: &str, transport: Transport, header: &str) -> Server {
     let headers = BTreeMap::from([("Authorization".to_owned(), header.to_owned())]);
-    Server { name: name.into(), transport, headers, allowed_tools: None }
+    Server { name: name.into(), transport, headers, allowed_tools: None, is_own: false }
 }
 
 #[test]

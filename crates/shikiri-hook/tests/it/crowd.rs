@@ -224,3 +224,20 @@ fn while_one_hook_prints_another_one_for_the_same_agent_does_not() {
         second.goes_on().is_silent();
     });
 }
+
+/// A long answer takes as long as its reader likes, and only its own agent waits for that.
+#[test]
+fn a_reader_that_takes_its_time_keeps_no_other_hook_waiting() {
+    let long = "x".repeat(300_000);
+    let project = process::project(&format!("[roles.tester]\ntext = \"{long}\"\n"));
+    let (mut first, started) = (start(&project), Instant::now());
+    feed(&mut first, &call(0, "first"));
+    let mut begun = [0; 100];
+    first.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+    project.hook(&call(1, "second")).goes_on().is_silent();
+    assert!(first.try_wait().unwrap().is_none(), "its answer is not read yet");
+    let first = process::wait(first, started);
+    assert_eq!((first.code, begun.len() + first.out.len() > long.len()), (Some(0), true));
+    let sql = "SELECT count(*) FROM subagents WHERE delivered IS NOT NULL";
+    assert_eq!(project.count(sql), 1, "what was read is confirmed");
+}

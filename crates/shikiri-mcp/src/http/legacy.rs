@@ -11,8 +11,10 @@ use shikiri_app::AppError;
 use shikiri_app::connections::NewConnection;
 use shikiri_model::connection::{Connection, Place};
 use shikiri_model::ids::ConnectionId;
+use tokio_util::sync::CancellationToken;
 
 use super::connected::ConnectionFeed;
+use super::given_up::OpenCall;
 use super::sse::{self, CallFeed};
 use super::{
     Door, Guest, LAST_EVENT_ID, PROTOCOL_VERSION, Refusal, SESSION_ID, headers, json_response,
@@ -36,13 +38,17 @@ pub(super) async fn post(
         return open(door, guest, headers, request).await;
     }
     let connection = named(door, &guest, headers).await?;
-    let caller = Caller::connected(Arc::clone(&connection), instance(&connection));
     match incoming {
-        Incoming::Request(request) => answer(door, &guest, &caller, &request).await,
+        Incoming::Request(request) => {
+            let call = OpenCall::begin(door, &connection.id, &request.id);
+            let caller = caller(&guest, &connection, call.given_up().clone());
+            answer(door, &guest, &caller, &request).await
+        }
         Incoming::Notification { method, params } => {
             if method == "notifications/cancelled"
                 && let Some(id) = params.get("requestId")
             {
+                door.open_calls.give_up(&connection.id, id);
                 let cancelled = door.mcp.cancel_call(&connection, id).await;
                 cancelled.map_err(|error| problem(&error))?;
             }
@@ -59,6 +65,11 @@ pub(super) async fn post(
             Ok(StatusCode::ACCEPTED.into_response())
         }
     }
+}
+
+fn caller(guest: &Guest, connection: &Arc<Connection>, given_up: CancellationToken) -> Caller {
+    let session = guest.session.clone();
+    Caller::connected(Arc::clone(connection), instance(connection), session, given_up)
 }
 
 async fn answer(
@@ -165,7 +176,7 @@ pub(super) async fn get(
 ) -> Result<Response, Refusal> {
     headers::accepts(headers, &["text/event-stream"])?;
     let connection = named(door, &guest, headers).await?;
-    let slot = door.gate.open_stream(&guest.caller, &guest.tenant);
+    let slot = door.gate.open_stream_for(&guest.secret, &guest.tenant);
     let slot = slot.map_err(|error| problem(&error))?;
     let place = match single(headers, &LAST_EVENT_ID)? {
         None => None,
@@ -182,7 +193,7 @@ pub(super) async fn get(
         }
         Some(Place { seq: LAST, .. }) => Ok(sse::empty()),
         Some(place) => {
-            let caller = Caller::connected(Arc::clone(&connection), instance(&connection));
+            let caller = caller(&guest, &connection, CancellationToken::new());
             match call_at(door, &caller, place).await? {
                 Some(call) => Ok(sse::response(CallFeed::new(call, slot, true))),
                 None => Ok(sse::empty()),

@@ -1,6 +1,7 @@
 //! Streamable HTTP, at `/mcp`: who calls, and in which era.
 
 mod connected;
+mod given_up;
 mod headers;
 mod legacy;
 mod modern;
@@ -21,13 +22,15 @@ use shikiri_app::AppError;
 use shikiri_app::gate::{self, Gate, OpenStream};
 use shikiri_model::connection::Connection;
 use shikiri_model::ids::{ConnectionId, TenantId};
-use shikiri_model::key::KeyScope;
+use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::tenant::{Tenant, TenantStatus};
 use tokio_util::sync::CancellationToken;
 
+use crate::client::OwnSession;
 use crate::fault::Fault;
 use crate::message::{self, Incoming, Request as Message};
 use crate::server::Mcp;
+use given_up::OpenCalls;
 
 const MAX_BODY: usize = 4 * 1024 * 1024;
 /// For a whole body, from its head on.
@@ -42,7 +45,13 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The routes of this door.
 pub fn router(mcp: Arc<Mcp>, gate: Arc<Gate>) -> Router {
-    let door = Door { mcp, gate, connections: Mutex::default(), listeners: Mutex::default() };
+    let door = Door {
+        mcp,
+        gate,
+        connections: Mutex::default(),
+        listeners: Mutex::default(),
+        open_calls: OpenCalls::default(),
+    };
     Router::new().route("/mcp", any(handle)).with_state(Arc::new(door))
 }
 
@@ -53,11 +62,14 @@ pub(crate) struct Door {
     connections: Mutex<HashMap<ConnectionId, (Instant, Arc<Connection>)>>,
     /// Ends the stream that a connection has open on this node.
     listeners: Mutex<HashMap<ConnectionId, CancellationToken>>,
+    /// Calls that are being answered, to be given up by name.
+    open_calls: OpenCalls,
 }
 
-/// The holder of a key, and what it opens.
+/// The holder of a key, or an agent's session, and what it opens.
 pub(crate) struct Guest {
-    caller: gate::Caller,
+    secret: Secret,
+    session: Option<Arc<OwnSession>>,
     tenant: Arc<Tenant>,
     principal: String,
 }
@@ -100,15 +112,15 @@ impl Door {
     async fn admit(&self, headers: &HeaderMap) -> Result<Guest, Refusal> {
         let header = single(headers, &header::AUTHORIZATION)?;
         let secret = header.and_then(gate::bearer).ok_or_else(unauthorized)?;
-        let caller = self.gate.caller(&secret).await.map_err(|e| problem(&e))?;
-        let caller = caller.ok_or_else(unauthorized)?;
-        let tenant = match &caller.scope {
-            KeyScope::Admin => TenantId::local(),
-            KeyScope::Tenant(tenant) => tenant.clone(),
-            KeyScope::Hooks(_) => {
-                let refused = "this key is for hooks alone".to_owned();
-                return Err(problem(&AppError::Forbidden(refused)));
-            }
+        let (tenant, principal, session) = if secret.session_tenant().is_some() {
+            let found = self.mcp.app.living_session_of(&secret).await;
+            let session = found.map_err(|e| problem(&e))?.ok_or_else(unauthorized)?;
+            let (tenant, principal) = (session.tenant.clone(), session.id.to_string());
+            let token = secret.clone();
+            (tenant, principal, Some(Arc::new(OwnSession { token, session })))
+        } else {
+            let (tenant, principal) = self.key_holder(&secret).await?;
+            (tenant, principal, None)
         };
         let tenant = self.gate.tenant(&tenant).await.map_err(|e| problem(&e))?;
         if tenant.status == TenantStatus::Inactive {
@@ -116,7 +128,22 @@ impl Door {
             return Err(problem(&AppError::Inactive { kind: "tenant", id }));
         }
         self.gate.count_request(&tenant).map_err(|e| problem(&e))?;
-        Ok(Guest { principal: caller.key.to_string(), caller, tenant })
+        Ok(Guest { secret, session, tenant, principal })
+    }
+
+    /// Whose key it is, and what it is called by.
+    async fn key_holder(&self, secret: &Secret) -> Result<(TenantId, String), Refusal> {
+        let caller = self.gate.caller(secret).await.map_err(|e| problem(&e))?;
+        let caller = caller.ok_or_else(unauthorized)?;
+        let tenant = match caller.scope {
+            KeyScope::Admin => TenantId::local(),
+            KeyScope::Tenant(tenant) => tenant,
+            KeyScope::Hooks(_) => {
+                let refused = "this key is for hooks alone".to_owned();
+                return Err(problem(&AppError::Forbidden(refused)));
+            }
+        };
+        Ok((tenant, caller.key.to_string()))
     }
 
     /// Room for the stream that the answer may be: a call that cannot be told of must not begin.
@@ -124,7 +151,7 @@ impl Door {
         if !self.mcp.may_stream(request) {
             return Ok(None);
         }
-        let slot = self.gate.open_stream(&guest.caller, &guest.tenant);
+        let slot = self.gate.open_stream_for(&guest.secret, &guest.tenant);
         slot.map(Some).map_err(|error| problem(&error))
     }
 

@@ -110,5 +110,8 @@ async fn caller(door: &Door, guest: &Guest, stated: Stated) -> Result<Caller, Re
         capabilities: stated.capabilities,
         log_level: stated.log_level,
         instance: client::instance(&stated.client, &guest.principal),
+        session: guest.session.clone(),
+        // Whoever goes away is noticed by the end of its socket.
+        given_up: door.gate.draining().child_token(),
     })
 }

@@ -1,4 +1,4 @@
-//! Our own tools, resources and prompts: the runs behind the agents.
+//! Our own tools, resources and prompts: the runs behind the agents, and teams.
 
 mod arguments;
 mod prompts;
@@ -10,6 +10,7 @@ mod run_list;
 mod run_status;
 mod run_update;
 mod run_wait;
+mod team;
 
 use std::sync::Arc;
 
@@ -33,7 +34,9 @@ pub(crate) fn with_ours(app: &App, mut extras: Extras) -> Extras {
         Arc::new(run_update::RunUpdate(app.clone())) as _,
         Arc::new(run_wait::RunWait) as _,
     ]);
+    extras.tools.extend(team::tools(app));
     extras.resources.push(Arc::new(resources::Runs(app.clone())));
+    extras.resources.push(team::resources(app));
     let agents = app.agents().map(|agent| Arc::new(prompts::AgentPrompt(Arc::clone(agent))) as _);
     extras.prompts.extend(agents);
     extras

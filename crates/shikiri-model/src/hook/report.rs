@@ -92,11 +92,10 @@ pub struct CalledBy {
     pub role: Option<String>,
 }
 
-/// How far a transcript has been read, and how many tokens it told last.
+/// How far a transcript has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadTo {
     pub inode: u64,
     pub offset: u64,
     pub lines: u64,
-    pub tokens: Option<u64>,
 }

@@ -6,6 +6,7 @@
 //! anybody's doing: a dialogue ends, a claim lapses, a delegation fails, a session expires.
 
 mod budget;
+mod coordinator;
 mod delegation;
 mod dialogue;
 mod limits;
@@ -18,6 +19,7 @@ mod task;
 mod waiting;
 
 pub use budget::Budget;
+pub use coordinator::{Agenda, Errand, Left, Next, Occupant, Seat, Verdict, is_reason};
 pub use delegation::{Claim, Delegation, DelegationStatus, Outcome, Sweep};
 pub use dialogue::{
     Dialogue, DialogueState, End, EndReason, Opening, Said, Side, stream_of as dialogue_stream,

@@ -12,7 +12,7 @@ use crate::key::KeyHash;
 use crate::record::{Columns, Document};
 use crate::time::Timestamp;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     Task,
@@ -94,9 +94,20 @@ impl AgentSession {
     /// Whether its use should be written down: not every time, but so often that no limit that is
     /// counted from it comes near.
     pub fn is_stale(&self, limits: &TeamLimits, now: Timestamp) -> bool {
-        let step = SEEN_STEP.min(limits.chat_idle / 10).min(limits.claim / 10);
-        now >= self.seen_at + step
+        now >= self.seen_at + seen_step(limits)
     }
+
+    /// A session that is opened for somebody else: its first use is written down in any case, so
+    /// that one can tell whether there was one.
+    #[must_use]
+    pub fn not_yet_used(self, limits: &TeamLimits) -> Self {
+        let step = i64::try_from(seen_step(limits).as_millis()).unwrap_or(0);
+        Self { seen_at: Timestamp::from_millis(self.seen_at.as_millis() - step), ..self }
+    }
+}
+
+fn seen_step(limits: &TeamLimits) -> Duration {
+    SEEN_STEP.min(limits.chat_idle / 10).min(limits.claim / 10)
 }
 
 impl Document for AgentSession {
@@ -155,5 +166,14 @@ mod tests {
         assert!(chat.is_stale(&limits, Timestamp::from_millis(2_000)));
         let short = TeamLimits { claim: Duration::from_millis(500), ..limits };
         assert!(chat.is_stale(&short, Timestamp::from_millis(50)));
+    }
+
+    #[test]
+    fn the_first_use_of_a_session_that_was_opened_for_somebody_is_seen() {
+        let (limits, now) = (TeamLimits::default(), Timestamp::from_millis(0));
+        let fresh = session(Purpose::Task);
+        assert!(!fresh.is_stale(&limits, now));
+        let fresh = fresh.not_yet_used(&limits);
+        assert!(fresh.seen_at < now && fresh.is_stale(&limits, now));
     }
 }

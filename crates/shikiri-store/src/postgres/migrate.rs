@@ -30,6 +30,16 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "hooks",
         sql: include_str!("../../migrations/postgres/0003_hooks.sql"),
     },
+    Migration {
+        number: 4,
+        name: "lean_hook_log",
+        sql: include_str!("../../migrations/postgres/0004_lean_hook_log.sql"),
+    },
+    Migration {
+        number: 5,
+        name: "teams",
+        sql: include_str!("../../migrations/postgres/0005_teams.sql"),
+    },
 ];
 
 /// Shared by all nodes: the letters of "shikiri".

@@ -216,7 +216,9 @@ impl Model {
             record.version += 1;
             record.attempts += 1;
             record.updated_at = self.now;
-            record.columns.owner = Some(claim.owner.clone());
+            if claim.owner.is_some() {
+                record.columns.owner.clone_from(&claim.owner);
+            }
             record.columns.due_at = Some(self.now + claim.hold);
             self.records.insert(record.key.clone(), record.clone());
         }

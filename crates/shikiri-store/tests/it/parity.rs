@@ -58,7 +58,8 @@ fn sqlite_tables(path: &std::path::Path) -> Tables {
 
 async fn postgres_tables(url: &str) -> Tables {
     let sql = "SELECT table_name::text, column_name::text, is_nullable = 'YES'
-               FROM information_schema.columns WHERE table_schema = current_schema()";
+               FROM information_schema.columns NATURAL JOIN information_schema.tables
+               WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'";
     let mut tables = Tables::new();
     for row in sqlx::query(sql).fetch_all(&mut connect(url).await).await.unwrap() {
         tables.entry(row.get(0)).or_default().insert(row.get(1), row.get(2));

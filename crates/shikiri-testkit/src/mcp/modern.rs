@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use super::exchange::Exchange;
@@ -107,11 +107,20 @@ impl ModernClient {
     }
 
     pub async fn send(&self, prepared: &Prepared) -> Exchange {
+        Exchange::open(self.post(prepared)).await
+    }
+
+    /// For servers that may be down.
+    pub async fn try_send(&self, prepared: &Prepared) -> reqwest::Result<Exchange> {
+        Exchange::try_open(self.post(prepared)).await
+    }
+
+    fn post(&self, prepared: &Prepared) -> RequestBuilder {
         let mut request = self.client.request(Method::POST, PATH).header("accept", ACCEPT);
         for (name, value) in &prepared.headers {
             request = request.header(name, value);
         }
-        Exchange::open(request.json(&prepared.body)).await
+        request.json(&prepared.body)
     }
 
     pub async fn request(&self, method: &str, params: Value) -> Exchange {

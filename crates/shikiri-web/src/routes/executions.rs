@@ -17,7 +17,7 @@ use crate::error::Problem;
 use crate::json::{Json, Object};
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
-use crate::sse::{self, Feed};
+use crate::sse::{self, Feed, Source};
 use crate::state::Shared;
 use crate::views::{ExecutionJson, Page, ToolCallJson, UsageRowJson, Whole};
 
@@ -90,7 +90,7 @@ pub(crate) async fn execute(
         let applied = [("Preference-Applied", "respond-async")];
         (StatusCode::ACCEPTED, applied, axum::Json(ExecutionJson::from(run))).into_response()
     } else {
-        sse::respond(Feed::open(web, access, run.value.id, 0).await?)
+        sse::respond(Feed::open(web, access, Source::run(&run.value.id), 0).await?)
     };
     if let Ok(location) = HeaderValue::try_from(location) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -160,7 +160,7 @@ pub(crate) async fn follow_execution(
 ) -> Result<Response, Problem> {
     let after = sse::cursor(&headers, query.after.as_deref())?;
     web.app.execution(&access.tenant, &execution).await?;
-    Ok(sse::respond(Feed::open(web, access, execution, after).await?))
+    Ok(sse::respond(Feed::open(web, access, Source::run(&execution), after).await?))
 }
 
 /// Lists the tools that an execution called

@@ -1,6 +1,8 @@
 //! One file per resource: its JSON and its handlers.
 
 pub(crate) mod conversations;
+pub(crate) mod delegations;
+pub(crate) mod dialogues;
 pub(crate) mod docs;
 pub(crate) mod executions;
 pub(crate) mod files;
@@ -8,10 +10,14 @@ pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod models;
+pub(crate) mod projects;
 pub(crate) mod run_events;
 pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod skills;
+pub(crate) mod tasks;
+pub(crate) mod team_agents;
+pub(crate) mod team_messages;
 pub(crate) mod tenants;
 pub(crate) mod usage;
 

@@ -10,7 +10,7 @@ use crate::access::RunAccess;
 use crate::error::Problem;
 use crate::openapi::{Failures, Guarded};
 use crate::query::Query;
-use crate::sse::{self, Feed};
+use crate::sse::{self, Feed, Source};
 use crate::state::Shared;
 
 #[derive(Deserialize, IntoParams)]
@@ -44,5 +44,5 @@ pub(crate) async fn follow_run(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = sse::cursor(&headers, query.after.as_deref())?;
-    Ok(sse::respond(Feed::open(web, access, run, after).await?))
+    Ok(sse::respond(Feed::open(web, access, Source::run(&run), after).await?))
 }

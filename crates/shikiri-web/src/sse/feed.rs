@@ -1,4 +1,4 @@
-//! What one reader of a run is sent, frame by frame.
+//! What one reader of a stream is sent, frame by frame.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use bytes::Bytes;
 use shikiri_app::gate::OpenStream;
 use shikiri_app::{AppError, Delivery, Watch, WatchError};
 use shikiri_model::cursor::CursorError;
-use shikiri_model::event::Seq;
-use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::event::{Seq, StreamId};
+use shikiri_model::ids::{DialogueId, RunId, TenantId};
 use shikiri_model::run::stream_of;
+use shikiri_model::team::dialogue_stream;
 
 use super::format::{self, EventWriter};
 use crate::access::TenantAccess;
@@ -20,10 +21,31 @@ use crate::state::Shared;
 const FRAME_BYTES: usize = 128 * 1024;
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
 
+/// Whose events are read.
+pub(crate) struct Source {
+    stream: StreamId,
+    id: String,
+    /// What readers know the id as.
+    id_name: &'static str,
+    kind: &'static str,
+}
+
+impl Source {
+    pub(crate) fn run(run: &RunId) -> Self {
+        let id_name = if run.is_execution() { "execution_id" } else { "run_id" };
+        Self { stream: stream_of(run), id: run.to_string(), id_name, kind: "run" }
+    }
+
+    pub(crate) fn dialogue(dialogue: &DialogueId) -> Self {
+        let (stream, id) = (dialogue_stream(dialogue), dialogue.to_string());
+        Self { stream, id, id_name: "conversation_id", kind: "dialogue" }
+    }
+}
+
 pub(crate) struct Feed {
     web: Shared,
     tenant: TenantId,
-    run: RunId,
+    source: Source,
     watch: Watch,
     writer: EventWriter,
     /// Sent before anything else.
@@ -38,21 +60,21 @@ impl Feed {
     pub(crate) async fn open(
         web: Shared,
         access: TenantAccess,
-        run: RunId,
+        source: Source,
         after: Seq,
     ) -> Result<Self, Problem> {
         let stream = web.gate.open_stream(&access.caller, &access.record)?;
-        let (watch, expired) = open_watch(&web, &access.tenant, &run, after).await?;
+        let (watch, expired) = open_watch(&web, &access.tenant, &source, after).await?;
         let mut opening = format::RETRY.to_vec();
         opening.extend(expired.map(format::resync).unwrap_or_default().bytes());
         Ok(Self {
-            writer: EventWriter::new(run.clone()),
+            writer: EventWriter::new(source.id_name, &source.id),
             opening: Some(opening.into()),
             rest: None,
             ended: false,
             tenant: access.tenant,
             web,
-            run,
+            source,
             watch,
             stream,
         })
@@ -85,7 +107,7 @@ impl Feed {
                 Some(self.resync(kept_after).await)
             }
             Err(error) => {
-                tracing::warn!(run.id = %self.run, %error, "a stream was ended");
+                tracing::warn!(stream = %self.source.stream, %error, "a stream was ended");
                 Some(self.end_with(format::UNAVAILABLE))
             }
         }
@@ -109,7 +131,7 @@ impl Feed {
     }
 
     async fn resync(&mut self, kept_after: Seq) -> Bytes {
-        match open_watch(&self.web, &self.tenant, &self.run, kept_after).await {
+        match open_watch(&self.web, &self.tenant, &self.source, kept_after).await {
             Ok((watch, expired)) => {
                 self.watch = watch;
                 Bytes::from(format::resync(expired.unwrap_or(kept_after)))
@@ -140,14 +162,14 @@ impl Feed {
 async fn open_watch(
     web: &Shared,
     tenant: &TenantId,
-    run: &RunId,
+    source: &Source,
     after: Seq,
 ) -> Result<(Watch, Option<Seq>), Problem> {
     let mut expired = None;
     // Once more is enough unless events are removed at this very moment.
     for _ in 0..3 {
         let from = expired.unwrap_or(after);
-        match web.app.watch(tenant, stream_of(run), from).await.map_err(WatchError::from) {
+        match web.app.watch(tenant, source.stream.clone(), from).await.map_err(WatchError::from) {
             Ok(watch) => return Ok((watch, expired)),
             Err(WatchError::Cursor(CursorError::Expired { kept_after })) => {
                 expired = Some(kept_after);
@@ -155,7 +177,8 @@ async fn open_watch(
             Err(error) => {
                 let problem = Problem::from(error);
                 let is_missing = problem.code == Code::NotFound;
-                return Err(if is_missing { Problem::no_run(run.as_str()) } else { problem });
+                let missing = || Problem::missing(source.kind, &source.id);
+                return Err(if is_missing { missing() } else { problem });
             }
         }
     }

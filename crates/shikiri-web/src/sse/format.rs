@@ -4,7 +4,6 @@
 //! number is printed once, and the middle part is rewritten only when the millisecond changes.
 
 use shikiri_model::event::EventRef;
-use shikiri_model::ids::RunId;
 use shikiri_model::time::Timestamp;
 
 /// How long a reader waits before it comes back.
@@ -19,8 +18,8 @@ pub(super) fn resync(kept_after: u64) -> String {
 }
 
 pub(super) struct EventWriter {
-    run: RunId,
-    /// What the id is called: an execution's readers know it as that.
+    /// Whose events they are, and what its id is called.
+    id: String,
     id_name: &'static str,
     /// `,"at":"…","run_id":"…"` for `at`.
     middle: String,
@@ -31,15 +30,14 @@ pub(super) struct EventWriter {
 const OVERHEAD: usize = 160;
 
 impl EventWriter {
-    pub(super) fn new(run: RunId) -> Self {
-        let id_name = if run.is_execution() { "execution_id" } else { "run_id" };
-        Self { run, id_name, middle: String::new(), at: None }
+    pub(super) fn new(id_name: &'static str, id: &str) -> Self {
+        Self { id: id.to_owned(), id_name, middle: String::new(), at: None }
     }
 
     pub(super) fn write(&mut self, out: &mut Vec<u8>, event: EventRef<'_>) {
         if self.at != Some(event.at) {
             // Ids have no character that JSON would escape.
-            self.middle = format!(r#","at":"{}","{}":"{}""#, event.at, self.id_name, self.run);
+            self.middle = format!(r#","at":"{}","{}":"{}""#, event.at, self.id_name, self.id);
             self.at = Some(event.at);
         }
         let mut digits = [0; 20];
@@ -87,7 +85,7 @@ mod tests {
     use super::*;
 
     fn text(events: &[(u64, i64, &str, &str)]) -> String {
-        let mut writer = EventWriter::new("run_1".parse().unwrap());
+        let mut writer = EventWriter::new("run_id", "run_1");
         let mut out = Vec::new();
         for (seq, ms, kind, data) in events.iter().copied() {
             writer.write(&mut out, EventRef { seq, at: Timestamp::from_millis(ms), kind, data });

@@ -1,4 +1,4 @@
-//! A run's events as Server-Sent Events.
+//! A stream's events as Server-Sent Events.
 //!
 //! The stream is a cursor on the log: everything sent was committed, its `id` is its number, and
 //! the bytes of an event are the same whenever they are sent. So a reader that was cut off, for
@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use shikiri_model::event::Seq;
 
-pub(crate) use feed::Feed;
+pub(crate) use feed::{Feed, Source};
 
 use crate::error::Problem;
 

@@ -1,6 +1,7 @@
 //! What the outside sees of things, as JSON. The command line prints the same.
 
 mod conversation;
+mod dialogue;
 mod execution;
 mod file;
 mod hook;
@@ -9,6 +10,7 @@ mod model;
 mod run;
 mod server;
 mod skill;
+mod team;
 mod tenant;
 mod usage;
 
@@ -17,6 +19,10 @@ use shikiri_model::record::Position;
 use utoipa::ToSchema;
 
 pub use conversation::{ConversationJson, ConversationStatusJson, MessageJson};
+pub use dialogue::{
+    DelegationJson, DelegationStatusJson, DialogueJson, DialogueLineJson, DialogueStateJson,
+    TeamMessageJson,
+};
 pub use execution::{ExecutionJson, UsageJson};
 pub(crate) use execution::{ToolCallJson, UsageRowJson, Whole};
 pub use file::FileJson;
@@ -28,6 +34,9 @@ pub use run::RunJson;
 pub(crate) use run::Status as RunStatusJson;
 pub use server::{ServerCheckJson, ServerJson, ServerTypeJson};
 pub use skill::SkillJson;
+pub use team::{
+    AgentKindJson, ProjectJson, RankJson, SpawnJson, TaskJson, TaskStatusJson, TeamAgentJson,
+};
 pub(crate) use tenant::Status as TenantStatusJson;
 pub use tenant::TenantJson;
 pub use usage::UsageReportJson;

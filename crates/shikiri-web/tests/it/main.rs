@@ -16,4 +16,5 @@ mod limits;
 mod openapi;
 mod resources;
 mod serving;
+mod teams;
 mod world;

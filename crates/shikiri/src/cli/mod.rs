@@ -1,28 +1,35 @@
 //! The command line: one file per command. Parsing yields what was typed; configuration makes of
 //! it what holds.
 
+mod agents;
 mod attach;
 mod cancel;
 mod completions;
 mod conversations;
 mod db;
+mod delegations;
 mod demo;
+mod dialogues;
 mod doctor;
 mod executions;
 mod hook_reports;
 mod hooks;
 mod keys;
 mod mcp;
+mod messages;
 mod misuse;
 mod models;
 mod openapi;
 mod parts;
+mod projects;
 mod run;
 mod runs;
 mod serve;
 mod servers;
 mod skills;
 mod subagents;
+mod tasks;
+mod team;
 mod tenants;
 mod usage;
 
@@ -38,6 +45,7 @@ use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::logging;
 use crate::output::complain;
+use crate::player;
 use crate::wiring::{self, Access};
 
 /// How long leftovers of an ended command may take.
@@ -101,6 +109,24 @@ enum Command {
     /// Conversations of a tenant: create, list, show, set, archive, messages, remove
     #[command(subcommand)]
     Conversations(conversations::Command),
+    /// Places where agents work together: create, list, show
+    #[command(subcommand)]
+    Projects(projects::Command),
+    /// Agents of a project, AI or human: add, list, show
+    #[command(subcommand)]
+    Agents(agents::Command),
+    /// Work of a project's agents: add, list, show, set
+    #[command(subcommand)]
+    Tasks(tasks::Command),
+    /// Messages between agents: send, list
+    #[command(subcommand)]
+    Messages(messages::Command),
+    /// What agents' task sessions asked their chat sessions to talk about: list, show
+    #[command(subcommand)]
+    Delegations(delegations::Command),
+    /// Talks between two agents: list, show, cancel
+    #[command(subcommand)]
+    Dialogues(dialogues::Command),
     /// Durable runs of agents: start, list, show
     #[command(subcommand)]
     Runs(runs::Command),
@@ -120,6 +146,9 @@ enum Command {
     Db(db::Command),
     /// Look at everything that could be wrong
     Doctor(doctor::Arguments),
+    /// Play an agent of a team: started by a server, for agents whose model is the offline one
+    #[command(hide = true, name = player::COMMAND)]
+    Play,
     /// Print a completion script for a shell
     Completions(completions::Arguments),
     /// Print the OpenAPI document of the server
@@ -172,6 +201,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
     match command {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Openapi => openapi::run(),
+        Command::Play => player::run().await,
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp => mcp::run(&global).await,
@@ -200,6 +230,24 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Conversations(command) => {
             conversations::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Projects(command) => {
+            projects::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Agents(command) => {
+            agents::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Tasks(command) => {
+            tasks::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Messages(command) => {
+            messages::run(&open(&global.config()?, command.access()).await?, command).await
+        }
+        Command::Delegations(command) => {
+            delegations::run(&open(&global.config()?, Access::Read).await?, command).await
+        }
+        Command::Dialogues(command) => {
+            dialogues::run(&open(&global.config()?, command.access()).await?, command).await
         }
         Command::Runs(command) => {
             let config = global.config()?;

@@ -31,14 +31,19 @@ pub struct Client {
     key: String,
 }
 
+/// Where a server is asked for that listens there: one that listens everywhere, at home.
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
 impl Client {
-    pub fn new(mut address: SocketAddr, key: String) -> Self {
-        // A server that listens everywhere is asked for at home.
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
+    pub fn new(address: SocketAddr, key: String) -> Self {
+        let address = reachable(address);
         Self { address, host: address.to_string(), key }
     }
 

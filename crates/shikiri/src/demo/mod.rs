@@ -1,6 +1,6 @@
 //! The demo: runs whose server is killed in the middle and that go on as if nothing had been, one
 //! over REST and one called as an MCP tool; and a conversation whose turn dies with its server and
-//! is billed all the same.
+//! is billed all the same; and a team of two agents that the server starts to play a game.
 //!
 //! Everything is real: a server process of this very program on a store of its own, REST, MCP and
 //! event streams over a socket, SIGKILL.
@@ -9,6 +9,7 @@ mod child;
 mod ledger;
 mod story;
 mod talk;
+mod team;
 mod trip;
 
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::child::ServerProcess;
 use super::ledger::Ledger;
-use super::{talk, trip};
+use super::{talk, team, trip};
 use crate::client::Client;
 use crate::exit::{Exit, Failure};
 use crate::follow::event_line;
@@ -63,7 +63,9 @@ pub(super) async fn play(root: &Path) -> Result<ServerProcess, Failure> {
     act("5. What became of it")?;
     conclude(&client, &events, &seen, took).await?;
     let server = trip::play(root, server).await?;
-    talk::play(root, server).await
+    let server = talk::play(root, server).await?;
+    team::play(&server).await?;
+    Ok(server)
 }
 
 async fn start_run(client: &Client) -> Result<String, Failure> {

@@ -59,7 +59,7 @@ pub(super) async fn play(root: &Path, server: ServerProcess) -> Result<ServerPro
     Ok(server)
 }
 
-fn check(holds: bool, text: &str) -> Result<(), Failure> {
+pub(super) fn check(holds: bool, text: &str) -> Result<(), Failure> {
     let output = Output::stdout();
     let mark = if holds { output.paint(Style::Good, "ok") } else { output.paint(Style::Bad, "NO") };
     output.line(&format!("   {mark}  {text}"))?;

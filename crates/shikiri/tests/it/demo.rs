@@ -26,6 +26,13 @@ fn the_demo_kills_its_server_and_the_run_goes_on() {
     let (bill, third_kill) = (at("the bill: "), at("in the middle of it"));
     let (lost, same) = (at("INTERRUPTED"), at("in the same session"));
     assert!(booked < bill && bill < third_kill && third_kill < lost && lost < same, "{story}");
+    let (task, first, last) =
+        (at("task for worker-a"), at("   1. worker-a  りんご"), at("  12. worker-b"));
+    let (talked, done) = (at("12 messages in one talk"), at(r#"the task is "done""#));
+    assert!(
+        same < task && task < first && first < last && last < talked && talked < done,
+        "{story}"
+    );
     assert!(!story.contains("NO "), "{story}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "the demo left something");
 }

@@ -18,6 +18,7 @@ mod http;
 mod mcp;
 mod program;
 mod readme;
+mod teams;
 mod tidy;
 mod walk;
 mod wire;

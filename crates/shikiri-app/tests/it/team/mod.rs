@@ -1,5 +1,6 @@
 //! Teams: sessions, delegations, dialogues, and what the time decides.
 
+mod coordinator;
 mod limits;
 mod shiritori;
 mod world;

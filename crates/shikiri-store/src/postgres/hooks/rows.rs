@@ -180,14 +180,13 @@ pub(super) async fn locked_mark(
 }
 
 pub(super) async fn read_to(executor: impl PgExecutor<'_>, path: &str) -> Outcome<Option<ReadTo>> {
-    let sql = "SELECT inode, read_to, lines, tokens FROM transcripts WHERE path = $1";
+    let sql = "SELECT inode, read_to, lines FROM transcripts WHERE path = $1";
     let found = sqlx::query(sql).bind(path).fetch_optional(executor).await?;
     let place = |row: PgRow| {
         Ok(ReadTo {
             inode: unsigned(row.try_get("inode")?),
             offset: unsigned(row.try_get("read_to")?),
             lines: unsigned(row.try_get("lines")?),
-            tokens: row.try_get::<Option<i64>, _>("tokens")?.map(unsigned),
         })
     };
     found.map(place).transpose()

@@ -223,17 +223,16 @@ pub(super) async fn set_read_to(
     read: ReadTo,
     now: Timestamp,
 ) -> Outcome<()> {
-    let sql = "INSERT INTO transcripts (path, inode, read_to, lines, tokens, updated_at)
-               VALUES ($1, $2, $3, $4, $5, $6)
+    let sql = "INSERT INTO transcripts (path, inode, read_to, lines, updated_at)
+               VALUES ($1, $2, $3, $4, $5)
                ON CONFLICT (path) DO UPDATE SET
                    inode = EXCLUDED.inode, read_to = EXCLUDED.read_to, lines = EXCLUDED.lines,
-                   tokens = EXCLUDED.tokens, updated_at = EXCLUDED.updated_at";
+                   updated_at = EXCLUDED.updated_at";
     sqlx::query(sql)
         .bind(path)
         .bind(signed(read.inode))
         .bind(signed(read.offset))
         .bind(signed(read.lines))
-        .bind(read.tokens.map(signed))
         .bind(now.to_string())
         .execute(tx)
         .await

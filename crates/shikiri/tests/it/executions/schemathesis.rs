@@ -92,6 +92,12 @@ impl Known {
         };
         let server = |name: &str| json!({ "name": name, "type": "http", "url": "http://127.0.0.1:9/", "allow_private": true });
         make("/skills", json!({ "name": "skill", "content": "x" })).await;
+        make("/projects", json!({ "id": "team" })).await;
+        for agent in ["mia", "ben"] {
+            make("/projects/team/agents", json!({ "id": agent })).await;
+        }
+        let task = json!({ "title": "x", "assignee": "mia" });
+        let task = make("/projects/team/tasks", task).await;
         let key = make("/keys", json!({ "name": "spare" })).await;
         let closed = make("/mcp-servers", server("closed")).await;
         Self {
@@ -130,6 +136,11 @@ impl Known {
                 ("path.name", "skill".to_owned()),
                 ("path.key", key),
                 ("path.path", "notes.txt".to_owned()),
+                ("path.p", "team".to_owned()),
+                ("path.task", task),
+                ("body.from_agent_id", "mia".to_owned()),
+                ("body.to_agent_id", "ben".to_owned()),
+                ("body.assignee", "mia".to_owned()),
                 ("body.model_id", "offline".to_owned()),
                 // Most do not wait for the stream.
                 ("header.Prefer", "respond-async".to_owned()),

@@ -13,6 +13,18 @@ use crate::PROGRAM;
 const RUN_TOOLS: [&str; 6] =
     ["run_agent", "run_answer", "run_cancel", "run_status", "run_update", "run_wait"];
 
+/// Tools that change nothing.
+const READS: [&str; 6] =
+    ["run_list", "run_status", "run_wait", "help", "get_delegation", "get_conversation_messages"];
+/// Tools that change nothing more when they are called again.
+const SETTLES: [&str; 5] = [
+    "run_cancel",
+    "get_next_action",
+    "report_completed",
+    "end_conversation",
+    "report_delegation_completed",
+];
+
 async fn tools(host: &McpClient) -> Vec<Value> {
     host.result("tools/list", json!({})).await["tools"].as_array().unwrap().clone()
 }
@@ -45,11 +57,11 @@ async fn every_tool_says_what_it_takes_gives_and_does() {
         schema(tool, "inputSchema");
         schema(tool, "outputSchema");
         let hints = &tool["annotations"];
-        let reads = ["run_list", "run_status", "run_wait"].contains(&name);
+        let reads = READS.contains(&name);
         assert_eq!(hints["readOnlyHint"], reads, "{name}");
         if !reads {
             assert_eq!(hints["destructiveHint"], name == "run_cancel", "{name}");
-            assert_eq!(hints["idempotentHint"], name == "run_cancel", "{name}");
+            assert_eq!(hints["idempotentHint"], SETTLES.contains(&name), "{name}");
         }
     }
     // Agents also tell whether the caller stays.
@@ -150,7 +162,9 @@ async fn runs_have_templates_and_their_events_can_be_read() {
     let listed = host.result("resources/templates/list", json!({})).await;
     let templates = listed["resourceTemplates"].as_array().unwrap();
     let templates: Vec<_> = templates.iter().map(|t| t["uriTemplate"].as_str().unwrap()).collect();
-    assert_eq!(templates, ["shikiri://runs/{id}", "shikiri://runs/{id}/events"]);
+    let expected =
+        ["shikiri://runs/{id}", "shikiri://runs/{id}/events", "shikiri://dialogues/{id}"];
+    assert_eq!(templates, expected);
 
     let result = host.called("long_running_agent", json!({ "steps": 1, "step_ms": 1 })).await;
     let run = linked_run(&result);

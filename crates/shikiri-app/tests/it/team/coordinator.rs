@@ -1,0 +1,263 @@
+//! The coordinator with an engine of the test's own: what it is ordered to do, and what becomes of
+//! runs that go wrong.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use shikiri_app::execution::{Engine, EngineError, Engines, Order, Told};
+use shikiri_app::run::Node;
+use shikiri_app::servers::{ServerKind, ServerPatch};
+use shikiri_app::team::{Coordinator, NewAgent, NewTask};
+use shikiri_app::{App, AppOptions};
+use shikiri_model::ids::{ProjectId, TenantId};
+use shikiri_model::key::Secret;
+use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::server::Transport;
+use shikiri_model::team::{AgentKind, Purpose, Rank, Seat, Spawn, TaskStatus, TeamLimits};
+use shikiri_model::tenant::KeyScope;
+use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use shikiri_store::{StoreExt, store};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hands its orders to the test, and does as the test wants.
+struct Stand {
+    orders: mpsc::UnboundedSender<Order>,
+    app: Arc<Mutex<Option<App>>>,
+    whim: Whim,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Whim {
+    Fail,
+    /// Does the tasks that there are.
+    Work,
+    /// Until it is stopped.
+    Hang,
+}
+
+#[async_trait]
+impl Engine for Stand {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Offline
+    }
+
+    async fn check(&self, _: &Model) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    async fn run(&self, order: Order, _: Told, stop: CancellationToken) -> Result<(), EngineError> {
+        let token = token_of(&order);
+        self.orders.send(order).unwrap();
+        match self.whim {
+            Whim::Fail => return Err(EngineError::new("as the test wants")),
+            Whim::Hang => stop.cancelled().await,
+            Whim::Work => {
+                let app = self.app.lock().unwrap().clone().unwrap();
+                let mut desk = app.enter_session(&token, "get_next_action").await.unwrap();
+                let next = desk.next_action(Duration::ZERO).await.unwrap();
+                let shikiri_app::team::Action::Work(task) = next else { panic!("{next:?}") };
+                let id = task.value.id.to_string();
+                desk.report_completed(&id, TaskStatus::Done, None).await.unwrap();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn token_of(order: &Order) -> Secret {
+    let door = order.servers.iter().find(|server| server.is_own).unwrap();
+    Secret::from_caller(door.headers["Authorization"].strip_prefix("Bearer ").unwrap())
+}
+
+struct Office {
+    app: App,
+    node: Node,
+    coordinator: Coordinator,
+    orders: mpsc::UnboundedReceiver<Order>,
+    project: ProjectId,
+    _folder: tempfile::TempDir,
+}
+
+impl Office {
+    async fn open(whim: Whim, guard: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store =
+            SqliteStore::open(&folder.path().join("state.db"), SqliteOptions::default()).unwrap();
+        let team = TeamLimits { spawn_guard: guard, ..TeamLimits::default() };
+        let data = Some(folder.path().to_owned());
+        let options = AppOptions { data, team, ..AppOptions::default() };
+        let (orders, given) = mpsc::unbounded_channel();
+        let own: Arc<Mutex<Option<App>>> = Arc::default();
+        let stand = Stand { orders, app: Arc::clone(&own), whim };
+        let engines = Engines::new(vec![Arc::new(stand)]);
+        let app = App::new(Arc::new(store), vec![], options).with_engines(engines);
+        *own.lock().unwrap() = Some(app.clone());
+        app.ensure_local_tenant().await.unwrap();
+        let node = Node::start(app.clone());
+        node.joined().await;
+        let project: ProjectId = "p".parse().unwrap();
+        app.create_project(&local(), Some(project.clone()), None).await.unwrap();
+        let agent = NewAgent {
+            id: "a".parse().unwrap(),
+            name: None,
+            kind: AgentKind::Ai,
+            rank: Rank::Worker,
+            role: Some("片付ける".to_owned()),
+            passkey: None,
+            model_id: None,
+            spawn: Spawn::Auto,
+        };
+        app.add_agent(&local(), &project, agent).await.unwrap();
+        let coordinator = Coordinator::start(app.clone(), "http://127.0.0.1:9/mcp".to_owned());
+        Self { app, node, coordinator, orders: given, project, _folder: folder }
+    }
+
+    async fn assign(&self, title: &str) -> String {
+        let new = NewTask {
+            title: title.to_owned(),
+            description: String::new(),
+            assignee: Some("a".parse().unwrap()),
+            parent_id: None,
+            priority: 0,
+        };
+        let task = self.app.create_task(&local(), &self.project, new).await.unwrap();
+        task.value.id.to_string()
+    }
+
+    async fn order(&mut self) -> Order {
+        tokio::time::timeout(PATIENCE, self.orders.recv()).await.unwrap().unwrap()
+    }
+
+    /// The only one.
+    async fn seat(&self) -> Seat {
+        use shikiri_model::record::{Document, RecordQuery};
+        let (kind, tenant) = (Seat::KIND, Some(local()));
+        let query = RecordQuery { kind, tenant, limit: 2, ..RecordQuery::default() };
+        let found = self.app.store().list(query).await.unwrap();
+        assert_eq!(found.len(), 1);
+        store::decode::<Seat>(&found[0]).unwrap().value
+    }
+
+    /// Until the seat is as wanted.
+    async fn seat_when(&self, wanted: impl Fn(&Seat) -> bool) -> Seat {
+        let look = async {
+            loop {
+                let seat = self.seat().await;
+                if wanted(&seat) {
+                    return seat;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, look).await.unwrap()
+    }
+
+    async fn server(&self, name: &str, header: &str) {
+        let patch = ServerPatch {
+            name: Some(name.to_owned()),
+            kind: Some(ServerKind::Http),
+            url: Some("http://127.0.0.1:9/mcp".to_owned()),
+            headers_template: Some([("Authorization".to_owned(), header.to_owned())].into()),
+            ..ServerPatch::default()
+        };
+        self.app.create_server(&KeyScope::Admin, &local(), patch).await.unwrap();
+    }
+
+    async fn close(self) {
+        self.coordinator.leave().await;
+        self.node.leave().await;
+    }
+}
+
+fn local() -> TenantId {
+    TenantId::local()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_told_who_it_is_and_gets_a_door_of_its_own() {
+    let mut office = Office::open(Whim::Work, Duration::from_secs(60)).await;
+    office.server("plain", "fixed").await;
+    office.server("docs", "Bearer ${docs}").await;
+    // A tenant's server has no claim to the name.
+    office.server("shikiri", "other").await;
+    office.assign("片付け").await;
+    let order = office.order().await;
+    for part in ["agent id a", "片付ける", "This is your task session", "get_next_action"] {
+        assert!(order.prompt.contains(part), "{}", order.prompt);
+    }
+    let names: Vec<_> = order.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["plain", "shikiri"], "one that needs a token is left out");
+    let url = "http://127.0.0.1:9/mcp".to_owned();
+    assert_eq!(order.servers[1].transport, Transport::Http { url });
+    assert_eq!(order.servers[1].allowed_tools, None);
+    assert!(order.env["NO_PROXY"].contains("127.0.0.1"));
+    let token = token_of(&order);
+    assert!(!order.prompt.contains(token.reveal()));
+    let seat = office.seat_when(|seat| seat.occupant.is_none()).await;
+    assert_eq!((seat.purpose, seat.failures, seat.not_before), (Purpose::Task, 0, None));
+    let session = office.app.session_of(&token).await.unwrap().unwrap();
+    assert!(session.value.is_over, "a session ends with its run");
+    // The next run goes on in the same conversation, with a token of its own.
+    office.assign("もう一つ").await;
+    assert_ne!(token_of(&office.order().await).reveal(), token.reveal());
+    let again = office.seat_when(|seat| seat.occupant.is_none()).await;
+    assert_eq!(again.conversation, seat.conversation);
+    office.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_goes_wrong_is_started_five_times_and_then_left_alone() {
+    let mut office = Office::open(Whim::Fail, Duration::from_millis(320)).await;
+    office.assign("片付け").await;
+    let mut tokens = Vec::new();
+    for _ in 0..5 {
+        tokens.push(token_of(&office.order().await));
+    }
+    let seat = office.seat_when(|seat| seat.occupant.is_none() && seat.failures == 0).await;
+    let rest = seat.not_before.unwrap().since(office.app.store().now().await.unwrap());
+    assert!(rest > Duration::from_secs(590), "{rest:?}");
+    for token in tokens {
+        assert!(office.app.session_of(&token).await.unwrap().unwrap().value.is_over);
+    }
+    // What waits comes up again with each guard, and more comes.
+    office.assign("もう一つ").await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(office.orders.try_recv().is_err(), "it is left alone");
+    office.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_does_nothing_is_stopped_and_a_leader_that_leaves_stops_what_it_started() {
+    let mut office = Office::open(Whim::Hang, Duration::from_millis(300)).await;
+    office.assign("片付け").await;
+    let silent = token_of(&office.order().await);
+    let second = token_of(&office.order().await);
+    assert!(office.app.session_of(&silent).await.unwrap().unwrap().value.is_over);
+    // This one makes itself heard, so it may go on.
+    office.app.enter_session(&second, "get_next_action").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let seat = office.seat().await;
+    let run = seat.occupant.unwrap().execution.unwrap();
+    let status = office.app.execution(&local(), &run).await.unwrap().value.status;
+    assert!(!status.is_terminal(), "{status:?}");
+    assert!(office.orders.try_recv().is_err(), "one at a time");
+    office.coordinator.leave().await;
+    let mut watch = office
+        .app
+        .watch(&local(), office.app.execution(&local(), &run).await.unwrap().value.stream(), 0)
+        .await
+        .unwrap();
+    let ended = async { while watch.next().await.unwrap().is_some() {} };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    // The next leader finds the seat, sees that the run is over, and starts another.
+    let next = Coordinator::start(office.app.clone(), "http://127.0.0.1:9/mcp".to_owned());
+    let order = tokio::time::timeout(PATIENCE, office.orders.recv()).await.unwrap().unwrap();
+    assert_ne!(token_of(&order).reveal(), second.reveal());
+    assert!(office.app.session_of(&second).await.unwrap().unwrap().value.is_over);
+    next.leave().await;
+    office.node.leave().await;
+}

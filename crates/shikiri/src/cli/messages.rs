@@ -1,0 +1,95 @@
+//! `shikiri messages send|list`.
+
+use clap::Subcommand;
+use shikiri_app::App;
+use shikiri_model::ids::AgentId;
+use shikiri_model::record::Stored;
+use shikiri_model::team::Message;
+use shikiri_web::views::{Page, TeamMessageJson};
+
+use super::team::{ProjectArgument, tell_of_more};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::short;
+use crate::wiring::Access;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Send a message on behalf of an agent of the project, such as a person, and print its id
+    #[command(visible_alias = "create")]
+    Send {
+        #[arg(long, value_name = "AGENT")]
+        from: AgentId,
+        #[arg(long, value_name = "AGENT")]
+        to: AgentId,
+        /// 1 to 4,000 characters
+        content: String,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+    /// Show messages that were sent outside dialogues, oldest first
+    List {
+        /// Only those from or to this agent
+        #[arg(long, value_name = "ID")]
+        agent: Option<AgentId>,
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+}
+
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::Send { .. } => Access::Write,
+            Self::List { .. } => Access::Read,
+        }
+    }
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    let output = Output::stdout();
+    match command {
+        Command::Send { from, to, content, project } => {
+            let found = project.find(app).await?;
+            let sent =
+                app.post_message(&found.tenant, &found.project, &from, &to, &content).await?;
+            if project.json.json {
+                return output.json(&TeamMessageJson::from(sent));
+            }
+            // Alone on stdout, so that a script can take it.
+            output.line(sent.value.id.as_str())
+        }
+        Command::List { agent, limit, project } => list(app, agent.as_ref(), limit, &project).await,
+    }
+}
+
+async fn list(
+    app: &App,
+    agent: Option<&AgentId>,
+    limit: u32,
+    project: &ProjectArgument,
+) -> Result<(), Failure> {
+    let found = project.find(app).await?;
+    let page = app.list_team_messages(&found.tenant, &found.project, agent, None, limit).await?;
+    let output = Output::stdout();
+    if project.json.json {
+        return output.json(&Page::<TeamMessageJson>::new(page));
+    }
+    let row = |stored: &Stored<Message>| {
+        let message = &stored.value;
+        let state = if message.read_at.is_some() { "read" } else { "unread" };
+        vec![
+            stored.created_at.to_string(),
+            message.from.to_string(),
+            message.to.to_string(),
+            state.to_owned(),
+            short(&message.content, 80),
+        ]
+    };
+    let rows: Vec<_> = page.0.iter().map(row).collect();
+    output.table(&["at", "from", "to", "state", "content"], &rows)?;
+    tell_of_more(page.1.is_some());
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! `shikiri tasks add|list|show|set`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use shikiri_app::App;
+use shikiri_app::team::{NewTask, TaskPatch};
+use shikiri_model::ids::{AgentId, TaskId};
+use shikiri_model::record::Stored;
+use shikiri_model::team::{Task, TaskStatus};
+use shikiri_web::views::{Page, TaskJson};
+
+use super::JsonArgument;
+use super::parts::{emptied, or_none, sheet};
+use super::team::{ProjectArgument, tell_of_more};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::text::{one_line, short};
+use crate::wiring::Access;
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// Make a task and print its id
+    #[command(visible_alias = "create")]
+    Add {
+        /// What is to be done, on one line
+        title: String,
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        description: String,
+        /// The agent that should do it
+        #[arg(long, value_name = "AGENT")]
+        assignee: Option<AgentId>,
+        /// The task that this is a part of
+        #[arg(long, value_name = "TASK")]
+        parent: Option<TaskId>,
+        /// Higher comes first
+        #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+        priority: i32,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+    /// Show tasks, oldest first
+    List {
+        #[arg(long)]
+        status: Option<Status>,
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+    /// Show one task
+    Show {
+        task: TaskId,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+    /// Change a task; what is not named stays
+    Set {
+        task: TaskId,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct Change {
+    #[arg(long)]
+    status: Option<Status>,
+    /// Who should do it from now on, from the start; empty for nobody
+    #[arg(long, value_name = "AGENT")]
+    assignee: Option<String>,
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Higher comes first
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Status {
+    Todo,
+    #[value(name = "in_progress", alias = "in-progress")]
+    InProgress,
+    Blocked,
+    Done,
+}
+
+impl From<Status> for TaskStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Todo => Self::Todo,
+            Status::InProgress => Self::InProgress,
+            Status::Blocked => Self::Blocked,
+            Status::Done => Self::Done,
+        }
+    }
+}
+
+impl Command {
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::Add { .. } | Self::Set { .. } => Access::Write,
+            Self::List { .. } | Self::Show { .. } => Access::Read,
+        }
+    }
+}
+
+impl Change {
+    fn patch(self) -> Result<TaskPatch, Failure> {
+        let assignee = match emptied(self.assignee) {
+            Some(Some(id)) => Some(Some(id.parse::<AgentId>().map_err(|error| {
+                Failure::usage(error, "`shikiri agents list` shows what there is")
+            })?)),
+            Some(None) => Some(None),
+            None => None,
+        };
+        Ok(TaskPatch {
+            title: self.title,
+            description: self.description,
+            assignee,
+            priority: self.priority,
+            status: self.status.map(TaskStatus::from),
+        })
+    }
+}
+
+pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Add { title, description, assignee, parent, priority, project } => {
+            let found = project.find(app).await?;
+            let new = NewTask { title, description, assignee, parent_id: parent, priority };
+            let made = app.create_task(&found.tenant, &found.project, new).await?;
+            if project.json.json {
+                return show(made, project.json);
+            }
+            // Alone on stdout, so that a script can take it.
+            Output::stdout().line(made.value.id.as_str())
+        }
+        Command::List { status, limit, project } => {
+            list(app, status.map(TaskStatus::from), limit, &project).await
+        }
+        Command::Show { task, project } => {
+            let found = project.find(app).await?;
+            show(app.task(&found.tenant, &found.project, &task).await?, project.json)
+        }
+        Command::Set { task, change, project } => {
+            let found = project.find(app).await?;
+            let patch = change.patch()?;
+            let changed = app.change_task(&found.tenant, &found.project, &task, &patch).await?;
+            show(changed, project.json)
+        }
+    }
+}
+
+async fn list(
+    app: &App,
+    status: Option<TaskStatus>,
+    limit: u32,
+    project: &ProjectArgument,
+) -> Result<(), Failure> {
+    let found = project.find(app).await?;
+    let page = app.list_tasks(&found.tenant, &found.project, status, None, limit).await?;
+    let output = Output::stdout();
+    if project.json.json {
+        return output.json(&Page::<TaskJson>::new(page));
+    }
+    let row = |stored: &Stored<Task>| {
+        let task = &stored.value;
+        vec![
+            task.id.to_string(),
+            task.status.as_str().to_owned(),
+            task.assignee.as_ref().map(ToString::to_string).unwrap_or_default(),
+            task.priority.to_string(),
+            short(&task.title, 60),
+        ]
+    };
+    let rows: Vec<_> = page.0.iter().map(row).collect();
+    output.table(&["id", "status", "assignee", "priority", "title"], &rows)?;
+    tell_of_more(page.1.is_some());
+    Ok(())
+}
+
+fn show(stored: Stored<Task>, json: JsonArgument) -> Result<(), Failure> {
+    if json.json {
+        return Output::stdout().json(&TaskJson::from(stored));
+    }
+    let task = &stored.value;
+    let result = task.result.as_ref().map(|result| short(&result.to_string(), 200));
+    sheet(&[
+        ("task", task.id.to_string()),
+        ("title", one_line(&task.title)),
+        ("status", task.status.as_str().to_owned()),
+        ("assignee", or_none(task.assignee.as_ref().map(AgentId::as_str))),
+        ("priority", task.priority.to_string()),
+        ("parent", or_none(task.parent_id.as_ref().map(TaskId::as_str))),
+        ("description", short(&task.description, 200)),
+        ("result", or_none(result.as_deref())),
+        ("created", stored.created_at.to_string()),
+        ("changed", stored.updated_at.to_string()),
+    ])
+}

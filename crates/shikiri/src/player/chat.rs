@@ -1,0 +1,181 @@
+//! The player as a chat session: it does all the talking of its agent.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::door::{Door, Trouble};
+use super::{LABEL, WAIT_SECONDS, say, script, words};
+
+/// Waits in which nothing happens, after which an open conversation is left to its limits.
+const MAX_IDLE: u32 = 20;
+
+pub(super) async fn play(door: &mut Door) -> Result<(), Trouble> {
+    let mut player = Player { door, open: BTreeSet::new(), postponed: Vec::new() };
+    let mut idle = 0;
+    loop {
+        let wait = json!({ "wait_seconds": WAIT_SECONDS });
+        let pending = player.door.call("get_pending_messages", &wait).await?;
+        if player.deal_with(&pending).await? {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if player.open.is_empty() && player.postponed.is_empty() || idle > MAX_IDLE {
+            return Ok(());
+        }
+    }
+}
+
+struct Player<'a> {
+    door: &'a mut Door,
+    /// Conversations that go on.
+    open: BTreeSet<String>,
+    /// Delegations for which there is no room yet: their target is in a talk with this agent.
+    postponed: Vec<Value>,
+}
+
+impl Player<'_> {
+    /// False if there was nothing.
+    async fn deal_with(&mut self, pending: &Value) -> Result<bool, Trouble> {
+        let all = |field: &str| pending[field].as_array().cloned().unwrap_or_default();
+        let ended = all("ended_conversations");
+        let mut is_any = !ended.is_empty();
+        for conversation in &ended {
+            say(&format!("ended: {}", text(conversation, "reason")));
+            self.open.remove(&text(conversation, "conversation_id"));
+        }
+        let postponed = match ended.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.postponed),
+        };
+        for delegation in postponed.into_iter().chain(all("pending_delegations")) {
+            is_any = true;
+            self.take_on(&delegation).await?;
+        }
+        for invitation in all("invitations") {
+            is_any = true;
+            self.answer(
+                &text(&invitation, "conversation_id"),
+                &text(&invitation, "initial_message"),
+            )
+            .await?;
+        }
+        for message in all("pending_messages") {
+            is_any = true;
+            match message["conversation_id"].as_str() {
+                Some(conversation) => {
+                    self.answer(conversation, &text(&message, "content")).await?;
+                }
+                None => self.respond(&message).await?,
+            }
+        }
+        Ok(is_any)
+    }
+
+    async fn take_on(&mut self, delegation: &Value) -> Result<(), Trouble> {
+        if let Some(conversation) = delegation["conversation_id"].as_str() {
+            // A session before this one began it. If it is this side's turn, that comes too.
+            self.open.insert(conversation.to_owned());
+            return Ok(());
+        }
+        let (id, purpose) = (text(delegation, "delegation_id"), text(delegation, "purpose"));
+        let target = text(delegation, "target_agent_id");
+        let asked = match script::rounds(&purpose) {
+            Some(rounds) => {
+                let first = if words::is_wanted(&purpose) { words::FIRST } else { &purpose };
+                let wanted = json!({
+                    "target_agent_id": target, "initial_message": first, "purpose": purpose,
+                    "max_turns": 2 * rounds, "delegation_id": id,
+                });
+                say(&format!("to {target}: {first}"));
+                self.door.call("start_conversation", &wanted).await
+            }
+            None => {
+                let content = format!("{LABEL} {purpose}");
+                let content: String = content.chars().take(4_000).collect();
+                let wanted =
+                    json!({ "target_agent_id": target, "content": content, "delegation_id": id });
+                say(&format!("to {target}: {content}"));
+                self.door.call("send_message", &wanted).await
+            }
+        };
+        match asked {
+            Ok(answer) => {
+                let conversation = text(&answer, "conversation_id");
+                if !conversation.is_empty() {
+                    self.open.insert(conversation);
+                }
+                Ok(())
+            }
+            Err(Trouble::Refused { code, .. }) if code == "conversation_already_active" => {
+                self.postponed.push(delegation.clone());
+                Ok(())
+            }
+            Err(Trouble::Refused { code, message }) => {
+                let result = format!("{LABEL} {code}: {message}");
+                let report = json!({ "delegation_id": id, "status": "failed", "result": result });
+                self.tolerate("report_delegation_completed", &report).await
+            }
+            Err(broken) => Err(broken),
+        }
+    }
+
+    /// It is this agent's turn.
+    async fn answer(&mut self, conversation: &str, heard: &str) -> Result<(), Trouble> {
+        self.open.insert(conversation.to_owned());
+        if !words::is_word(heard) {
+            let heard: String = heard.chars().take(200).collect();
+            let heard = heard.strip_prefix(LABEL).unwrap_or(&heard).trim();
+            return self.speak(conversation, &format!("{LABEL} I heard: {heard}")).await;
+        }
+        let wanted = json!({ "conversation_id": conversation });
+        let said = self.door.call("get_conversation_messages", &wanted).await?;
+        let lines = said["messages"].as_array().cloned().unwrap_or_default();
+        let mut said: Vec<_> = lines.iter().map(|line| text(line, "content")).collect();
+        // What was heard is the last; the answer must not repeat anything before it.
+        said.pop();
+        match words::answer(heard, &said) {
+            Ok(word) => self.speak(conversation, word).await,
+            Err(why) => {
+                say(&format!("ending: {why}"));
+                let end = json!({ "conversation_id": conversation, "reason": why });
+                self.tolerate("end_conversation", &end).await
+            }
+        }
+    }
+
+    async fn speak(&mut self, conversation: &str, content: &str) -> Result<(), Trouble> {
+        say(content);
+        let message = json!({ "conversation_id": conversation, "content": content });
+        self.tolerate("respond_conversation_message", &message).await
+    }
+
+    /// One answer to a message, and none to an answer: two players would go on for ever.
+    async fn respond(&mut self, message: &Value) -> Result<(), Trouble> {
+        let content = text(message, "content");
+        if content.starts_with(LABEL) {
+            return Ok(());
+        }
+        let heard: String = content.chars().take(200).collect();
+        let answer = format!("{LABEL} I heard: {heard}");
+        say(&answer);
+        let answer = json!({ "message_id": message["message_id"], "content": answer });
+        self.tolerate("respond_chat", &answer).await
+    }
+
+    /// A refusal means that somebody was first, or that it is over: what waits next will tell.
+    async fn tolerate(&mut self, tool: &str, arguments: &Value) -> Result<(), Trouble> {
+        match self.door.call(tool, arguments).await {
+            Err(Trouble::Refused { code, .. }) if code != "sessionExpired" => {
+                say(&format!("{tool}: {code}"));
+                Ok(())
+            }
+            other => other.map(drop),
+        }
+    }
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap_or_default().to_owned()
+}

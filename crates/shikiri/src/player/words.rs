@@ -1,0 +1,196 @@
+//! Shiritori: each word begins with the sound that the last one ended in; one that ends in ん, or
+//! that was said before, loses.
+
+pub(super) const FIRST: &str = "りんご";
+
+const WORDS: &[&str] = &[
+    "りんご",
+    "ごりら",
+    "らっぱ",
+    "ぱせり",
+    "りす",
+    "すいか",
+    "からす",
+    "すずめ",
+    "めだか",
+    "かめ",
+    "めがね",
+    "ねこ",
+    "こま",
+    "まくら",
+    "らくだ",
+    "だるま",
+    "まつり",
+    "りか",
+    "かさ",
+    "さくら",
+    "さかな",
+    "なす",
+    "すし",
+    "しか",
+    "かに",
+    "にわとり",
+    "とり",
+    "とけい",
+    "いぬ",
+    "ぬりえ",
+    "えき",
+    "きつね",
+    "ねずみ",
+    "みみ",
+    "みず",
+    "ずこう",
+    "うし",
+    "しま",
+    "まど",
+    "どあ",
+    "あひる",
+    "るす",
+    "すな",
+    "なつ",
+    "つき",
+    "きのこ",
+    "こあら",
+    "らじお",
+    "おに",
+    "にじ",
+    "じしゃく",
+    "くるま",
+    "まめ",
+    "くも",
+    "もり",
+    "もち",
+    "ちず",
+    "つくえ",
+    "えび",
+    "びわ",
+    "わに",
+    "にもつ",
+    "つみき",
+    "けむり",
+    "たぬき",
+    "たいこ",
+    "てがみ",
+    "いるか",
+    "かえる",
+    "るーる",
+    "はな",
+    "はし",
+    "ひつじ",
+    "ふね",
+    "ほし",
+    "へちま",
+    "やま",
+    "ゆき",
+    "よる",
+    "れいぞうこ",
+    "ろうそく",
+    "そら",
+    "せみ",
+    "のり",
+    "むし",
+    "ぬの",
+    "ひよこ",
+    "へび",
+    "ゆか",
+    "がっこう",
+    "げた",
+    "ぐみ",
+    "ごま",
+    "ざる",
+    "ばら",
+    "ぶた",
+    "べる",
+    "ぼうし",
+    "ぽすと",
+    "ぴあの",
+    "うみ",
+    "みかづき",
+    "あめ",
+    "おの",
+    "ぎざぎざ",
+    "でぐち",
+    "ぜろ",
+    "ぞう",
+    "づけ",
+    "ぷらす",
+    "ぺりか",
+    "をかし",
+];
+
+/// Whether a purpose is this game.
+pub(super) fn is_wanted(purpose: &str) -> bool {
+    purpose.contains("しりとり") || purpose.to_lowercase().contains("shiritori")
+}
+
+/// Whether a text is a move in it: one short word in kana.
+pub(super) fn is_word(text: &str) -> bool {
+    let text = text.trim();
+    let is_kana = |c: char| matches!(c, 'ぁ'..='ゖ' | 'ァ'..='ヶ' | 'ー');
+    (1..=12).contains(&text.chars().count()) && text.chars().all(is_kana)
+}
+
+/// The word that follows, or why the game is over. `said` is what was said before.
+pub(super) fn answer(heard: &str, said: &[String]) -> Result<&'static str, &'static str> {
+    let heard = heard.trim();
+    let Some(sound) = last_sound(heard) else { return Err("that was no word") };
+    if sound == 'ん' {
+        return Err("a word that ends in ん loses");
+    }
+    if said.iter().any(|word| word == heard) {
+        return Err("that word was said before");
+    }
+    let is_free = |word: &&&str| **word != heard && !said.iter().any(|one| one == **word);
+    let follows = |sound: char| WORDS.iter().filter(is_free).filter(move |w| w.starts_with(sound));
+    // The one after which there is most to say, so that the game goes on.
+    let ways = |word: &&&str| last_sound(word).map_or(0, |sound| follows(sound).count());
+    let next = follows(sound).max_by_key(ways);
+    next.copied().ok_or("no word comes to mind")
+}
+
+/// As the next word begins: large, in hiragana, without what only draws it out.
+fn last_sound(word: &str) -> Option<char> {
+    let last = word.chars().rev().find(|c| *c != 'ー')?;
+    let hiragana = match last {
+        'ァ'..='ヶ' => char::from_u32(u32::from(last) - 0x60).unwrap_or(last),
+        other => other,
+    };
+    let small = "ぁぃぅぇぉゃゅょっ".chars().position(|c| c == hiragana);
+    small.map_or(Some(hiragana), |place| "あいうえおやゆよつ".chars().nth(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_keep_the_rules() {
+        for (at, word) in WORDS.iter().enumerate() {
+            assert!(is_word(word), "{word}");
+            assert_ne!(last_sound(word), Some('ん'), "{word}");
+            assert!(!WORDS[..at].contains(word), "{word} is there twice");
+        }
+    }
+
+    #[test]
+    fn two_players_go_on_for_as_long_as_a_conversation_may() {
+        let mut said = vec![FIRST.to_owned()];
+        while said.len() < 40 {
+            let (heard, before) = said.split_last().unwrap();
+            let next = answer(heard, before).unwrap_or_else(|why| panic!("{why} after {said:?}"));
+            assert_eq!(last_sound(heard), next.chars().next(), "{said:?} {next}");
+            assert!(!said.contains(&next.to_owned()), "{next} again");
+            said.push(next.to_owned());
+        }
+    }
+
+    #[test]
+    fn losing_ends_the_game() {
+        let said = ["りんご".to_owned(), "ごりら".to_owned()];
+        assert!(answer("らいおん", &said).unwrap_err().contains('ん'));
+        assert!(answer("ごりら", &said).unwrap_err().contains("before"));
+        assert!(answer("コーヒー", &said).unwrap().starts_with('ひ'));
+        assert!(answer("でんしゃ", &said).unwrap().starts_with('や'));
+        assert!(is_word("りんご") && !is_word("6往復しりとり") && !is_word("hello"));
+    }
+}

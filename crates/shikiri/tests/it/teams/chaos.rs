@@ -1,0 +1,221 @@
+//! A task whose talk is delegated, told hundreds of times with players that crash, fall silent,
+//! speak out of turn, never end or delegate in circles, while the server is killed and paused.
+//! However it goes, it comes to an end, and everybody who should know that does.
+
+mod chat;
+mod check;
+pub(crate) mod door;
+mod epilogue;
+mod journal;
+mod plan;
+pub(crate) mod player;
+pub(crate) mod state;
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt as _, stream};
+use shikiri_testkit::{Builder, Rng, Tenant, TestApp, have_postgres, long};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use self::chat::ChatPlayer;
+use self::check::History;
+use self::door::Faults;
+use self::journal::Journal;
+use self::plan::Plan;
+use self::player::{PASSKEY, Player, Stage};
+use self::state::{State, set_up};
+use self::task::TaskPlayer;
+use crate::PROGRAM;
+
+/// Limits that come in a test's time: in seconds.
+const LIMITS: [(&str, &str); 7] = [
+    ("SHIKIRI_DIALOGUE_PENDING_SECONDS", "1"),
+    ("SHIKIRI_DIALOGUE_IDLE_SECONDS", "1"),
+    ("SHIKIRI_DELEGATION_CLAIM_SECONDS", "0.5"),
+    ("SHIKIRI_DELEGATION_SECONDS", "5"),
+    ("SHIKIRI_CHAT_IDLE_SECONDS", "1.5"),
+    ("SHIKIRI_SESSION_SECONDS", "5"),
+    ("SHIKIRI_NODE_LEASE_SECONDS", "0.4"),
+];
+/// Runs at the same time: as many as two cores carry without every dialogue timing out.
+const AT_ONCE: usize = 40;
+const SET_UP_AT_ONCE: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_run_comes_to_its_end_whatever_its_players_do() {
+    let runs = if long() { 1_200 } else { 300 };
+    let runs = std::env::var("DBG_RUNS").map_or(runs, |r| r.parse().unwrap());
+    tell("teams on SQLite", TestApp::new(PROGRAM), runs).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_run_comes_to_its_end_on_postgresql() {
+    if have_postgres("teams on PostgreSQL") {
+        let runs = if long() { 300 } else { 60 };
+        tell("teams on PostgreSQL", TestApp::new(PROGRAM).postgres(), runs).await;
+    }
+}
+
+async fn tell(story: &str, builder: Builder, runs: usize) {
+    let mut rng = Rng::seeded(story);
+    let builder = LIMITS.iter().fold(builder, |builder, (name, value)| builder.env(name, value));
+    let mut app = builder.start().await;
+    let local = app.local();
+    let faults = Faults::default();
+    let casts: Vec<Cast> = (0..runs).map(|run| Cast::draw(run, &mut rng)).collect();
+    let stages = open_stages(&local, &casts, &faults).await;
+    eprintln!("stages open");
+    let started = Instant::now();
+    let playing = play_all(stages.clone(), casts, rng.fork());
+    let hurt = hurt_until(&mut app, playing, &mut rng).await;
+    let played = started.elapsed();
+    eprintln!("played {played:?} {hurt:?}");
+    let mut all = BTreeMap::new();
+    let mut found = faults.all();
+    let ending = stages.iter().map(|stage| epilogue::end(stage, &local));
+    let ended: Vec<()> = stream::iter(ending).buffer_unordered(SET_UP_AT_ONCE).collect().await;
+    assert_eq!(ended.len(), runs);
+    for stage in &stages {
+        let state = State::read(&local, &stage.project).await;
+        let history = History { notes: stage.journal.notes().clone(), state };
+        found.extend(history.faults().iter().map(|fault| format!("{}: {fault}", stage.project)));
+        count(&mut all, &history);
+    }
+    eprintln!(
+        "{story}: {runs} runs in {played:.1?}, {hurt:?}, then {:.1?}: {all:#?}",
+        started.elapsed() - played
+    );
+    assert!(found.is_empty(), "{} faults:\n{}", found.len(), found.join("\n"));
+    // A story in which hardly anything happened would prove nothing.
+    let of = |what: &str| all.get(what).copied().unwrap_or(0);
+    assert!(of("dialogues of 12 messages and more") * 10 >= runs, "hardly a game was played");
+    for what in ["timeout", "max_turns", "initiator_ended", "completed", "failed", "lost looks"] {
+        assert!(of(what) > 0, "no {what}");
+    }
+}
+
+/// Who plays in a run.
+struct Cast {
+    project: String,
+    /// Whose tasks.
+    tasks: Vec<&'static str>,
+    loops: u32,
+}
+
+impl Cast {
+    fn draw(run: usize, rng: &mut Rng) -> Self {
+        let project = format!("p{run}");
+        match rng.range(0, 6) {
+            // Two delegations of one agent to one target, at the same time.
+            0 => Self { project, tasks: vec!["ann", "ann"], loops: 0 },
+            // Each delegates to the other, again and again.
+            1 => Self { project, tasks: vec!["ann", "ben"], loops: 3 },
+            _ => Self { project, tasks: vec!["ann"], loops: 0 },
+        }
+    }
+}
+
+async fn open_stages(local: &Tenant, casts: &[Cast], faults: &Faults) -> Vec<Stage> {
+    // The first makes the agents; the others let them in.
+    let (first, others) = casts.split_first().expect("a run");
+    set_up(local, &first.project, &first.tasks, Some(PASSKEY)).await;
+    let opening = others.iter().map(|cast| set_up(local, &cast.project, &cast.tasks, None));
+    stream::iter(opening).buffer_unordered(SET_UP_AT_ONCE).collect::<Vec<_>>().await;
+    let stage = |cast: &Cast| Stage {
+        project: cast.project.clone(),
+        client: local.client.clone(),
+        faults: faults.clone(),
+        journal: Journal::default(),
+        busy: Arc::new(AtomicUsize::new(cast.tasks.len())),
+    };
+    casts.iter().map(stage).collect()
+}
+
+async fn play_all(stages: Vec<Stage>, casts: Vec<Cast>, mut rng: Rng) {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut runs = JoinSet::new();
+    for (stage, cast) in stages.into_iter().zip(casts) {
+        let (room, rng) = (Arc::clone(&room), rng.fork());
+        runs.spawn(async move {
+            let _place = room.acquire().await.expect("room");
+            let t = Instant::now();
+            play(&stage, &cast, rng).await;
+            eprintln!("{} {:?} {:?}", stage.project, t.elapsed(), cast.tasks);
+        });
+    }
+    while let Some(run) = runs.join_next().await {
+        run.expect("a run without panic");
+    }
+}
+
+async fn play(stage: &Stage, cast: &Cast, mut rng: Rng) {
+    let mut players = JoinSet::new();
+    for agent in &cast.tasks {
+        let plan = Plan { loops: cast.loops, ..Plan::draw(&mut rng) };
+        let player = Player::new(stage, agent, "task", plan, rng.fork());
+        players.spawn(TaskPlayer::new(player).play());
+    }
+    for agent in ["ann", "ben"] {
+        let player = Player::new(stage, agent, "chat", Plan::draw(&mut rng), rng.fork());
+        players.spawn(ChatPlayer::new(player).play());
+    }
+    while let Some(player) = players.join_next().await {
+        player.expect("a player without panic");
+    }
+}
+
+/// What was done to the server.
+#[derive(Debug, Default)]
+struct Hurt {
+    kills: u32,
+    pauses: u32,
+}
+
+/// Kills and pauses the server until the story is told.
+async fn hurt_until(app: &mut TestApp, story: impl Future<Output = ()>, rng: &mut Rng) -> Hurt {
+    let mut hurt = Hurt::default();
+    tokio::pin!(story);
+    loop {
+        let peace = Duration::from_millis(rng.range(500, 4_000));
+        tokio::select! {
+            () = &mut story => return hurt,
+            () = tokio::time::sleep(peace) => {}
+        }
+        if rng.one_in(4) {
+            app.stop_signal();
+            tokio::time::sleep(Duration::from_millis(rng.range(100, 1_200))).await;
+            app.cont();
+            hurt.pauses += 1;
+        } else {
+            app.kill9();
+            app.restart().await;
+            hurt.kills += 1;
+        }
+    }
+}
+
+fn count(all: &mut BTreeMap<String, usize>, history: &History) {
+    let mut add = |what: &str, times: usize| *all.entry(what.to_owned()).or_default() += times;
+    let History { notes, state } = history;
+    for dialogue in &state.dialogues {
+        add("dialogues", 1);
+        add(dialogue.end_reason.as_deref().unwrap_or("living"), 1);
+        add("messages", dialogue.lines.len());
+        add("dialogues of 12 messages and more", usize::from(dialogue.lines.len() >= 12));
+    }
+    for delegation in &state.delegations {
+        add("delegations", 1);
+        add(&delegation.status, 1);
+        add(&format!("attempts {}", delegation.attempts), 1);
+    }
+    add("sessions", notes.sessions);
+    add("lost looks", notes.lost_looks.len());
+    add("told", notes.told.len());
+    add("outcomes heard", notes.outcomes.len());
+    add("tasks done by players", notes.done.len());
+}

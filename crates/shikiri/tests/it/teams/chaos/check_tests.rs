@@ -1,0 +1,128 @@
+//! The checker can find fault: a good history passes, and each way to spoil it is noticed.
+
+use serde_json::json;
+
+use super::super::journal::{Known, Notes, Outcome, Who};
+use super::super::state::{Delegation, Dialogue, Line, State, Task};
+use super::History;
+
+fn good() -> History {
+    let who = |agent, session| Who { agent, session };
+    let line = |id: &str, from: &str, content: &str| Line {
+        message_id: id.to_owned(),
+        from: from.to_owned(),
+        content: content.to_owned(),
+    };
+    let lines = vec![line("m1", "ann", "dlg_1 a"), line("m2", "ben", "b"), line("m3", "ann", "c")];
+    let known = |by: Who, at: usize| Known {
+        by,
+        conversation: "dia_1".to_owned(),
+        message_id: lines[at].message_id.clone(),
+        content: lines[at].content.clone(),
+    };
+    let (text, reason) = (|text: &str| text.to_owned(), "initiator_ended".to_owned());
+    let contents: Vec<_> = lines.iter().map(|line| line.content.clone()).collect();
+    let notes = Notes {
+        said: vec![known(who("ben", 2), 1), known(who("ann", 1), 2)],
+        heard: vec![known(who("ann", 1), 1), known(who("ben", 2), 2)],
+        started: vec![(who("ann", 1), text("dia_1"), text("dlg_1 a"))],
+        told: ["ann", "ben"].map(|a| (who(a, 1), text("dia_1"), reason.clone())).to_vec(),
+        delegated: vec![(who("ann", 3), text("dlg_1"), text("tsk_1"))],
+        work: vec![(who("ann", 3), text("tsk_1"))],
+        outcomes: vec![Outcome {
+            by: who("ann", 3),
+            delegation: text("dlg_1"),
+            status: text("completed"),
+            contents: contents.clone(),
+        }],
+        done: vec![text("tsk_1")],
+        sent: vec![text("msg_1")],
+        received: vec![(who("ben", 2), text("msg_1"))],
+        lost_looks: Vec::new(),
+        sessions: 3,
+    };
+    let messages: Vec<_> = contents.iter().map(|content| json!({ "content": content })).collect();
+    let state = State {
+        dialogues: vec![Dialogue {
+            id: text("dia_1"),
+            initiator: text("ann"),
+            participant: text("ben"),
+            state: text("ended"),
+            end_reason: Some(reason),
+            messages: 3,
+            max_turns: 12,
+            delegation: Some(text("dlg_1")),
+            began_ms: 10,
+            ended_ms: Some(20),
+            lines,
+        }],
+        delegations: vec![Delegation {
+            id: text("dlg_1"),
+            agent: text("ann"),
+            status: text("completed"),
+            attempts: 1,
+            task: Some(text("tsk_1")),
+            dialogue: Some(text("dia_1")),
+            result: json!({ "conversation_id": "dia_1", "messages": messages }),
+        }],
+        tasks: vec![Task { id: text("tsk_1"), assignee: text("ann"), status: text("done") }],
+    };
+    History { notes, state }
+}
+
+#[test]
+fn a_good_history_passes() {
+    assert_eq!(good().faults(), Vec::<String>::new());
+}
+
+#[test]
+fn an_answer_that_was_lost_excuses_one_who_was_not_told_if_it_came_late_enough() {
+    let lost_until = |until| {
+        let mut history = good();
+        history.notes.told.remove(0);
+        history.notes.lost_looks.push((Who { agent: "ann", session: 9 }, until));
+        history.faults().is_empty()
+    };
+    assert!(lost_until(20) && !lost_until(19));
+}
+
+#[test]
+fn whatever_is_wrong_is_found() {
+    type Spoil = fn(&mut History);
+    let spoils: [(&str, Spoil); 22] = [
+        ("living", |h| h.state.dialogues[0].state = "active".to_owned()),
+        ("no reason", |h| h.state.dialogues[0].end_reason = None),
+        ("not at its end", |h| h.state.dialogues[0].end_reason = Some("max_turns".to_owned())),
+        ("beyond its end", |h| h.state.dialogues[0].max_turns = 2),
+        ("not in turn", |h| h.state.dialogues[0].lines[1].from = "ann".to_owned()),
+        ("a line lost", |h| drop(h.state.dialogues[0].lines.pop())),
+        ("a line twice", |h| {
+            let again = h.state.dialogues[0].lines[1].clone();
+            h.state.dialogues[0].lines.push(again);
+        }),
+        ("one side not told", |h| drop(h.notes.told.pop())),
+        ("one side told twice", |h| h.notes.told.push(h.notes.told[0].clone())),
+        ("told something else", |h| h.notes.told[0].2 = "timeout".to_owned()),
+        ("two at once", |h| {
+            let mut other = h.state.dialogues[0].clone();
+            (other.began_ms, other.ended_ms) = (19, Some(30));
+            h.state.dialogues.push(other);
+        }),
+        ("an open delegation", |h| h.state.delegations[0].status = "processing".to_owned()),
+        ("one attempt too many", |h| h.state.delegations[0].attempts = 4),
+        ("no result", |h| h.state.delegations[0].result = json!(null)),
+        ("another's dialogue", |h| h.state.dialogues[0].delegation = Some("dlg_2".to_owned())),
+        ("another task's delegation", |h| h.state.delegations[0].task = Some("tsk_2".to_owned())),
+        ("heard by another task's session", |h| h.notes.work[0].1 = "tsk_2".to_owned()),
+        ("heard twice", |h| h.notes.outcomes.push(h.notes.outcomes[0].clone())),
+        ("an untrue outcome", |h| drop(h.notes.outcomes[0].contents.pop())),
+        ("a message that came twice", |h| h.notes.received.push(h.notes.received[0].clone())),
+        ("a message that never came", |h| h.notes.received.clear()),
+        ("a task that waits", |h| h.state.tasks[0].status = "in_progress".to_owned()),
+    ];
+    for (what, spoil) in spoils {
+        let mut history = good();
+        spoil(&mut history);
+        assert!(!history.faults().is_empty(), "{what} was not found");
+    }
+}

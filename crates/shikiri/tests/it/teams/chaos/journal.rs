@@ -1,0 +1,76 @@
+//! What the players of one run came to know. Only what they read in an answer is in it.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
+
+/// Who called: an agent, and which of its sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) agent: &'static str,
+    pub(crate) session: usize,
+}
+
+/// A message as somebody knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) by: Who,
+    pub(crate) conversation: String,
+    pub(crate) message_id: String,
+    pub(crate) content: String,
+}
+
+/// A delegation's outcome, as a task session was told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) by: Who,
+    pub(crate) delegation: String,
+    pub(crate) status: String,
+    pub(crate) contents: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes {
+    /// Messages whose id was answered.
+    pub(crate) said: Vec<Known>,
+    /// Messages that came to the other side.
+    pub(crate) heard: Vec<Known>,
+    /// Conversation and first message.
+    pub(crate) started: Vec<(Who, String, String)>,
+    /// Conversation and reason.
+    pub(crate) told: Vec<(Who, String, String)>,
+    /// Delegation and the task that its session worked on.
+    pub(crate) delegated: Vec<(Who, String, String)>,
+    /// Which task a session works on.
+    pub(crate) work: Vec<(Who, String)>,
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Tasks that were reported done.
+    pub(crate) done: Vec<String>,
+    /// Ids of single messages, and of those that came.
+    pub(crate) sent: Vec<String>,
+    pub(crate) received: Vec<(Who, String)>,
+    /// Looks at the inbox whose answer nobody read, with the time from which nothing is lost by
+    /// them any more.
+    pub(crate) lost_looks: Vec<(Who, i64)>,
+    pub(crate) sessions: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal(Arc<Mutex<Notes>>);
+
+impl Journal {
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap()
+    }
+
+    pub(crate) fn next_session(&self) -> usize {
+        let mut notes = self.notes();
+        notes.sessions += 1;
+        notes.sessions
+    }
+}
+
+/// Milliseconds since 1970, on the clock that the server reads too.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_millis()).unwrap()
+}

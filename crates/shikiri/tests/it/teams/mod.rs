@@ -1,0 +1,12 @@
+//! Teams, through the real server and its doors.
+
+mod bad_input;
+mod chaos;
+mod cli;
+mod coordinator;
+mod door;
+mod permissions;
+mod real_cli;
+mod sibling;
+mod use_cases;
+mod world;
