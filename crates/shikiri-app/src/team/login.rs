@@ -67,6 +67,8 @@ impl App {
     ) -> Result<(AgentSession, Secret), TeamError> {
         let (session, token) = self.new_session(tenant, place, purpose).await?;
         let mut draft = Draft::begin(self, tenant).await?;
+        // With the tenant gone, or the agent from its project, there is nothing to log in to.
+        draft.require(&self.membership(tenant, &place.project, &place.agent).await?);
         draft.add(&session)?;
         self.store.commit(draft.into_commit()).await?;
         self.end_surplus_sessions(&session).await?;

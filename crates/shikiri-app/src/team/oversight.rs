@@ -2,9 +2,7 @@
 
 use shikiri_model::ids::{AgentId, DialogueId, ProjectId, TaskId, TenantId};
 use shikiri_model::record::{Document, Position, RecordQuery, Stored};
-use shikiri_model::team::{
-    Delegation, Dialogue, EndReason, Message, Place, Purpose, Task, TaskStatus, Waiting, What,
-};
+use shikiri_model::team::{Dialogue, EndReason, Message, Task, TaskStatus, Waiting, What};
 use shikiri_store::StoreExt;
 
 use super::draft::Draft;
@@ -119,24 +117,6 @@ impl App {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Nobody there goes on with the task, so nobody needs to hear of its delegations.
-    async fn drop_outcomes(
-        &self,
-        draft: &mut Draft,
-        tenant: &TenantId,
-        place: &Place,
-        task: &TaskId,
-    ) -> Result<(), TeamError> {
-        for one in self.waiting_for(tenant, place, Purpose::Task).await? {
-            let What::Outcome(id) = &one.value.what else { continue };
-            let found = self.store.load::<Delegation>(tenant, id.as_str()).await?;
-            if found.is_some_and(|delegation| delegation.value.task.as_ref() == Some(task)) {
-                draft.remove(&one);
-            }
-        }
-        Ok(())
     }
 
     /// A dialogue of a project.

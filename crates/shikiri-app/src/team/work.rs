@@ -168,23 +168,11 @@ impl Desk {
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
         draft.put(&task)?;
         draft.stop_waiting(&self.app, id.as_str()).await?;
-        self.forget_outcomes(&mut draft, &id).await?;
+        self.app.drop_outcomes(&mut draft, self.tenant(), self.place(), &id).await?;
         draft.ring(self.place().clone());
         task.version += 1;
         task.updated_at = draft.now;
         draft.settle(&self.app, task).await
-    }
-
-    /// Nobody goes on with the task, so nobody needs to hear of its delegations.
-    async fn forget_outcomes(&self, draft: &mut Draft, task: &TaskId) -> Result<(), TeamError> {
-        for one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
-            let What::Outcome(id) = &one.value.what else { continue };
-            let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
-            if found.is_none_or(|delegation| delegation.value.task.as_ref() == Some(task)) {
-                draft.remove(&one);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -202,6 +190,24 @@ impl App {
             ..RecordQuery::default()
         };
         Ok(self.list_all(query).await?)
+    }
+
+    /// Nobody there goes on with the task, so nobody needs to hear of its delegations.
+    pub(super) async fn drop_outcomes(
+        &self,
+        draft: &mut Draft,
+        tenant: &TenantId,
+        place: &Place,
+        task: &TaskId,
+    ) -> Result<(), TeamError> {
+        for one in self.waiting_for(tenant, place, Purpose::Task).await? {
+            let What::Outcome(id) = &one.value.what else { continue };
+            let found = self.store.load::<Delegation>(tenant, id.as_str()).await?;
+            if found.is_none_or(|delegation| delegation.value.task.as_ref() == Some(task)) {
+                draft.remove(&one);
+            }
+        }
+        Ok(())
     }
 
     /// Sessions that live and work on one of these.
