@@ -6,7 +6,7 @@ use serde::Serialize;
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    Delegation, Dialogue, EndReason, Message, Place, Purpose, Waiting, What,
+    Delegation, Dialogue, EndReason, Message, Place, Purpose, Stay, Waiting, What,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::{StoreExt, store};
@@ -90,11 +90,16 @@ impl Desk {
 
     async fn try_look(&self) -> Result<Option<Pending>, TeamError> {
         let waiting = self.app.waiting_for(self.tenant(), self.place(), Purpose::Chat).await?;
-        let news = waiting.into_iter().filter(|one| one.value.is_news_for(&self.session.id));
+        let (news, seen): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|one| one.value.is_news_for(&self.session.id));
         let mut pending = Pending::default();
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
         let mut is_empty = true;
-        for one in news.take(AT_ONCE as usize) {
+        for one in seen.iter().filter(|one| one.value.what.stays() == Stay::UntilNextLook) {
+            draft.remove(one);
+            is_empty = false;
+        }
+        for one in news.into_iter().take(AT_ONCE as usize) {
             is_empty &= !self.hand_out(&mut draft, one, &mut pending).await?;
         }
         if is_empty { Ok(Some(pending)) } else { draft.settle(&self.app, pending).await }
@@ -112,7 +117,7 @@ impl Desk {
                 let found = self.app.store.load::<Message>(self.tenant(), id.as_str()).await?;
                 if let Some(mut message) = found {
                     pending.pending_messages.push(plain(&message));
-                    message.value.read_at = Some(draft.now);
+                    message.value.read_at.get_or_insert(draft.now);
                     draft.put(&message)?;
                 }
             }
@@ -154,7 +159,7 @@ impl Desk {
             }
             What::Task(_) | What::Outcome(_) => return Ok(false),
         }
-        if one.value.what.is_told_once() {
+        if one.value.what.stays() == Stay::UntilSeen {
             draft.remove(&one);
         } else {
             one.value.seen_by = Some(self.session.id.clone());

@@ -56,6 +56,9 @@ impl Desk {
             delegation: None,
             read_at: None,
         };
+        if let Some(answered) = &message.in_reply_to {
+            draft.stop_waiting(&self.app, answered.as_str()).await?;
+        }
         draft.require(&membership);
         let done = self.for_delegation(&mut draft, delegation, &partner.id, &message.id).await?;
         let message = Message { delegation: done, ..message };

@@ -31,7 +31,7 @@ pub use project::{AgentKind, Membership, Project, Rank, Spawn, TeamAgent};
 pub use refusal::{Refusal, RefusalCode};
 pub use session::{AgentSession, Purpose};
 pub use task::{Task, TaskStatus, next_task};
-pub use waiting::{Utterance, Waiting, What};
+pub use waiting::{Stay, Utterance, Waiting, What};
 
 use serde::{Deserialize, Serialize};
 

@@ -45,6 +45,16 @@ pub enum What {
     Outcome(DelegationId),
 }
 
+/// How long something is on an agent's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It is told once, whatever becomes of whoever heard it.
+    UntilSeen,
+    /// By looking again a session shows that it lives and has what it saw before.
+    UntilNextLook,
+    UntilDone,
+}
+
 /// A message of a dialogue, as it lies in the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Utterance {
@@ -55,9 +65,13 @@ pub struct Utterance {
 }
 
 impl What {
-    /// Whether it goes as soon as one session has seen it.
-    pub fn is_told_once(&self) -> bool {
-        matches!(self, Self::Message(_) | Self::Ended { .. })
+    /// When it goes off the list.
+    pub fn stays(&self) -> Stay {
+        match self {
+            Self::Ended { .. } => Stay::UntilSeen,
+            Self::Message(_) => Stay::UntilNextLook,
+            _ => Stay::UntilDone,
+        }
     }
 
     /// Whose sessions see it.

@@ -53,6 +53,13 @@ impl Door {
         Ok(door)
     }
 
+    /// Nobody comes back to this connection.
+    pub(super) async fn close(&self) {
+        let connection = [("mcp-session-id", self.connection.as_str())];
+        // It would end by itself, only later.
+        let _ = self.client.exchange(Method::DELETE, "/mcp", &connection, None).await;
+    }
+
     pub(super) async fn has_tool(&mut self, name: &str) -> Result<bool, Trouble> {
         let list = self.message("tools/list", &json!({}));
         let list = result(self.post(&list).await?).await?;

@@ -42,11 +42,12 @@ async fn play() -> Result<(), Trouble> {
         |name: &str| std::env::var(name).map_err(|_| Trouble::Broken(format!("{name} is not set")));
     let mut door = Door::open(&of_environment(URL)?, of_environment(TOKEN)?).await?;
     say("This is the offline player: no model is asked.");
-    if door.has_tool("get_next_action").await? {
-        task::play(&mut door).await
-    } else {
-        chat::play(&mut door).await
-    }
+    let played = match door.has_tool("get_next_action").await? {
+        true => task::play(&mut door).await,
+        false => chat::play(&mut door).await,
+    };
+    door.close().await;
+    played
 }
 
 /// Tells what it does. If nobody listens any more, its server is about to end it.

@@ -6,24 +6,13 @@ use super::door::{Door, Trouble};
 use super::{LABEL, WAIT_SECONDS, say, script};
 
 pub(super) async fn play(door: &mut Door) -> Result<(), Trouble> {
-    let mut last_task = Value::Null;
     loop {
         let wait = json!({ "wait_seconds": WAIT_SECONDS });
         let action = door.call("get_next_action", &wait).await?;
         match action["action"].as_str().unwrap_or_default() {
-            "work" => {
-                let task = &action["task"];
-                let id = task_id(task);
-                if last_task == id {
-                    work(door, task).await?;
-                } else {
-                    // Another session may have begun it: what came of that comes first.
-                    say(&format!("task: {}", text(task, "title")));
-                    last_task = id;
-                }
-            }
+            "work" => work(door, &action["task"]).await?,
             "wait_for_delegation" => {}
-            "delegation_result" => report(door, &last_task, &action).await?,
+            "delegation_result" => report(door, &action).await?,
             _ => return Ok(()),
         }
     }
@@ -32,6 +21,7 @@ pub(super) async fn play(door: &mut Door) -> Result<(), Trouble> {
 async fn work(door: &mut Door, task: &Value) -> Result<(), Trouble> {
     let (title, description) = (text(task, "title"), text(task, "description"));
     let whole = format!("{title}\n{description}");
+    say(&format!("task: {title}"));
     let Some(partner) = script::partner(&whole) else {
         return complete(door, &task_id(task), "done", &format!("{LABEL} did: {title}")).await;
     };
@@ -49,8 +39,10 @@ async fn work(door: &mut Door, task: &Value) -> Result<(), Trouble> {
 }
 
 /// The task is done with what was said.
-async fn report(door: &mut Door, task: &Value, outcome: &Value) -> Result<(), Trouble> {
+async fn report(door: &mut Door, outcome: &Value) -> Result<(), Trouble> {
+    let task = &outcome["task_id"];
     if task.is_null() {
+        // What it was for is not known any more.
         return Ok(());
     }
     let messages = outcome["messages"].as_array().map(Vec::as_slice).unwrap_or_default();

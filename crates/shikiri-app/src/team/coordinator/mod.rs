@@ -11,7 +11,6 @@ mod prompt;
 mod run;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use shikiri_model::ids::NodeId;
@@ -217,7 +216,10 @@ impl Office<'_> {
     /// Errands for which something has come up.
     async fn claim(&self) -> Result<BTreeSet<Errand>, TeamError> {
         let app = &self.term.app;
-        let (mut errands, mut is_more) = (BTreeSet::new(), true);
+        let now = app.store.now().await?;
+        // Whoever only looks writes nothing.
+        let mut is_more = app.store.next_due(Waiting::KIND).await?.is_some_and(|due| due <= now);
+        let mut errands = BTreeSet::new();
         while is_more {
             let (kind, hold) = (Waiting::KIND, app.options.team.spawn_guard);
             let claim =
@@ -247,7 +249,7 @@ impl Office<'_> {
     }
 
     fn attend(&mut self, errand: Errand) {
-        let (term, ends) = (Arc::new(self.term.clone()), self.ends.clone());
+        let (term, ends) = (self.term.clone(), self.ends.clone());
         self.at_work += 1;
         self.count();
         self.runs.spawn(async move {

@@ -5,11 +5,10 @@ use shikiri_model::team::{Project, Purpose, Rank, TeamAgent};
 const TASKS: &str = "\
 This is your task session. Work like this:
 1. Call get_next_action with wait_seconds 30.
-2. work: do the task. If you have been given it before, call get_next_action once more first: what \
-came of it so far may be waiting for you. To talk to another agent, call delegate_to_chat_session \
-with its id and what you want from the talk; you cannot talk to it yourself.
+2. work: do the task. To talk to another agent, call delegate_to_chat_session with its id and what \
+you want from the talk; you cannot talk to it yourself.
 3. wait_for_delegation: call get_next_action again; the answer is the outcome, when it has come.
-4. delegation_result: go on with the task, with what came of it.
+4. delegation_result: go on with the task that it names, with what came of the talk.
 5. When a task is done call report_completed with its task_id and a short result, or with the status \
 blocked if it cannot be done.
 Go on until the action is none. Then end.";

@@ -26,6 +26,9 @@ use crate::team::draft::Draft;
 /// What the server is called in the names of its tools, `mcp__shikiri__…`.
 const SERVER: &str = "shikiri";
 
+/// How long the end of a term may take.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// A seat as it was read, or a new one.
 struct Found {
     seat: Stored<Seat>,
@@ -35,7 +38,11 @@ struct Found {
 impl Term {
     /// Sees to an errand, and tells when to look at it again.
     pub(super) async fn attend(&self, errand: &Errand) -> Option<Timestamp> {
-        match self.try_attend(errand).await {
+        let attended = tokio::select! {
+            attended = self.try_attend(errand) => attended,
+            () = self.given_up() => return None,
+        };
+        match attended {
             Ok(again) => again,
             Err(_) if self.over.is_cancelled() => None,
             Err(error) => {
@@ -46,6 +53,13 @@ impl Term {
                 Some(now + RETRY.max(self.app.options.team.spawn_guard / 4))
             }
         }
+    }
+
+    /// A while after the end of the term: whoever waits for something else than a run, such as a
+    /// program that does not tell its version, waits no longer. The next leader clears up.
+    async fn given_up(&self) {
+        self.over.cancelled().await;
+        tokio::time::sleep(GRACE).await;
     }
 
     async fn try_attend(&self, errand: &Errand) -> Result<Option<Timestamp>, TeamError> {

@@ -11,13 +11,12 @@ use shikiri_app::servers::{ServerKind, ServerPatch};
 use shikiri_app::team::{Coordinator, NewAgent, NewTask};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::{ProjectId, TenantId};
-use shikiri_model::key::Secret;
+use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::server::Transport;
 use shikiri_model::team::{AgentKind, Purpose, Rank, Seat, Spawn, TaskStatus, TeamLimits};
-use shikiri_model::tenant::KeyScope;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
-use shikiri_store::{StoreExt, store};
+use shikiri_store::store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

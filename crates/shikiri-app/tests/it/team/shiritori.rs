@@ -78,3 +78,30 @@ async fn a_waiting_call_is_woken_by_what_the_other_side_does() {
     assert_eq!(heard.messages[0].said.content, "ごりら");
     assert!(heard.your_turn);
 }
+
+#[tokio::test]
+async fn a_message_that_nobody_dealt_with_is_shown_to_the_next_session() {
+    let team = Team::new().await;
+    let sender = team.chat("b").await;
+    let send = async |text: &str| {
+        let desk = sender.at("send_message").await.unwrap();
+        desk.send_message("a", text, None).await.unwrap();
+    };
+    let read = async |session: &super::world::Agent<'_>| {
+        let messages = session.pending().await.pending_messages;
+        messages.into_iter().map(|message| message.content).collect::<Vec<_>>()
+    };
+    send("一").await;
+    let first = team.chat("a").await;
+    assert_eq!(read(&first).await, ["一"]);
+    // It died, as far as anybody knows.
+    let second = team.chat("a").await;
+    assert_eq!(read(&second).await, ["一"]);
+    assert_eq!(read(&second).await, [""; 0]);
+    team.world.clock.advance(Duration::from_secs(1));
+    send("二").await;
+    assert_eq!(read(&second).await, ["二"]);
+    second.at("respond_chat").await.unwrap().respond_chat(None, "はい").await.unwrap();
+    let third = team.chat("a").await;
+    assert_eq!(read(&third).await, [""; 0]);
+}

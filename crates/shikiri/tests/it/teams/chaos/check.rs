@@ -159,10 +159,7 @@ impl History {
                 faults.push(format!("of nobody's delegation: {outcome:?}"));
                 continue;
             };
-            let works_on_it = |(who, task): &(super::journal::Who, String)| {
-                *who == outcome.by && found.task.as_ref() == Some(task)
-            };
-            if !self.notes.work.iter().any(works_on_it) {
+            if outcome.task.is_some() && found.task != outcome.task {
                 faults.push(format!("another task's: {outcome:?} of {:?}", found.task));
             }
             let lines = found.dialogue.as_ref().and_then(|id| self.dialogue(id));

@@ -28,9 +28,9 @@ fn good() -> History {
         started: vec![(who("ann", 1), text("dia_1"), text("dlg_1 a"))],
         told: ["ann", "ben"].map(|a| (who(a, 1), text("dia_1"), reason.clone())).to_vec(),
         delegated: vec![(who("ann", 3), text("dlg_1"), text("tsk_1"))],
-        work: vec![(who("ann", 3), text("tsk_1"))],
         outcomes: vec![Outcome {
             by: who("ann", 3),
+            task: Some(text("tsk_1")),
             delegation: text("dlg_1"),
             status: text("completed"),
             contents: contents.clone(),
@@ -113,7 +113,9 @@ fn whatever_is_wrong_is_found() {
         ("no result", |h| h.state.delegations[0].result = json!(null)),
         ("another's dialogue", |h| h.state.dialogues[0].delegation = Some("dlg_2".to_owned())),
         ("another task's delegation", |h| h.state.delegations[0].task = Some("tsk_2".to_owned())),
-        ("heard by another task's session", |h| h.notes.work[0].1 = "tsk_2".to_owned()),
+        ("heard by another task's session", |h| {
+            h.notes.outcomes[0].task = Some("tsk_2".to_owned())
+        }),
         ("heard twice", |h| h.notes.outcomes.push(h.notes.outcomes[0].clone())),
         ("an untrue outcome", |h| drop(h.notes.outcomes[0].contents.pop())),
         ("a message that came twice", |h| h.notes.received.push(h.notes.received[0].clone())),

@@ -22,7 +22,11 @@ pub(crate) struct Faults(Arc<Mutex<Vec<String>>>);
 
 impl Faults {
     pub(crate) fn add(&self, fault: String) {
-        self.0.lock().unwrap().push(fault);
+        let mut all = self.0.lock().unwrap();
+        if all.len() < 30 {
+            eprintln!("FAULT {fault}");
+        }
+        all.push(fault);
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
@@ -33,6 +37,8 @@ impl Faults {
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     client: ModernClient,
+    /// Its key is a session's token.
+    shows_token: bool,
     faults: Faults,
 }
 
@@ -43,12 +49,12 @@ const DOWN_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Door {
     pub(crate) fn new(client: &Client, faults: &Faults) -> Self {
-        Self { client: ModernClient::new(client), faults: faults.clone() }
+        Self { client: ModernClient::new(client), shows_token: false, faults: faults.clone() }
     }
 
-    /// The same with another key.
-    pub(crate) fn through(&self, client: &Client) -> Self {
-        Self { client: self.client.through(client), faults: self.faults.clone() }
+    /// The same for a session that shows its token at the door.
+    pub(crate) fn with_token(client: &Client, token: &str, faults: &Faults) -> Self {
+        Self { shows_token: true, ..Self::new(&client.with_key(token), faults) }
     }
 
     /// Waits while nobody listens: what was not taken was not done.
@@ -66,6 +72,9 @@ impl Door {
                 Err(_) => return Reply::Lost,
             }
         };
+        if exchange.status == 401 && self.shows_token {
+            return Reply::Refused("sessionExpired".to_owned());
+        }
         if exchange.status != 200 {
             let said = exchange.next().await.map(|message| message.json);
             self.faults.add(format!("{tool}: status {} {said:?}", exchange.status));

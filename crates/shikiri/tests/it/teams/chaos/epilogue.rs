@@ -20,7 +20,9 @@ pub(super) async fn end(stage: &Stage, local: &Tenant) {
     wait_until(&format!("{project} is settled"), PATIENCE, settled).await;
     for agent in ["ann", "ben"] {
         Visitor::log_in(stage, agent, "chat").await.drain().await;
-        Visitor::log_in(stage, agent, "task").await.finish_tasks(local).await;
+        if has_tasks(stage, local, agent).await {
+            Visitor::log_in(stage, agent, "task").await.finish_tasks(local).await;
+        }
     }
 }
 
@@ -95,7 +97,7 @@ impl Visitor {
     /// Goes on with every task that was left, and reports it.
     async fn finish_tasks(&self, local: &Tenant) {
         let started = Instant::now();
-        while self.has_tasks(local).await {
+        while has_tasks(&self.stage, local, self.who.agent).await {
             assert!(
                 started.elapsed() < PATIENCE,
                 "{}: nobody gets {}'s tasks",
@@ -104,27 +106,21 @@ impl Visitor {
             );
             let next = self.call("get_next_action", json!({ "wait_seconds": 1 })).await;
             match next["action"].as_str() {
+                // What became of its delegations comes before the task.
+                Some("delegation_result") => self.hear(&next),
                 Some("work") => self.finish(text_of(&next["task"], "id")).await,
                 // The session of a player that is gone has it still.
                 Some("none") => {}
-                _ => self.unexpected(&next),
+                _ => {
+                    let project = &self.stage.project;
+                    self.stage.faults.add(format!("{project}: a fresh session got {next}"));
+                }
             }
         }
     }
 
-    /// Hears what became of the task's delegations before it reports.
     async fn finish(&self, task: String) {
-        self.stage.journal.notes().work.push((self.who.clone(), task.clone()));
-        loop {
-            let next = self.call("get_next_action", json!({ "wait_seconds": 0 })).await;
-            match next["action"].as_str() {
-                Some("delegation_result") => self.hear(&next),
-                Some("work") => break,
-                _ => return self.unexpected(&next),
-            }
-        }
-        let report = json!({ "task_id": task, "status": "done" });
-        self.call("report_completed", report).await;
+        self.call("report_completed", json!({ "task_id": task, "status": "done" })).await;
         self.stage.journal.notes().done.push(task);
     }
 
@@ -132,20 +128,16 @@ impl Visitor {
         let messages = items(next, "messages").iter();
         self.stage.journal.notes().outcomes.push(Outcome {
             by: self.who.clone(),
+            task: None,
             delegation: text_of(next, "delegation_id"),
             status: text_of(next, "status"),
             contents: messages.map(|message| text_of(message, "content")).collect(),
         });
     }
+}
 
-    fn unexpected(&self, next: &Value) {
-        let project = &self.stage.project;
-        self.stage.faults.add(format!("{project}: a fresh task session got {next}"));
-    }
-
-    async fn has_tasks(&self, local: &Tenant) -> bool {
-        let state = State::read(local, &self.stage.project).await;
-        let mut own = state.tasks.iter().filter(|task| task.assignee == self.who.agent);
-        own.any(|task| task.status == "todo" || task.status == "in_progress")
-    }
+async fn has_tasks(stage: &Stage, local: &Tenant, agent: &str) -> bool {
+    let tasks = State::tasks(local, &stage.project).await;
+    let mut own = tasks.iter().filter(|task| task.assignee == agent);
+    own.any(|task| task.status == "todo" || task.status == "in_progress")
 }

@@ -23,6 +23,8 @@ pub(crate) struct Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) by: Who,
+    /// The task that the session knew to be its own then.
+    pub(crate) task: Option<String>,
     pub(crate) delegation: String,
     pub(crate) status: String,
     pub(crate) contents: Vec<String>,
@@ -40,8 +42,6 @@ pub(crate) struct Notes {
     pub(crate) told: Vec<(Who, String, String)>,
     /// Delegation and the task that its session worked on.
     pub(crate) delegated: Vec<(Who, String, String)>,
-    /// Which task a session works on.
-    pub(crate) work: Vec<(Who, String)>,
     pub(crate) outcomes: Vec<Outcome>,
     /// Tasks that were reported done.
     pub(crate) done: Vec<String>,

@@ -62,8 +62,11 @@ impl State {
             dialogue.lines = items(&answer, "items").iter().map(line).collect();
         }
         let delegations = list("delegations").await.iter().map(delegation).collect();
-        let tasks = list("tasks").await.iter().map(task).collect();
-        Self { dialogues, delegations, tasks }
+        Self { dialogues, delegations, tasks: Self::tasks(tenant, project).await }
+    }
+
+    pub(crate) async fn tasks(tenant: &Tenant, project: &str) -> Vec<Task> {
+        list(tenant, project, "tasks").await.iter().map(task).collect()
     }
 
     /// Whether nothing is open any more.

@@ -67,8 +67,6 @@ impl TaskPlayer {
     fn take(&mut self, next: &Value) {
         let task = text_of(&next["task"], "id");
         if self.task.as_ref() != Some(&task) {
-            let work = (self.player.who.clone(), task.clone());
-            self.player.stage.journal.notes().work.push(work);
             self.task = Some(task);
             self.made = 0;
         }
@@ -109,6 +107,7 @@ impl TaskPlayer {
         let messages = items(next, "messages").iter();
         let outcome = Outcome {
             by: self.player.who.clone(),
+            task: self.task.clone(),
             delegation,
             status: text_of(next, "status"),
             contents: messages.map(|message| text_of(message, "content")).collect(),
