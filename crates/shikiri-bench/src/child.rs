@@ -72,7 +72,7 @@ impl Process {
         Self::start(Command::new(program).args(arguments))
     }
 
-    fn start(command: &mut Command) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -3,7 +3,7 @@
 
 mod append;
 mod lease;
-mod postgres;
+pub(crate) mod postgres;
 pub(crate) mod reader;
 mod replay;
 mod wake;

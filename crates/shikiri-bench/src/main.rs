@@ -14,6 +14,7 @@ mod mcp;
 mod payload;
 mod report;
 mod sse;
+mod teams;
 mod world;
 
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ enum Command {
     Executions(Options),
     /// Hooks as users install them: alone, sixteen at once, first ones; transcripts
     Hook(Options),
+    /// Teams: from a message to the partner who waits for it, many dialogues at once, idle waits
+    Teams(Options),
     /// A process of a benchmark: a reader, a client or a server
     #[command(hide = true, subcommand)]
     Child(Role),
@@ -81,6 +84,7 @@ fn main() -> Result<ExitCode> {
         Command::Mcp(options) => ("mcp", options),
         Command::Executions(options) => ("executions", options),
         Command::Hook(options) => ("hook", options),
+        Command::Teams(options) => ("teams", options),
     };
     machine::raise_open_files()?;
     let world = World::new(options.quick, options.only, options.out)?;
@@ -89,6 +93,7 @@ fn main() -> Result<ExitCode> {
         "mcp" => mcp::measure(&world)?,
         "executions" => executions::measure(&world)?,
         "hook" => hook::measure(&world)?,
+        "teams" => teams::measure(&world)?,
         _ => sse::measure(&world)?,
     };
     let kept = report::keep(name, &world, &figures)?;

@@ -11,7 +11,7 @@ mod message;
 pub(crate) mod ours;
 mod servers;
 mod sweep;
-mod wire;
+pub(crate) mod wire;
 
 use anyhow::Result;
 

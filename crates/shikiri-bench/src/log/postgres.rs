@@ -7,14 +7,14 @@ use shikiri_store::{Clock, SystemClock};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection};
 
-pub(super) struct ScratchDatabase {
+pub(crate) struct ScratchDatabase {
     server: String,
     name: String,
     url: String,
 }
 
 impl ScratchDatabase {
-    pub(super) async fn create(server: &str) -> Result<Self> {
+    pub(crate) async fn create(server: &str) -> Result<Self> {
         let name = format!("bench_{}_{}", SystemClock.now().as_millis(), std::process::id());
         execute(server, format!("CREATE DATABASE {name}")).await?;
         let options = PgConnectOptions::from_str(server)?.database(&name);
@@ -22,11 +22,11 @@ impl ScratchDatabase {
         Ok(Self { server: server.to_owned(), name, url })
     }
 
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(super) async fn remove(self) -> Result<()> {
+    pub(crate) async fn remove(self) -> Result<()> {
         execute(&self.server, format!("DROP DATABASE {} WITH (FORCE)", self.name)).await
     }
 }

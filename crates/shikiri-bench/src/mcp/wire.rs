@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 const MOST_HEADERS: usize = 32;
 
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     input: Vec<u8>,
     /// How much of the input is consumed. Nothing is moved until a reply has ended: a hundred small
@@ -18,10 +18,10 @@ pub(super) struct Wire {
     body: Vec<u8>,
 }
 
-pub(super) struct Head {
-    pub(super) status: u16,
-    pub(super) session: Option<String>,
-    pub(super) event_stream: bool,
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) session: Option<String>,
+    pub(crate) event_stream: bool,
     length: Length,
 }
 
@@ -32,24 +32,24 @@ enum Length {
     Unknown,
 }
 
-pub(super) struct Reply<'a> {
-    pub(super) head: Head,
-    pub(super) body: &'a [u8],
+pub(crate) struct Reply<'a> {
+    pub(crate) head: Head,
+    pub(crate) body: &'a [u8],
 }
 
 impl Wire {
-    pub(super) async fn open(address: SocketAddr) -> Result<Self> {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("cannot connect")?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, input: Vec::new(), at: 0, body: Vec::new() })
     }
 
-    pub(super) async fn send(&mut self, request: &[u8]) -> Result<()> {
+    pub(crate) async fn send(&mut self, request: &[u8]) -> Result<()> {
         Ok(self.stream.write_all(request).await?)
     }
 
     /// The next reply, to its end.
-    pub(super) async fn reply(&mut self) -> Result<Reply<'_>> {
+    pub(crate) async fn reply(&mut self) -> Result<Reply<'_>> {
         let head = self.head().await?;
         self.body.clear();
         match head.length {
@@ -63,7 +63,7 @@ impl Wire {
     }
 
     /// The head of the next reply; its body is left unread.
-    pub(super) async fn head(&mut self) -> Result<Head> {
+    pub(crate) async fn head(&mut self) -> Result<Head> {
         loop {
             if let Some((head, length)) = parse(self.rest())? {
                 self.at += length;

@@ -75,7 +75,7 @@ impl Connection {
         Ok(Head { status, content_length })
     }
 
-    async fn answer(&mut self) -> Result<Vec<u8>> {
+    pub(crate) async fn answer(&mut self) -> Result<Vec<u8>> {
         let head = self.head().await?;
         let length = head.content_length.context("an answer without a length")?;
         while self.buffer.len() < length {

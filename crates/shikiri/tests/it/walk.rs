@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use shikiri_testkit::{Answer, Client, Cut, Tenant, TestApp};
 
 use crate::PROGRAM;
+use crate::teams::world::Project;
 
 const PUBLIC: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
 /// In everything of the other tenant that can hold a text.
@@ -47,6 +48,11 @@ impl Operation {
             (_, "claude") => {
                 Some(json!({ "session_id": "walked", "hook_event_name": "Notification" }))
             }
+            ("POST", "agents") => Some(json!({ "id": "walked" })),
+            ("POST", "tasks") => Some(json!({ "title": "walked" })),
+            ("POST", "messages") => {
+                Some(json!({ "from_agent_id": "a", "to_agent_id": "b", "content": "walked" }))
+            }
             (_, "executions") => {
                 Some(json!({ "user_input": "walked", "executor": { "user_id": "stranger" } }))
             }
@@ -67,7 +73,8 @@ impl Operation {
     /// About something that has an id of its own below a tenant. A skill has only a name, which
     /// anybody may use at home.
     fn names_a_thing(&self) -> bool {
-        let named = ["{r}", "{key}", "{c}", "{s}", "{e}"].iter().any(|id| self.path.contains(id));
+        let named =
+            ["{r}", "{key}", "{c}", "{s}", "{e}", "{p}"].iter().any(|id| self.path.contains(id));
         named || (self.path.contains("{name}") && self.method != "PUT")
     }
 
@@ -102,7 +109,7 @@ struct Other {
 }
 
 /// Ids of things that nobody has.
-const MISSING: [(&str, &str); 9] = [
+const MISSING: [(&str, &str); 13] = [
     ("t", "nobody"),
     ("r", "run_0"),
     ("key", "key_0"),
@@ -112,6 +119,10 @@ const MISSING: [(&str, &str); 9] = [
     ("c", "cnv_0"),
     ("e", "exe_0"),
     ("path", "none.txt"),
+    ("p", "none"),
+    ("task", "tsk_0"),
+    ("delegation", "dlg_0"),
+    ("dialogue", "dia_0"),
 ];
 
 impl Other {
@@ -142,7 +153,7 @@ impl Other {
         make("/skills", json!({ "name": "theirs", "content": CANARY })).await;
         let conversation = make("/conversations", json!({ "title": CANARY })).await;
         let execution = Self::execute(&tenant, &conversation).await;
-        let ids = vec![
+        let mut ids = vec![
             ("t", tenant.id.clone()),
             ("r", run),
             ("key", key),
@@ -153,7 +164,29 @@ impl Other {
             ("e", execution),
             ("path", "theirs.txt".to_owned()),
         ];
+        ids.extend(Self::team(&tenant).await);
         Self { tenant, ids }
+    }
+
+    /// A project in which a task has been delegated and two agents talk.
+    async fn team(tenant: &Tenant) -> [(&'static str, String); 4] {
+        let project = Project::start(tenant, "theirs", &["a", "b"]).await;
+        let task = project.task("a", CANARY).await;
+        project.write("hana", "b", CANARY).await;
+        let target = project.agent("b");
+        let worker = project.login("a", "task").await;
+        let asked = json!({ "target_agent_id": target, "purpose": CANARY });
+        let delegation = worker.call("delegate_to_chat_session", asked).await;
+        let talker = project.login("a", "chat").await;
+        let begun = json!({ "target_agent_id": target, "initial_message": CANARY });
+        let dialogue = talker.call("start_conversation", begun).await;
+        let id = |answer: &Value, name| answer[name].as_str().unwrap().to_owned();
+        [
+            ("p", project.id),
+            ("task", task),
+            ("delegation", id(&delegation, "delegation_id")),
+            ("dialogue", id(&dialogue, "conversation_id")),
+        ]
     }
 
     /// A file in the conversation, and an execution that goes on and on.
@@ -181,7 +214,17 @@ impl Other {
         let files = format!("{conversation}/files");
         let lists = ["", "/keys", "/runs", "/mcp-servers", "/skills", "/conversations"];
         let hooks = ["/subagents", "/hooks/log"];
-        for path in lists.into_iter().chain(hooks).chain([conversation.as_str(), &files]) {
+        let team = [
+            "/projects",
+            "/projects/theirs/agents",
+            "/projects/theirs/tasks",
+            "/projects/theirs/messages",
+            "/projects/theirs/delegations",
+            "/projects/theirs/dialogues",
+        ];
+        for path in
+            lists.into_iter().chain(hooks).chain(team).chain([conversation.as_str(), &files])
+        {
             let mut answer = admin.get(&self.tenant.path(path)).await.expect(200);
             for run in answer["items"].as_array_mut().into_iter().flatten() {
                 // It goes on meanwhile.

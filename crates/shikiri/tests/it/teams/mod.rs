@@ -9,4 +9,4 @@ mod permissions;
 mod real_cli;
 mod sibling;
 mod use_cases;
-mod world;
+pub(crate) mod world;

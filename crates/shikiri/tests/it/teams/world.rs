@@ -3,26 +3,26 @@
 use serde_json::{Value, json};
 use shikiri_testkit::{Client, McpClient, Tenant};
 
-pub(super) const PASSKEY: &str = "開けゴマ";
+pub(crate) const PASSKEY: &str = "開けゴマ";
 
 /// A project of a tenant. All its agents have the same passkey, and nobody starts them.
 #[derive(Clone)]
-pub(super) struct Project {
-    pub(super) tenant: Tenant,
-    pub(super) id: String,
+pub(crate) struct Project {
+    pub(crate) tenant: Tenant,
+    pub(crate) id: String,
 }
 
 /// One session of an agent, on a connection of its own.
 #[derive(Clone)]
-pub(super) struct Player {
-    pub(super) mcp: McpClient,
-    pub(super) token: String,
+pub(crate) struct Player {
+    pub(crate) mcp: McpClient,
+    pub(crate) token: String,
 }
 
 impl Project {
     /// With AI workers of these names, a manager `mia` and a person `hana`, each named after the
     /// project too: agents are the tenant's.
-    pub(super) async fn start(tenant: &Tenant, id: &str, workers: &[&str]) -> Self {
+    pub(crate) async fn start(tenant: &Tenant, id: &str, workers: &[&str]) -> Self {
         let project = Self { tenant: tenant.clone(), id: id.to_owned() };
         let body = json!({ "id": id, "name": id });
         tenant.client.post(&tenant.path("/projects"), &body).await.expect(201);
@@ -35,11 +35,11 @@ impl Project {
     }
 
     /// An agent's id.
-    pub(super) fn agent(&self, name: &str) -> String {
+    pub(crate) fn agent(&self, name: &str) -> String {
         format!("{}-{name}", self.id)
     }
 
-    pub(super) async fn add(&self, agent: &str, kind: &str, rank: &str) {
+    pub(crate) async fn add(&self, agent: &str, kind: &str, rank: &str) {
         let body = json!({
             "id": agent, "name": agent, "kind": kind, "rank": rank,
             "passkey": PASSKEY, "spawn": "never",
@@ -48,13 +48,13 @@ impl Project {
     }
 
     /// A task for an agent; gives its id.
-    pub(super) async fn task(&self, agent: &str, title: &str) -> String {
+    pub(crate) async fn task(&self, agent: &str, title: &str) -> String {
         let body = json!({ "title": title, "description": title, "assignee": self.agent(agent) });
         id_of(&self.post("tasks", &body).await, "id")
     }
 
     /// What a person writes to an agent.
-    pub(super) async fn write(&self, from: &str, to: &str, content: &str) -> Value {
+    pub(crate) async fn write(&self, from: &str, to: &str, content: &str) -> Value {
         let (from, to) = (self.agent(from), self.agent(to));
         let body = json!({ "from_agent_id": from, "to_agent_id": to, "content": content });
         self.post("messages", &body).await
@@ -68,13 +68,13 @@ impl Project {
         self.tenant.path(&format!("/projects/{}/{what}", self.id))
     }
 
-    pub(super) async fn list(&self, what: &str) -> Vec<Value> {
+    pub(crate) async fn list(&self, what: &str) -> Vec<Value> {
         let page = self.tenant.client.get(&self.path(&format!("{what}?limit=200"))).await;
         page.expect(200)["items"].as_array().expect("items").clone()
     }
 
     /// Everything about the project that REST shows.
-    pub(super) async fn state(&self) -> Value {
+    pub(crate) async fn state(&self) -> Value {
         let mut state = json!({});
         for what in ["agents", "tasks", "messages", "delegations", "dialogues"] {
             state[what] = json!(self.list(what).await);
@@ -86,17 +86,17 @@ impl Project {
         state
     }
 
-    pub(super) async fn task_status(&self, id: &str) -> Value {
+    pub(crate) async fn task_status(&self, id: &str) -> Value {
         let tasks = self.list("tasks").await;
         tasks.iter().find(|task| task["id"] == id).expect("the task")["status"].clone()
     }
 
     /// A session of an agent, with a client of its own.
-    pub(super) async fn login(&self, agent: &str, purpose: &str) -> Player {
+    pub(crate) async fn login(&self, agent: &str, purpose: &str) -> Player {
         self.login_through(&self.tenant.client, agent, Some(purpose)).await
     }
 
-    pub(super) async fn login_through(
+    pub(crate) async fn login_through(
         &self,
         client: &Client,
         agent: &str,
@@ -114,34 +114,34 @@ impl Project {
         Player { token: id_of(&opened, "session_token"), mcp }
     }
 
-    pub(super) fn credentials(&self, agent: &str) -> Value {
+    pub(crate) fn credentials(&self, agent: &str) -> Value {
         json!({ "agent_id": self.agent(agent), "passkey": PASSKEY, "project_id": self.id })
     }
 }
 
 impl Player {
     /// The answer of a call that is not refused.
-    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
         answer(&self.called(tool, arguments).await)
     }
 
     /// The code of a call that is refused.
-    pub(super) async fn refused(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn refused(&self, tool: &str, arguments: Value) -> String {
         refusal(&self.called(tool, arguments).await)
     }
 
-    pub(super) async fn called(&self, tool: &str, mut arguments: Value) -> Value {
+    pub(crate) async fn called(&self, tool: &str, mut arguments: Value) -> Value {
         arguments["session_token"] = json!(self.token);
         self.mcp.called(tool, arguments).await
     }
 
     /// What has come, or comes soon.
-    pub(super) async fn pending(&self) -> Value {
+    pub(crate) async fn pending(&self) -> Value {
         self.call("get_pending_messages", json!({ "wait_seconds": 20 })).await
     }
 
     /// The same, which must be this one thing.
-    pub(super) async fn next(&self, list: &str) -> Value {
+    pub(crate) async fn next(&self, list: &str) -> Value {
         let mut pending = self.pending().await;
         let found = pending[list].take();
         let found = found.as_array().unwrap_or_else(|| panic!("no {list} in {pending}")).clone();
@@ -154,14 +154,14 @@ impl Player {
         one.clone()
     }
 
-    pub(super) async fn next_action(&self) -> Value {
+    pub(crate) async fn next_action(&self) -> Value {
         self.call("get_next_action", json!({ "wait_seconds": 20 })).await
     }
 }
 
 /// The data of a tool's answer, which its text repeats.
 #[track_caller]
-pub(super) fn answer(result: &Value) -> Value {
+pub(crate) fn answer(result: &Value) -> Value {
     assert_eq!(result["isError"], false, "{result}");
     let data = &result["structuredContent"];
     let text = result["content"][0]["text"].as_str().expect("a text");
@@ -171,7 +171,7 @@ pub(super) fn answer(result: &Value) -> Value {
 
 /// The code of a tool's refusal, which is whole and in order.
 #[track_caller]
-pub(super) fn refusal(result: &Value) -> String {
+pub(crate) fn refusal(result: &Value) -> String {
     assert_eq!(result["isError"], true, "{result}");
     let error = &result["structuredContent"]["error"];
     assert_eq!(result["content"][0]["text"], error["message"], "{result}");
@@ -180,6 +180,6 @@ pub(super) fn refusal(result: &Value) -> String {
 }
 
 #[track_caller]
-pub(super) fn id_of(value: &Value, field: &str) -> String {
+pub(crate) fn id_of(value: &Value, field: &str) -> String {
     value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}")).to_owned()
 }

@@ -169,7 +169,8 @@ impl ChatPlayer {
         let message = json!({ "target_agent_id": target, "content": content, "delegation_id": id });
         // Tried again when lost: its delegation lets one through.
         if let Some(answer) = self.player.call("send_message", message).await? {
-            self.player.stage.journal.notes().sent.push(text_of(&answer, "message_id"));
+            let sent = (self.player.who.clone(), text_of(&answer, "message_id"));
+            self.player.stage.journal.notes().sent.push(sent);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What must be true of every run, whatever its players did and whenever the server died.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::journal::Notes;
 use super::state::{Dialogue, State};
@@ -171,19 +171,19 @@ impl History {
         }
     }
 
+    /// One that a session took and did not come back from is shown to the next one; none sees it
+    /// twice, and none is lost without a lost answer.
     fn single_messages(&self, faults: &mut Vec<String>) {
-        let mut received: BTreeMap<&str, u32> = BTreeMap::new();
-        for (_, id) in &self.notes.received {
-            *received.entry(id).or_default() += 1;
-        }
-        for (id, times) in &received {
-            if *times > 1 {
-                faults.push(format!("{id} came {times} times"));
+        let mut received = BTreeSet::new();
+        for (who, id) in &self.notes.received {
+            if !received.insert((who.session, id)) {
+                faults.push(format!("{id} came twice to {who:?}"));
             }
         }
-        for id in &self.notes.sent {
-            let can_be_lost = !self.notes.lost_looks.is_empty();
-            if !received.contains_key(id.as_str()) && !can_be_lost {
+        for (sender, id) in &self.notes.sent {
+            let came = received.iter().any(|(_, received)| *received == id);
+            let mut lost = self.notes.lost_looks.iter();
+            if !came && !lost.any(|(who, _)| who.agent != sender.agent) {
                 faults.push(format!("{id} never came"));
             }
         }

@@ -36,7 +36,7 @@ fn good() -> History {
             contents: contents.clone(),
         }],
         done: vec![text("tsk_1")],
-        sent: vec![text("msg_1")],
+        sent: vec![(who("ann", 1), text("msg_1"))],
         received: vec![(who("ben", 2), text("msg_1"))],
         lost_looks: Vec::new(),
         sessions: 3,

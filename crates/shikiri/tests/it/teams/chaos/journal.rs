@@ -46,7 +46,7 @@ pub(crate) struct Notes {
     /// Tasks that were reported done.
     pub(crate) done: Vec<String>,
     /// Ids of single messages, and of those that came.
-    pub(crate) sent: Vec<String>,
+    pub(crate) sent: Vec<(Who, String)>,
     pub(crate) received: Vec<(Who, String)>,
     /// Looks at the inbox whose answer nobody read, with the time from which nothing is lost by
     /// them any more.
@@ -70,6 +70,7 @@ impl Journal {
 }
 
 /// Milliseconds since 1970, on the clock that the server reads too.
+#[expect(clippy::disallowed_methods, reason = "compared with times that the server wrote")]
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     i64::try_from(since.as_millis()).unwrap()
