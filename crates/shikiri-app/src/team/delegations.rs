@@ -4,8 +4,9 @@ use serde_json::Value;
 use shikiri_model::ids::{DelegationId, ProjectId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    Delegation, DelegationStatus, MAX_CONTENT, RefusalCode, Waiting, What, check_content,
+    Delegation, DelegationStatus, Dialogue, MAX_CONTENT, RefusalCode, Waiting, What, check_content,
 };
+use shikiri_store::StoreExt;
 
 use super::desk::{Desk, optional};
 use super::draft::Draft;
@@ -64,7 +65,7 @@ impl Desk {
             dialogue: None,
             processed_at: None,
             result: None,
-            told: None,
+            reported: None,
         };
         draft.require(&membership);
         draft.add(&delegation)?;
@@ -84,6 +85,7 @@ impl Desk {
         status: DelegationStatus,
         text: Option<&Value>,
     ) -> Result<Stored<Delegation>, TeamError> {
+        check_result(text)?;
         until_settled!(id, self.try_report(id, status, text).await?)
     }
 
@@ -96,8 +98,11 @@ impl Desk {
         let mut delegation = self.own_delegation(id).await?;
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
         let was_open = delegation.value.status.is_open();
-        delegation.value.report(self.agent(), status, text, draft.now)?;
-        if was_open {
+        // What was never listed goes through the same states.
+        delegation.value.claim(&self.session.id, self.limits(), draft.now);
+        let has_dialogue = self.app.has_living_dialogue(&delegation.value).await?;
+        delegation.value.report(self.agent(), status, text, has_dialogue, draft.now)?;
+        if was_open && !delegation.value.status.is_open() {
             self.app.put_outcome(&mut draft, &delegation).await?;
         } else {
             draft.put(&delegation)?;
@@ -106,7 +111,26 @@ impl Desk {
     }
 }
 
+/// What an agent says of its work goes to another one, so it is bounded like all that is said.
+pub(super) fn check_result(result: Option<&Value>) -> Result<(), TeamError> {
+    let length = result.map_or(0, |result| result.to_string().chars().count());
+    if length > MAX_CONTEXT {
+        let message = format!("result has {length} characters: {MAX_CONTEXT} are the most");
+        return Err(RefusalCode::ContentTooLong.because(message).into());
+    }
+    Ok(())
+}
+
 impl App {
+    pub(super) async fn has_living_dialogue(
+        &self,
+        delegation: &Delegation,
+    ) -> Result<bool, TeamError> {
+        let Some(id) = &delegation.dialogue else { return Ok(false) };
+        let found = self.store.load::<Dialogue>(&delegation.tenant, id.as_str()).await?;
+        Ok(found.is_some_and(|found| found.value.is_living()))
+    }
+
     /// Writes that a delegation is over: no chat session is to take it on any more, and its task
     /// session is to be told.
     pub(super) async fn put_outcome(
@@ -127,10 +151,10 @@ impl App {
         draft: &mut Draft,
         delegation: &Delegation,
     ) -> Result<(), TeamError> {
-        use shikiri_store::StoreExt;
         let id = delegation.id.as_str();
         if let Some(mut waiting) = self.store.load::<Waiting>(&delegation.tenant, id).await? {
             waiting.value.seen_by = None;
+            waiting.value.seen_at = None;
             waiting.value.due_at = waiting.value.due_at.map(|_| draft.now);
             draft.put(&waiting)?;
         }

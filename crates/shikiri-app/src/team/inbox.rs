@@ -9,7 +9,7 @@ use shikiri_model::team::{
     Delegation, Dialogue, EndReason, Message, Place, Purpose, Stay, Waiting, What,
 };
 use shikiri_model::time::Timestamp;
-use shikiri_store::{StoreExt, store};
+use shikiri_store::StoreExt;
 
 use super::desk::Desk;
 use super::draft::Draft;
@@ -65,6 +65,8 @@ pub struct EndedConversation {
 
 /// Things that one look hands out; the next look has the others.
 const AT_ONCE: u32 = 20;
+/// Things that are looked through.
+const MOST: usize = 5_000;
 
 impl Pending {
     fn is_empty(&self) -> bool {
@@ -90,19 +92,24 @@ impl Desk {
 
     async fn try_look(&self) -> Result<Option<Pending>, TeamError> {
         let waiting = self.app.waiting_for(self.tenant(), self.place(), Purpose::Chat).await?;
-        let (news, seen): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|one| one.value.is_news_for(&self.session.id));
         let mut pending = Pending::default();
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
-        let mut is_empty = true;
-        for one in seen.iter().filter(|one| one.value.what.stays() == Stay::UntilNextLook) {
-            draft.remove(one);
-            is_empty = false;
+        let (mut changed, mut shown) = (false, 0);
+        for one in waiting {
+            let is_acknowledged = one.value.what.stays() == Stay::UntilNextLook
+                && one.value.is_seen_by(&self.session.id);
+            if is_acknowledged {
+                draft.remove(&one);
+                changed = true;
+            } else if shown < AT_ONCE && one.value.is_news(self.limits(), draft.now) {
+                shown += u32::from(self.hand_out(&mut draft, one, &mut pending).await?);
+            }
         }
-        for one in news.into_iter().take(AT_ONCE as usize) {
-            is_empty &= !self.hand_out(&mut draft, one, &mut pending).await?;
+        if shown > 0 || changed {
+            draft.settle(&self.app, pending).await
+        } else {
+            Ok(Some(pending))
         }
-        if is_empty { Ok(Some(pending)) } else { draft.settle(&self.app, pending).await }
     }
 
     /// False if it is left as it is.
@@ -131,6 +138,9 @@ impl Desk {
             What::Invitation { dialogue, said } => {
                 let found = self.app.store.load::<Dialogue>(self.tenant(), dialogue.as_str());
                 if let Some(mut dialogue) = found.await? {
+                    if dialogue.value.is_overdue(draft.now) {
+                        return Ok(false);
+                    }
                     if dialogue.value.arrive(self.limits(), draft.now) {
                         draft.put(&dialogue)?;
                         draft.ring(dialogue.value.place(dialogue.value.turn.other()));
@@ -151,18 +161,19 @@ impl Desk {
             What::Delegation(id) => {
                 let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
                 let Some(mut delegation) = found else { return Ok(false) };
-                if !delegation.value.claim(&self.session.id, self.limits(), draft.now) {
+                if delegation.value.claim(&self.session.id, self.limits(), draft.now) {
+                    draft.put(&delegation)?;
+                } else if !delegation.value.is_untouched_by(&self.session.id) {
                     return Ok(false);
                 }
                 pending.pending_delegations.push(to_take_on(&delegation.value));
-                draft.put(&delegation)?;
             }
             What::Task(_) | What::Outcome(_) => return Ok(false),
         }
         if one.value.what.stays() == Stay::UntilSeen {
             draft.remove(&one);
         } else {
-            one.value.seen_by = Some(self.session.id.clone());
+            one.value.see(&self.session.id, draft.now);
             // By then the session has dealt with it, or died of it.
             let later = draft.now + self.limits().claim;
             one.value.due_at = one.value.due_at.map(|_| later);
@@ -180,16 +191,23 @@ impl App {
         place: &Place,
         purpose: Purpose,
     ) -> Result<Vec<Stored<Waiting>>, TeamError> {
-        let query = RecordQuery {
+        let mut query = RecordQuery {
             kind: Waiting::KIND,
             tenant: Some(tenant.clone()),
             state: Some(purpose.as_str().to_owned()),
             owner: Some(place.key()),
-            limit: 10 * AT_ONCE,
+            limit: 200,
             ..RecordQuery::default()
         };
-        let records = self.store.list(query).await?;
-        Ok(records.iter().map(store::decode::<Waiting>).collect::<Result<_, _>>()?)
+        let mut all = Vec::new();
+        loop {
+            let (page, next) = self.list_records::<Waiting>(query.clone()).await?;
+            all.extend(page);
+            query.after = next.filter(|_| all.len() < MOST);
+            if query.after.is_none() {
+                return Ok(all);
+            }
+        }
     }
 }
 

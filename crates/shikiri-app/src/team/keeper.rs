@@ -126,17 +126,11 @@ impl App {
             Some(claim) => self.last_call(tenant, &claim.session).await?,
             None => None,
         };
-        let has_dialogue = match &delegation.value.dialogue {
-            Some(dialogue) => {
-                let found = self.store.load::<Dialogue>(tenant, dialogue.as_str()).await?;
-                found.is_some_and(|found| found.value.is_living())
-            }
-            None => false,
-        };
+        let has_dialogue = self.has_living_dialogue(&delegation.value).await?;
         let mut draft = Draft::begin(self, tenant).await?;
         let limits = &self.options.team;
         match delegation.value.sweep(last_call, has_dialogue, limits, draft.now) {
-            Sweep::Later(_) => draft.put(&delegation)?,
+            Sweep::Later => draft.put(&delegation)?,
             Sweep::GivenBack => {
                 draft.put(&delegation)?;
                 self.offer_again(&mut draft, &delegation.value).await?;

@@ -1,7 +1,7 @@
 //! Logging in, for tasks or for talk.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use shikiri_model::ids::{AgentId, AgentSessionId, ProjectId, TenantId};
@@ -11,6 +11,7 @@ use shikiri_model::team::{
     AgentSession, Caller, Membership, Place, Purpose, Refusal, RefusalCode, TeamAgent, check,
 };
 use shikiri_store::{StoreExt, store};
+use tokio::sync::OwnedMutexGuard;
 
 use super::desk::Desk;
 use super::draft::Draft;
@@ -39,7 +40,9 @@ impl App {
         // What cannot be an id is counted as one agent, however it is written.
         let id = login.agent_id.parse::<AgentId>().ok();
         let key = format!("{tenant}/{}", id.as_ref().map_or("", AgentId::as_str));
-        self.tries.check(&key)?;
+        // One after another for each agent, so that many at once are no way around the count.
+        let mut wrong = self.tries.of(key).await;
+        check_tries(&mut wrong)?;
         let agent = match &id {
             Some(id) => self.store.load::<TeamAgent>(tenant, id.as_str()).await?,
             None => None,
@@ -47,9 +50,10 @@ impl App {
         let stored = agent.as_ref().and_then(|agent| agent.value.passkey.as_deref());
         let is_right = passkey::is_right(&login.passkey, stored).await?;
         let Some(agent) = agent.filter(|_| is_right) else {
-            self.tries.count(key);
+            wrong.push(Instant::now());
             return Err(wrong_passkey().into());
         };
+        drop(wrong);
         let place = self.place_of(tenant, &login.project_id, &agent.value.id).await?;
         let purpose = match login.purpose {
             Some(purpose) => purpose,
@@ -203,9 +207,12 @@ fn wrong_passkey() -> Refusal {
     RefusalCode::NotAuthenticated.because("agent_id and passkey do not belong together")
 }
 
-/// Wrong passkeys of late, so that nobody tries all of them. Each process counts for itself.
+/// When wrong passkeys were given for each agent of late, so that nobody tries all of them. Each
+/// process counts for itself.
 #[derive(Default)]
-pub(crate) struct Tries(Mutex<HashMap<String, Vec<Instant>>>);
+pub(crate) struct Tries(Mutex<HashMap<String, Wrong>>);
+
+type Wrong = Arc<tokio::sync::Mutex<Vec<Instant>>>;
 
 const MAX_WRONG: usize = 10;
 const WRONG_WITHIN: Duration = Duration::from_secs(60);
@@ -213,22 +220,23 @@ const WRONG_WITHIN: Duration = Duration::from_secs(60);
 const MAX_COUNTED: usize = 10_000;
 
 impl Tries {
-    fn check(&self, key: &str) -> Result<(), Refusal> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(wrong) = all.get_mut(key) else { return Ok(()) };
-        wrong.retain(|at| at.elapsed() < WRONG_WITHIN);
-        if wrong.len() < MAX_WRONG {
-            return Ok(());
-        }
-        let message = "too many wrong passkeys for this agent: try again in a minute";
-        Err(RefusalCode::NotAuthenticated.because(message))
+    async fn of(&self, key: String) -> OwnedMutexGuard<Vec<Instant>> {
+        let wrong = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() >= MAX_COUNTED {
+                all.clear();
+            }
+            Arc::clone(all.entry(key).or_default())
+        };
+        wrong.lock_owned().await
     }
+}
 
-    fn count(&self, key: String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_COUNTED {
-            all.clear();
-        }
-        all.entry(key).or_default().push(Instant::now());
+fn check_tries(wrong: &mut Vec<Instant>) -> Result<(), Refusal> {
+    wrong.retain(|at| at.elapsed() < WRONG_WITHIN);
+    if wrong.len() < MAX_WRONG {
+        return Ok(());
     }
+    let message = "too many wrong passkeys for this agent: try again in a minute";
+    Err(RefusalCode::NotAuthenticated.because(message))
 }

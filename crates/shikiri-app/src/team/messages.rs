@@ -24,7 +24,7 @@ impl Desk {
         until_settled!(target, self.try_send(target, content, delegation, None).await?)
     }
 
-    /// Answers a message; without one named, the last that came.
+    /// Answers a message; without one named, the newest that was read.
     pub async fn respond_chat(
         &self,
         message: Option<&str>,
@@ -76,6 +76,8 @@ impl Desk {
         let Some(id) = delegation else { return Ok(None) };
         let mut delegation = self.own_delegation(id).await?;
         delegation.value.check_use(self.agent(), target)?;
+        // What was never listed goes through the same states.
+        delegation.value.claim(&self.session.id, self.limits(), draft.now);
         delegation.value.complete(&Outcome::Message(message.clone()), draft.now);
         self.app.put_outcome(draft, &delegation).await?;
         Ok(Some(delegation.value.id))
@@ -92,6 +94,8 @@ impl Desk {
                 let query = RecordQuery {
                     kind: Message::KIND,
                     tenant: Some(self.tenant().clone()),
+                    // What it has not seen it cannot mean.
+                    state: Some(Message::READ.to_owned()),
                     owner: Some(self.place().key()),
                     newest_first: true,
                     limit: 1,

@@ -2,6 +2,7 @@
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use shikiri_model::key::Secret;
+use tokio::sync::Semaphore;
 
 use crate::app::random;
 use crate::error::AppError;
@@ -27,10 +28,14 @@ pub(super) async fn is_right(passkey: &Secret, stored: Option<&str>) -> Result<b
     Ok(is_set && std::hint::black_box(differences) == 0)
 }
 
+/// Each takes 19 MiB and a core while it lasts; the others wait.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
 /// Not on a thread that others wait for.
 async fn slowly<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AppError> + Send + 'static,
 ) -> Result<T, AppError> {
+    let _turn = AT_ONCE.acquire().await;
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(AppError::Broken(format!("hashing broke off: {error}"))))
 }

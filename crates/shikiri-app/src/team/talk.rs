@@ -8,7 +8,7 @@ use shikiri_model::ids::{DialogueId, MessageId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
     Budget, Delegation, Dialogue, DialogueState, EndReason, MAX_CONTENT, Opening, Outcome, Place,
-    RefusalCode, Side, Utterance, Waiting, What, check_content, dialogue_stream,
+    Refusal, RefusalCode, Side, Utterance, Waiting, What, check_content, dialogue_stream,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::{StoreError, StoreExt};
@@ -69,8 +69,8 @@ const WHOLE: usize = 4 * 1024 * 1024;
 impl Desk {
     pub async fn start_conversation(&self, wanted: &Conversation) -> Result<Started, TeamError> {
         check_content("initial_message", &wanted.initial_message, MAX_CONTENT)?;
-        if let Some(purpose) = &wanted.purpose {
-            check_content("purpose", purpose, MAX_CONTENT)?;
+        if let Some(purpose) = optional(wanted.purpose.clone()) {
+            check_content("purpose", &purpose, MAX_CONTENT)?;
         }
         until_settled!(&wanted.target, self.try_start(wanted).await?)
     }
@@ -172,6 +172,7 @@ impl Desk {
         conversation: &str,
         note: Option<String>,
     ) -> Result<EndReason, TeamError> {
+        let note = optional(note);
         if let Some(note) = &note {
             check_content("reason", note, MAX_CONTENT)?;
         }
@@ -185,7 +186,7 @@ impl Desk {
     ) -> Result<Option<EndReason>, TeamError> {
         let mut dialogue = self.dialogue(conversation).await?;
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
-        let reason = dialogue.value.end_by(self.agent(), optional(note), draft.now)?;
+        let reason = dialogue.value.end_by(self.agent(), note, draft.now)?;
         self.app.put_end(&mut draft, &dialogue, None).await?;
         draft.settle(&self.app, reason).await
     }
@@ -203,7 +204,7 @@ impl Desk {
         loop {
             let dialogue = self.dialogue(conversation).await?.value;
             let mut messages = self.app.transcript(self.tenant(), &dialogue.id).await?;
-            let known = after.map_or(0, |after| place_of(&messages, after));
+            let known = after.map_or(Ok(0), |after| place_of(&messages, after))?;
             messages.retain(|line| line.seq > known);
             let has_news = !messages.is_empty() || !dialogue.is_living();
             if has_news || !waiter.again(self).await? {
@@ -327,7 +328,14 @@ impl App {
 }
 
 /// Where a message stands that is named by its id or its number.
-fn place_of(messages: &[Line], named: &str) -> u64 {
+fn place_of(messages: &[Line], named: &str) -> Result<u64, Refusal> {
     let by_id = messages.iter().find(|line| line.said.message_id.as_str() == named);
-    by_id.map_or_else(|| named.parse().unwrap_or(0), |line| line.seq)
+    match (by_id, named.parse()) {
+        (Some(line), _) => Ok(line.seq),
+        (None, Ok(seq)) => Ok(seq),
+        (None, Err(_)) => {
+            let message = "after must be the message_id or seq of a message of this conversation";
+            Err(RefusalCode::InvalidArgument.because(message))
+        }
+    }
 }

@@ -26,27 +26,22 @@ impl Desk {
 }
 
 impl Waiter {
-    /// Waits for the bell. False if the time is over, or it was given up. Meanwhile the session counts as used: it is
-    /// not idle, it waits.
+    /// Waits for the bell, or until it is time to be reminded. False if the time is over, or it was
+    /// given up. Meanwhile the session counts as used: it is not idle, it waits.
     pub(super) async fn again(&mut self, desk: &mut Desk) -> Result<bool, TeamError> {
-        let limits = desk.limits();
-        let pulse = (limits.chat_idle / 4).min(limits.claim / 4).max(Duration::from_millis(20));
-        loop {
-            let now = Instant::now();
-            if now >= self.deadline {
-                return Ok(false);
-            }
-            let pause = pulse.min(self.deadline - now);
-            let bell = tokio::time::timeout(pause, self.news.next());
-            let Some(rung) = desk.given_up.run_until_cancelled(bell).await else {
-                return Ok(false);
-            };
-            let is_rung = rung.is_ok();
-            let now = desk.app.store.now().await?;
-            desk.give_sign_of_life(now).await?;
-            if is_rung {
-                return Ok(true);
-            }
+        let now = Instant::now();
+        if now >= self.deadline {
+            return Ok(false);
         }
+        let limits = desk.limits();
+        let pulse = limits.reminder().min(limits.chat_idle / 4).max(Duration::from_millis(20));
+        let pause = pulse.min(self.deadline - now);
+        let bell = tokio::time::timeout(pause, self.news.next());
+        if desk.given_up.run_until_cancelled(bell).await.is_none() {
+            return Ok(false);
+        }
+        let now = desk.app.store.now().await?;
+        desk.give_sign_of_life(now).await?;
+        Ok(true)
     }
 }

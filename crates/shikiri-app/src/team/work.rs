@@ -7,11 +7,11 @@ use serde_json::Value;
 use shikiri_model::ids::{AgentSessionId, DelegationId, TaskId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    AgentSession, Delegation, Place, Purpose, RefusalCode, Task, TaskStatus, Waiting, What,
-    next_task,
+    AgentSession, Delegation, Place, Purpose, RefusalCode, Task, TaskStatus, What, next_task,
 };
 use shikiri_store::StoreExt;
 
+use super::delegations::check_result;
 use super::desk::Desk;
 use super::draft::Draft;
 use super::talk::Line;
@@ -66,19 +66,19 @@ impl Desk {
     async fn try_outcome(&self) -> Result<Option<Option<Action>>, TeamError> {
         for mut one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
             let What::Outcome(id) = &one.value.what else { continue };
-            if !one.value.is_news_for(&self.session.id) {
+            if one.value.is_seen_by(&self.session.id) {
                 continue;
             }
             let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
-            let Some(mut delegation) = found else { continue };
-            if !self.is_told_of(&delegation.value).await? {
+            let Some(delegation) = found else { continue };
+            let is_for_task = self.app.is_for_open_task(&delegation.value).await?;
+            if !self.is_told_of(&delegation.value, is_for_task).await? {
                 continue;
             }
             let mut draft = Draft::begin(&self.app, self.tenant()).await?;
-            delegation.value.told = Some(self.session.id.clone());
-            draft.put(&delegation)?;
-            if delegation.value.task.is_some() {
-                one.value.seen_by = Some(self.session.id.clone());
+            // Whoever goes on with its task hears of it too; without one, it has been told.
+            if is_for_task {
+                one.value.see(&self.session.id, draft.now);
                 one.value.due_at = None;
                 draft.put(&one)?;
             } else {
@@ -95,16 +95,20 @@ impl Desk {
         Ok(Some(None))
     }
 
-    /// Whoever asked; if that session is gone, whoever goes on in its place.
-    async fn is_told_of(&self, delegation: &Delegation) -> Result<bool, TeamError> {
+    /// Whoever asked or goes on with the task; if there is no such task and whoever asked is gone,
+    /// whoever is there.
+    async fn is_told_of(
+        &self,
+        delegation: &Delegation,
+        is_for_task: bool,
+    ) -> Result<bool, TeamError> {
         if delegation.session == self.session.id {
             return Ok(true);
         }
-        if delegation.task.is_some() && delegation.task == self.session.task {
-            return Ok(true);
+        if is_for_task {
+            return Ok(delegation.task == self.session.task);
         }
-        let is_asker_gone = !self.app.is_session_live(self.tenant(), &delegation.session).await?;
-        Ok(is_asker_gone && delegation.task.is_none())
+        Ok(!self.app.is_session_live(self.tenant(), &delegation.session).await?)
     }
 
     async fn take_task(&mut self) -> Result<Option<Stored<Task>>, TeamError> {
@@ -125,7 +129,8 @@ impl Desk {
         let next = next_task(&tasks, &self.session.id, |id| living.contains(id));
         let Some(next) = next else { return Ok(Some(None)) };
         let found = self.app.store.load::<Task>(self.tenant(), next.id.as_str()).await?;
-        let Some(mut task) = found else { return Ok(None) };
+        // Another session may have taken it since it was chosen: then choose again.
+        let Some(mut task) = found.filter(|task| task.value == *next) else { return Ok(None) };
         let is_mine = task.value.session.as_ref() == Some(&self.session.id);
         if is_mine && task.value.status == TaskStatus::InProgress {
             return Ok(Some(Some(task)));
@@ -150,6 +155,7 @@ impl Desk {
         status: TaskStatus,
         result: Option<Value>,
     ) -> Result<Stored<Task>, TeamError> {
+        check_result(result.as_ref())?;
         until_settled!(task, self.try_complete(task, status, result.clone()).await?)
     }
 
@@ -167,6 +173,15 @@ impl Desk {
         task.value.report(self.agent(), status, result)?;
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
         draft.put(&task)?;
+        let session = self.session.id.as_str();
+        if let Some(mut session) =
+            self.app.store.load::<AgentSession>(self.tenant(), session).await?
+            && session.value.task.as_ref() == Some(&id)
+        {
+            // What it delegates from now on is not for this task.
+            session.value.task = None;
+            draft.put(&session)?;
+        }
         draft.stop_waiting(&self.app, id.as_str()).await?;
         self.app.drop_outcomes(&mut draft, self.tenant(), self.place(), &id).await?;
         draft.ring(self.place().clone());
@@ -233,8 +248,26 @@ impl App {
         if tasks.iter().any(is_free) {
             return Ok(true);
         }
-        let waiting = self.waiting_for(tenant, place, Purpose::Task).await?;
-        let is_outcome = |one: &Stored<Waiting>| matches!(one.value.what, What::Outcome(_));
-        Ok(tasks.is_empty() && waiting.iter().any(is_outcome))
+        for one in self.waiting_for(tenant, place, Purpose::Task).await? {
+            let What::Outcome(id) = &one.value.what else { continue };
+            let found = self.store.load::<Delegation>(tenant, id.as_str()).await?;
+            if let Some(delegation) = found
+                && !self.is_for_open_task(&delegation.value).await?
+                && !self.is_session_live(tenant, &delegation.value.session).await?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a delegation's outcome is for a task that its agent still works on.
+    async fn is_for_open_task(&self, delegation: &Delegation) -> Result<bool, TeamError> {
+        let Some(task) = &delegation.task else { return Ok(false) };
+        let task = self.store.load::<Task>(&delegation.tenant, task.as_str()).await?;
+        Ok(task.is_some_and(|task| {
+            task.value.status.is_waiting_for_work()
+                && task.value.assignee.as_ref() == Some(&delegation.agent)
+        }))
     }
 }

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use tokio::task::JoinHandle;
 
 use super::crowd::pair;
 use super::program::Server;
 use super::session::LONG;
 use crate::figure::{Figure, Goal};
-use crate::machine::{cpu_seconds, resident_kib};
+use crate::machine::cpu_seconds;
 use crate::world::World;
 
 const SESSIONS: usize = 400;
@@ -21,18 +22,14 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
     let sessions = if world.quick { SESSIONS / 4 } else { SESSIONS };
     let time = Duration::from_secs(if world.quick { 5 } else { 20 });
     let server = Server::start(&world.scratch().join("idle"), None)?;
-    let before = resident_kib(server.process_id())?;
-    let (share, after) = world.runtime.block_on(wait(&server, sessions, time))?;
-    let of = |what: &str| format!("{sessions} sessions that wait: {what}");
-    Ok(vec![
-        // Nobody polls: what is left is the program's own pulse.
-        Figure::new(of("share of a core"), "%", vec![share]).goal(Goal::AtMost(2.0)),
-        Figure::new(of("memory each"), "KiB", vec![(after - before) / sessions as f64]),
-    ])
+    let share = world.runtime.block_on(wait(&server, sessions, time))?;
+    let name = format!("{sessions} sessions that wait: the server's share of a core");
+    // Nobody polls: what is left is the program's own pulse.
+    Ok(vec![Figure::new(name, "%", vec![share]).goal(Goal::AtMost(2.0))])
 }
 
-/// The server's share of a core and its memory while all of them wait.
-async fn wait(server: &Server, sessions: usize, time: Duration) -> Result<(f64, f64)> {
+/// The server's share of a core while all of them wait, in percent.
+async fn wait(server: &Server, sessions: usize, time: Duration) -> Result<f64> {
     server.project("p0", true).await?;
     let names: Vec<_> = (0..sessions / 2).map(|number| format!("p{number}")).collect();
     let making = names.iter().skip(1).map(|name| server.project(name, false));
@@ -48,9 +45,7 @@ async fn wait(server: &Server, sessions: usize, time: Duration) -> Result<(f64, 
     let (began, spent) = (Instant::now(), cpu_seconds(server.process_id())?);
     tokio::time::sleep(time).await;
     let share = (cpu_seconds(server.process_id())? - spent) / began.elapsed().as_secs_f64() * 100.0;
-    let memory = resident_kib(server.process_id())?;
-    for session in waiting {
-        session.abort();
-    }
-    Ok((share, memory))
+    ensure!(!waiting.iter().any(JoinHandle::is_finished), "a session did not wait");
+    waiting.iter().for_each(JoinHandle::abort);
+    Ok(share)
 }

@@ -50,9 +50,9 @@ pub struct Delegation {
     /// A JSON object: what the server saw, and what the chat session reported.
     #[serde(default)]
     pub result: Option<Value>,
-    /// The task session that was told of its outcome.
+    /// What the chat session said of it.
     #[serde(default)]
-    pub told: Option<AgentSessionId>,
+    pub reported: Option<DelegationStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
     /// Whoever has it is alive, or there is nothing to decide yet.
-    Later(Timestamp),
+    Later,
     /// It is up for the next chat session.
     GivenBack,
     Failed,
@@ -135,6 +135,12 @@ impl Delegation {
         true
     }
 
+    /// Whether a session has taken it on and done nothing about it: it may not have heard of it.
+    pub fn is_untouched_by(&self, session: &AgentSessionId) -> bool {
+        let is_its = self.claim.as_ref().is_some_and(|claim| claim.session == *session);
+        is_its && self.dialogue.is_none()
+    }
+
     /// What a chat session uses it for: a talk or a message to its target.
     pub fn check_use(&self, by: &AgentId, target: &AgentId) -> Result<(), Refusal> {
         self.check_owner(by)?;
@@ -172,27 +178,29 @@ impl Delegation {
         };
         self.add_to_result(seen);
         if self.status.is_open() {
-            self.close(DelegationStatus::Completed, now);
+            self.close(self.reported.unwrap_or(DelegationStatus::Completed), now);
         }
     }
 
-    /// The chat session says what became of it: once, before or after the server saw it.
+    /// The chat session says what became of it: once, before or after the server saw it. While its
+    /// dialogue lives that is noted only: the end of the dialogue closes it.
     pub fn report(
         &mut self,
         by: &AgentId,
         status: DelegationStatus,
         text: Option<&Value>,
+        has_living_dialogue: bool,
         now: Timestamp,
     ) -> Result<(), Refusal> {
         self.check_owner(by)?;
-        let is_reported = self.result.as_ref().is_some_and(|result| result.get("report").is_some());
         // The server's own end without a word of the agent leaves room for one.
-        if is_reported || self.status == DelegationStatus::Failed {
-            let message = format!("delegation {} has been reported already", self.id);
+        if self.reported.is_some() || self.status == DelegationStatus::Failed {
+            let message = format!("delegation {} has been dealt with already", self.id);
             return Err(RefusalCode::DelegationProcessed.because(message));
         }
         self.add_to_result(json!({ "report": text.cloned().unwrap_or(Value::Null) }));
-        if self.status.is_open() {
+        self.reported = Some(status);
+        if self.status.is_open() && !has_living_dialogue {
             self.close(status, now);
         }
         Ok(())
@@ -213,30 +221,27 @@ impl Delegation {
         limits: &TeamLimits,
         now: Timestamp,
     ) -> Sweep {
-        if let Some(claim) = &mut self.claim {
-            let until = last_call.map_or(claim.until, |last| claim.until.max(last + limits.claim));
-            if last_call.is_some() && now < until {
-                claim.until = until;
-                return Sweep::Later(until);
-            }
-            self.claim = None;
-            if has_living_dialogue {
-                return Sweep::GivenBack;
-            }
-            if self.attempts >= limits.attempts {
-                let reason = format!("{} chat sessions took it on and died", self.attempts);
-                self.fail(&reason, now);
-                return Sweep::Failed;
-            }
-            if now < self.budget.ends_at {
-                return Sweep::GivenBack;
-            }
+        if !has_living_dialogue && now >= self.budget.ends_at {
+            let reason = match self.claim {
+                Some(_) => "the chat session that took it on did not deal with it in time",
+                None => "no chat session took it on in time",
+            };
+            self.fail(reason, now);
+            return Sweep::Failed;
         }
-        if has_living_dialogue || now < self.budget.ends_at {
-            return Sweep::Later(self.budget.ends_at);
+        let Some(claim) = &mut self.claim else { return Sweep::Later };
+        let until = last_call.map_or(claim.until, |last| claim.until.max(last + limits.claim));
+        if last_call.is_some() && now < until {
+            claim.until = until;
+            return Sweep::Later;
         }
-        self.fail("no chat session took it on in time", now);
-        Sweep::Failed
+        self.claim = None;
+        if !has_living_dialogue && self.attempts >= limits.attempts {
+            let reason = format!("{} chat sessions took it on and died", self.attempts);
+            self.fail(&reason, now);
+            return Sweep::Failed;
+        }
+        Sweep::GivenBack
     }
 
     fn close(&mut self, status: DelegationStatus, now: Timestamp) {
@@ -266,8 +271,8 @@ impl Document for Delegation {
 
     fn columns(&self) -> Columns {
         let is_open = self.status.is_open();
-        // With a dialogue, that one's end comes first; looking once more after it costs little.
-        let due = self.claim.as_ref().map_or(self.budget.ends_at, |claim| claim.until);
+        let ends_at = self.budget.ends_at;
+        let due = self.claim.as_ref().map_or(ends_at, |claim| claim.until.min(ends_at));
         Columns {
             state: self.status.as_str().to_owned(),
             parent: Some(self.project.to_string()),

@@ -30,7 +30,7 @@ fn delegation() -> Delegation {
         dialogue: None,
         processed_at: None,
         result: None,
-        told: None,
+        reported: None,
     }
 }
 
@@ -49,7 +49,7 @@ fn one_session_has_it_as_long_as_it_gives_signs_of_life() {
     assert!(one.claim(&session("first"), &limits, at(0)));
     assert!(!one.claim(&session("second"), &limits, at(1)));
     assert_eq!((one.status, one.attempts), (DelegationStatus::Processing, 1));
-    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(120)), Sweep::Later(at(220)));
+    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(120)), Sweep::Later);
     assert_eq!(one.columns().due_at, Some(at(220)));
     assert_eq!(one.sweep(Some(at(100)), false, &limits, at(220)), Sweep::GivenBack);
     assert_eq!(one.status, DelegationStatus::Processing);
@@ -77,7 +77,7 @@ fn after_the_third_that_died_it_fails_with_a_reason() {
 fn nobody_ever_comes() {
     let limits = TeamLimits::default();
     let mut one = delegation();
-    assert_eq!(one.sweep(None, false, &limits, at(3_599)), Sweep::Later(at(3_600)));
+    assert_eq!(one.sweep(None, false, &limits, at(3_599)), Sweep::Later);
     assert_eq!(one.sweep(None, false, &limits, at(3_600)), Sweep::Failed);
 }
 
@@ -89,7 +89,7 @@ fn while_its_dialogue_lives_nobody_counts() {
         assert!(one.claim(&session(&format!("s{attempt}")), &limits, at(attempt)));
         assert_eq!(one.sweep(None, true, &limits, at(attempt)), Sweep::GivenBack);
     }
-    assert_eq!(one.sweep(None, true, &limits, at(9_999)), Sweep::Later(one.budget.ends_at));
+    assert_eq!(one.sweep(None, true, &limits, at(9_999)), Sweep::Later);
     one.complete(&outcome(), at(10_000));
     assert_eq!(one.status, DelegationStatus::Completed);
 }
@@ -98,15 +98,16 @@ fn while_its_dialogue_lives_nobody_counts() {
 fn the_server_completes_it_and_a_report_before_or_after_adds_its_text() {
     let text = json!("12語でした");
     let (mut before, mut after) = (delegation(), delegation());
-    before.report(&agent("a"), DelegationStatus::Completed, Some(&text), at(1)).unwrap();
+    before.report(&agent("a"), DelegationStatus::Completed, Some(&text), false, at(1)).unwrap();
     before.complete(&outcome(), at(2));
     after.complete(&outcome(), at(1));
-    after.report(&agent("a"), DelegationStatus::Completed, Some(&text), at(2)).unwrap();
+    after.report(&agent("a"), DelegationStatus::Completed, Some(&text), false, at(2)).unwrap();
     assert_eq!(before.result, after.result);
     assert_eq!(after.result.as_ref().unwrap()["end_reason"], "max_turns");
     assert_eq!(after.result.as_ref().unwrap()["report"], text);
     for one in [&mut before, &mut after] {
-        let again = one.report(&agent("a"), DelegationStatus::Failed, None, at(3)).unwrap_err();
+        let again =
+            one.report(&agent("a"), DelegationStatus::Failed, None, false, at(3)).unwrap_err();
         assert_eq!(again.code, RefusalCode::DelegationProcessed);
         assert_eq!(one.status, DelegationStatus::Completed);
     }
@@ -150,7 +151,7 @@ fn states_only_go_forward() {
                 2 => one.complete(&outcome(), at(step)),
                 3 => {
                     let status = DelegationStatus::Failed;
-                    let _ = one.report(&agent("a"), status, None, at(step));
+                    let _ = one.report(&agent("a"), status, None, step % 2 == 0, at(step));
                 }
                 _ => {}
             }
@@ -161,4 +162,30 @@ fn states_only_go_forward() {
             assert!(one.status != DelegationStatus::Failed || one.result.is_some(), "{path}");
         }
     }
+}
+
+#[test]
+fn a_report_during_its_dialogue_is_noted_and_its_end_closes_it() {
+    for (status, text) in [(DelegationStatus::Completed, "済"), (DelegationStatus::Failed, "無理")]
+    {
+        let mut one = delegation();
+        let text = json!(text);
+        one.report(&agent("a"), status, Some(&text), true, at(1)).unwrap();
+        assert!(one.status.is_open());
+        one.complete(&outcome(), at(2));
+        assert_eq!(one.status, status);
+        let result = one.result.unwrap();
+        assert_eq!((&result["report"], &result["end_reason"]), (&text, &json!("max_turns")));
+    }
+}
+
+#[test]
+fn its_time_ends_also_while_a_session_that_has_it_calls_and_calls() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    one.claim(&session("s"), &limits, at(3_590));
+    assert_eq!(one.columns().due_at, Some(at(3_600)));
+    assert_eq!(one.sweep(Some(at(3_599)), false, &limits, at(3_599)), Sweep::Later);
+    assert_eq!(one.sweep(Some(at(3_600)), false, &limits, at(3_600)), Sweep::Failed);
+    assert!(one.result.unwrap()["reason"].as_str().unwrap().contains("took it on"));
 }

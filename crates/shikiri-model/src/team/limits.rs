@@ -26,6 +26,14 @@ pub struct TeamLimits {
     pub max_spawns: u32,
 }
 
+impl TeamLimits {
+    /// What was shown and not dealt with is shown again after so long.
+    pub fn reminder(&self) -> Duration {
+        const LONGEST: Duration = Duration::from_secs(5);
+        (self.idle / 4).min(self.claim / 4).clamp(Duration::from_millis(50), LONGEST)
+    }
+}
+
 impl Default for TeamLimits {
     fn default() -> Self {
         Self {

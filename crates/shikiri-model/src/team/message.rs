@@ -29,6 +29,9 @@ pub struct Message {
 }
 
 impl Message {
+    /// The state of those that their recipient has seen.
+    pub const READ: &'static str = "read";
+
     pub fn recipient(&self) -> Place {
         Place::new(&self.project, &self.to)
     }
@@ -60,7 +63,7 @@ impl Document for Message {
 
     fn columns(&self) -> Columns {
         Columns {
-            state: if self.read_at.is_some() { "read" } else { "unread" }.to_owned(),
+            state: if self.read_at.is_some() { Self::READ } else { "unread" }.to_owned(),
             parent: Some(self.project.to_string()),
             owner: Some(self.recipient().key()),
             ..Columns::default()

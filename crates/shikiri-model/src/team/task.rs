@@ -82,7 +82,10 @@ impl Task {
             let message = "status must be done or blocked";
             return Err(RefusalCode::InvalidArgument.because(message));
         }
-        if self.status == TaskStatus::Done && status != TaskStatus::Done {
+        if self.status == TaskStatus::Done {
+            if status == TaskStatus::Done {
+                return Ok(());
+            }
             let message = format!("task {} is done already", self.id);
             return Err(RefusalCode::InvalidArgument.because(message));
         }
@@ -185,7 +188,7 @@ mod tests {
         assert!(one.report(&me, TaskStatus::Todo, None).is_err());
         one.report(&me, TaskStatus::Blocked, None).unwrap();
         one.report(&me, TaskStatus::Done, Some("ok".into())).unwrap();
-        one.report(&me, TaskStatus::Done, None).unwrap();
+        one.report(&me, TaskStatus::Done, Some("again".into())).unwrap();
         assert_eq!(one.result, Some("ok".into()));
         assert!(one.report(&me, TaskStatus::Blocked, None).is_err());
     }

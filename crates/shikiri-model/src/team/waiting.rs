@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Place;
 use super::dialogue::EndReason;
+use super::limits::TeamLimits;
 use super::session::Purpose;
 use crate::ids::{AgentId, AgentSessionId, DelegationId, DialogueId, MessageId, TaskId, TenantId};
 use crate::record::{Columns, Document};
@@ -18,9 +19,12 @@ pub struct Waiting {
     pub tenant: TenantId,
     pub place: Place,
     pub what: What,
-    /// The session that has seen it. Another one sees it again, in case that one died of it.
+    /// The session that has seen it, and when. If it is still here a while later it is shown again,
+    /// to that session or another: the answer may have been lost, or the session died of it.
     #[serde(default)]
     pub seen_by: Option<AgentSessionId>,
+    #[serde(default)]
+    pub seen_at: Option<Timestamp>,
     /// When somebody should look whether the agent has to be started; never, if it cannot be.
     #[serde(default)]
     pub due_at: Option<Timestamp>,
@@ -85,7 +89,15 @@ impl What {
 
 impl Waiting {
     pub fn new(tenant: TenantId, place: Place, what: What, due_at: Option<Timestamp>) -> Self {
-        Self { id: Self::id_of(&place, &what), tenant, place, what, seen_by: None, due_at }
+        Self {
+            id: Self::id_of(&place, &what),
+            tenant,
+            place,
+            what,
+            seen_by: None,
+            seen_at: None,
+            due_at,
+        }
     }
 
     /// One for each thing and agent: the same is never put twice.
@@ -111,8 +123,18 @@ impl Waiting {
         format!("{delegation}-outcome")
     }
 
-    pub fn is_news_for(&self, session: &AgentSessionId) -> bool {
-        self.seen_by.as_ref() != Some(session)
+    /// Whether a look shows it.
+    pub fn is_news(&self, limits: &TeamLimits, now: Timestamp) -> bool {
+        self.seen_by.is_none() || self.seen_at.is_none_or(|seen| now >= seen + limits.reminder())
+    }
+
+    pub fn is_seen_by(&self, session: &AgentSessionId) -> bool {
+        self.seen_by.as_ref() == Some(session)
+    }
+
+    pub fn see(&mut self, session: &AgentSessionId, now: Timestamp) {
+        self.seen_by = Some(session.clone());
+        self.seen_at = Some(now);
     }
 }
 

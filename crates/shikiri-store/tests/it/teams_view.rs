@@ -42,7 +42,7 @@ fn delegation(id: &str, now: Timestamp) -> Delegation {
         dialogue: None,
         processed_at: None,
         result: None,
-        told: None,
+        reported: None,
     }
 }
 

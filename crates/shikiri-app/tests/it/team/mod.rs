@@ -2,5 +2,6 @@
 
 mod coordinator;
 mod limits;
+mod races;
 mod shiritori;
 mod world;

@@ -94,8 +94,10 @@ async fn a_message_that_nobody_dealt_with_is_shown_to_the_next_session() {
     send("一").await;
     let first = team.chat("a").await;
     assert_eq!(read(&first).await, ["一"]);
-    // It died, as far as anybody knows.
+    // It died, as far as anybody knows after a while.
     let second = team.chat("a").await;
+    assert_eq!(read(&second).await, [""; 0]);
+    team.world.clock.advance(Duration::from_secs(5));
     assert_eq!(read(&second).await, ["一"]);
     assert_eq!(read(&second).await, [""; 0]);
     team.world.clock.advance(Duration::from_secs(1));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shikiri_app::team::{Action, Conversation, Desk, Login, NewAgent, NewTask, Pending, TeamError};
 use shikiri_model::ids::{AgentId, ProjectId, TaskId, TenantId};
 use shikiri_model::key::Secret;
-use shikiri_model::team::{AgentKind, Purpose, Rank, Spawn};
+use shikiri_model::team::{AgentKind, Purpose, Rank, Spawn, TaskStatus};
 
 use crate::world::World;
 
@@ -86,6 +86,14 @@ impl Agent<'_> {
 
     pub(super) async fn next(&self) -> Action {
         self.at("get_next_action").await.unwrap().next_action(NO_WAIT).await.unwrap()
+    }
+
+    /// Reports the task that was given to it.
+    pub(super) async fn finish(&self, action: &Action) {
+        let Action::Work(task) = action else { panic!("{action:?}") };
+        let desk = self.at("report_completed").await.unwrap();
+        let id = task.value.id.as_str();
+        desk.report_completed(id, TaskStatus::Done, None).await.unwrap();
     }
 
     pub(super) async fn pending(&self) -> Pending {

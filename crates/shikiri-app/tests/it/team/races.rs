@@ -1,0 +1,34 @@
+//! Sessions of one agent that do the same at the same time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use shikiri_app::team::Action;
+
+use super::world::Team;
+
+const SESSIONS: usize = 6;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_ask_at_once_get_a_task_each() {
+    let team = Team::new().await;
+    for round in 0..10 {
+        // Of too many sessions those of the last round are the oldest.
+        team.world.clock.advance(Duration::from_secs(10));
+        let mut workers = Vec::new();
+        for _ in 0..SESSIONS {
+            team.assign("a", "しりとり").await;
+            workers.push(team.task("a").await);
+        }
+        let actions = join_all(workers.iter().map(|worker| worker.next())).await;
+        let tasks = actions.iter().map(|action| match action {
+            Action::Work(task) => task.value.id.clone(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(tasks.collect::<BTreeSet<_>>().len(), SESSIONS, "round {round}: shared");
+        for (worker, action) in workers.iter().zip(&actions) {
+            worker.finish(action).await;
+        }
+    }
+}
