@@ -1,6 +1,7 @@
 //! Teams: sessions, delegations, dialogues, and what the time decides.
 
 mod coordinator;
+mod inbox;
 mod limits;
 mod races;
 mod shiritori;

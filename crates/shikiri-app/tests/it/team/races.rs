@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use shikiri_app::team::Action;
+use shikiri_model::ids::TenantId;
+use shikiri_model::team::TaskStatus;
 
-use super::world::Team;
+use super::world::{NO_WAIT, Team, code};
 
 const SESSIONS: usize = 6;
 
@@ -31,4 +33,16 @@ async fn sessions_that_ask_at_once_get_a_task_each() {
             worker.finish(action).await;
         }
     }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_while_it_asks_takes_no_task() {
+    let team = Team::new().await;
+    let worker = team.task("a").await;
+    let mut desk = worker.at("get_next_action").await.unwrap();
+    team.world.clock.advance(Duration::from_secs(3_600));
+    let task = team.assign("a", "しりとり").await;
+    assert_eq!(code(desk.next_action(NO_WAIT).await), "sessionExpired");
+    let found = team.world.app.task(&TenantId::local(), &team.project, &task).await.unwrap();
+    assert_eq!(found.value.status, TaskStatus::Todo);
 }

@@ -1,0 +1,153 @@
+//! What a look shows, and to whom.
+
+use std::time::Duration;
+
+use shikiri_app::team::{Action, Login, TaskPatch};
+use shikiri_model::ids::TenantId;
+use shikiri_model::key::Secret;
+use shikiri_model::team::{Purpose, TaskStatus};
+
+use super::world::{Agent, Team, code};
+
+const A_WHILE: Duration = Duration::from_secs(5);
+
+async fn contents(session: &Agent<'_>) -> Vec<String> {
+    let messages = session.pending().await.pending_messages;
+    messages.into_iter().map(|message| message.content).collect()
+}
+
+#[tokio::test]
+async fn what_was_not_dealt_with_is_shown_again_after_a_while() {
+    let team = Team::new().await;
+    let worker = team.task("a").await;
+    let delegation = worker.delegate("b").await;
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    let listed = async |session: &Agent<'_>| session.pending().await.pending_delegations.len();
+    assert_eq!((listed(&a).await, listed(&a).await), (1, 0));
+    // The answer may have been lost.
+    team.world.clock.advance(A_WHILE);
+    assert_eq!((listed(&a).await, listed(&a).await), (1, 0));
+    let talk = a.start("b", 4, Some(&delegation)).await.unwrap();
+    let invited = async |session: &Agent<'_>| session.pending().await.invitations.len();
+    assert_eq!((invited(&b).await, invited(&b).await), (1, 0));
+    team.world.clock.advance(A_WHILE);
+    assert_eq!((invited(&b).await, listed(&a).await), (1, 0));
+    b.say(&talk, "ごりら").await.unwrap();
+    assert_eq!(contents(&a).await, ["ごりら"]);
+    team.world.clock.advance(A_WHILE);
+    assert_eq!((contents(&a).await.len(), invited(&b).await), (1, 0));
+}
+
+#[tokio::test]
+async fn two_living_sessions_do_not_show_each_others_things() {
+    let team = Team::new().await;
+    let (first, second) = (team.chat("a").await, team.chat("a").await);
+    let sender = team.chat("b").await;
+    let desk = sender.at("send_message").await.unwrap();
+    desk.send_message("a", "一度だけ", None).await.unwrap();
+    let mut shown = 0;
+    for _ in 0..6 {
+        shown += contents(&first).await.len() + contents(&second).await.len();
+    }
+    assert_eq!(shown, 1);
+}
+
+#[tokio::test]
+async fn delegations_of_one_session_are_not_in_the_way_of_another() {
+    let team = Team::new().await;
+    let worker = team.task("a").await;
+    for _ in 0..25 {
+        worker.delegate("b").await;
+    }
+    let (first, second) = (team.chat("a").await, team.chat("a").await);
+    assert_eq!(first.pending().await.pending_delegations.len(), 20);
+    assert_eq!(first.pending().await.pending_delegations.len(), 5);
+    let sender = team.chat("b").await;
+    sender.at("send_message").await.unwrap().send_message("a", "やあ", None).await.unwrap();
+    assert_eq!(contents(&second).await, ["やあ"]);
+}
+
+#[tokio::test]
+async fn an_answer_goes_to_what_was_read_and_leaves_the_rest() {
+    let team = Team::new().await;
+    let (a, b, c) = (team.chat("a").await, team.chat("b").await, team.chat("c").await);
+    b.at("send_message").await.unwrap().send_message("a", "bより", None).await.unwrap();
+    assert_eq!(contents(&a).await, ["bより"]);
+    team.world.clock.advance(Duration::from_secs(1));
+    c.at("send_message").await.unwrap().send_message("a", "cより", None).await.unwrap();
+    a.at("respond_chat").await.unwrap().respond_chat(None, "bへ").await.unwrap();
+    assert_eq!(contents(&b).await, ["bへ"]);
+    assert_eq!((contents(&c).await, contents(&a).await), (Vec::new(), vec!["cより".to_owned()]));
+}
+
+#[tokio::test]
+async fn an_outcome_is_found_behind_any_number_of_tasks() {
+    let team = Team::new().await;
+    for number in 0..205 {
+        team.assign("a", &format!("仕事{number}")).await;
+    }
+    let worker = team.task("a").await;
+    worker.next().await;
+    let delegation = worker.delegate("b").await;
+    let chat = team.chat("a").await;
+    let desk = chat.at("send_message").await.unwrap();
+    desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
+    assert!(matches!(worker.next().await, Action::DelegationResult { .. }));
+}
+
+/// Whatever becomes of the task, somebody is told once and nothing is left on the list.
+#[tokio::test]
+async fn an_outcome_of_a_task_that_is_over_is_told_once() {
+    let team = Team::new().await;
+    let tenant = TenantId::local();
+    let task = team.assign("a", "仕事").await;
+    let worker = team.task("a").await;
+    worker.next().await;
+    let delegation = worker.delegate("b").await;
+    let patch = TaskPatch { status: Some(TaskStatus::Done), ..TaskPatch::default() };
+    team.world.app.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
+    let session = worker.at("help").await.unwrap().session;
+    team.world.app.end_session(&tenant, &session.id).await.unwrap();
+    let chat = team.chat("a").await;
+    let desk = chat.at("send_message").await.unwrap();
+    desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
+    assert!(team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
+    let next = team.task("a").await;
+    assert!(matches!(next.next().await, Action::DelegationResult { .. }));
+    assert!(matches!(next.next().await, Action::None));
+    assert!(!team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
+}
+
+#[tokio::test]
+async fn wrong_passkeys_at_once_are_counted_like_others() {
+    let team = Team::new().await;
+    let tries = (0..40).map(|_| {
+        let (app, project) = (team.world.app.clone(), team.project.to_string());
+        tokio::spawn(async move {
+            let login = Login {
+                agent_id: "a".to_owned(),
+                passkey: Secret::from_caller("wrong"),
+                project_id: project,
+                purpose: Some(Purpose::Chat),
+            };
+            app.authenticate(&TenantId::local(), login).await.unwrap_err().to_string()
+        })
+    });
+    let mut limited = 0;
+    for tried in tries.collect::<Vec<_>>() {
+        limited += usize::from(tried.await.unwrap().contains("too many"));
+    }
+    assert_eq!(limited, 30);
+}
+
+#[tokio::test]
+async fn what_is_reported_is_bounded() {
+    let team = Team::new().await;
+    let task = team.assign("a", "仕事").await;
+    let worker = team.task("a").await;
+    worker.next().await;
+    let desk = worker.at("report_completed").await.unwrap();
+    let long = Some("長".repeat(20_000).into());
+    let refused = desk.report_completed(task.as_str(), TaskStatus::Done, long).await;
+    assert_eq!(code(refused), "content_too_long");
+}
