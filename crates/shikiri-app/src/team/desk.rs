@@ -4,7 +4,8 @@ use serde_json::Value;
 use shikiri_model::ids::{AgentId, TenantId};
 use shikiri_model::record::Stored;
 use shikiri_model::team::{
-    AgentSession, Caller, Membership, Place, RefusalCode, TOOLS, TeamAgent, TeamLimits, allows,
+    AgentSession, Caller, Membership, Place, Refusal, RefusalCode, TOOLS, TeamAgent, TeamLimits,
+    allows,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::StoreExt;
@@ -75,10 +76,7 @@ impl Desk {
                 self.session = stored.value;
                 Ok(())
             }
-            Err(AppError::NotFound { .. }) => {
-                let message = "the session has ended: call authenticate for another";
-                Err(RefusalCode::SessionExpired.because(message).into())
-            }
+            Err(AppError::NotFound { .. }) => Err(session_over().into()),
             Err(other) => Err(other.into()),
         }
     }
@@ -107,6 +105,10 @@ impl Desk {
         };
         Ok((agent.value, membership))
     }
+}
+
+pub(super) fn session_over() -> Refusal {
+    RefusalCode::SessionExpired.because("the session has ended: call authenticate for another")
 }
 
 /// A text that need not be there; an empty one is as good as none.

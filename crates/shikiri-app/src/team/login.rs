@@ -13,7 +13,7 @@ use shikiri_model::team::{
 use shikiri_store::{StoreExt, store};
 use tokio::sync::OwnedMutexGuard;
 
-use super::desk::Desk;
+use super::desk::{Desk, session_over};
 use super::draft::Draft;
 use super::{TeamError, parse_id, passkey};
 use crate::app::{App, entropy, random};
@@ -108,8 +108,7 @@ impl App {
         };
         let now = self.store.now().await?;
         if !session.value.is_live(now) {
-            let message = "the session has ended: call authenticate for another";
-            return Err(RefusalCode::SessionExpired.because(message).into());
+            return Err(session_over().into());
         }
         check(tool, Caller::Session(session.value.purpose))?;
         let mut desk = Desk::new(self.clone(), session.value);

@@ -12,7 +12,7 @@ use shikiri_model::team::{
 use shikiri_store::StoreExt;
 
 use super::delegations::check_result;
-use super::desk::Desk;
+use super::desk::{Desk, session_over};
 use super::draft::Draft;
 use super::talk::Line;
 use super::{TeamError, parse_id, until_settled};
@@ -139,6 +139,10 @@ impl Desk {
         let session = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
         let Some(mut session) = session else { return Ok(None) };
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
+        // It may have ended while it waited, and what it had is another's by now.
+        if !session.value.is_live(draft.now) {
+            return Err(session_over().into());
+        }
         task.value.take(&self.session.id);
         session.value.task = Some(task.value.id.clone());
         draft.put(&task)?;

@@ -129,7 +129,8 @@ impl Delegation {
             return false;
         }
         self.status = DelegationStatus::Processing;
-        self.attempts += 1;
+        // Whoever goes on with its dialogue does not try anew.
+        self.attempts += u32::from(self.dialogue.is_none());
         self.processed_at.get_or_insert(now);
         self.claim = Some(Claim { session: session.clone(), until: now + limits.claim });
         true

@@ -189,3 +189,16 @@ fn its_time_ends_also_while_a_session_that_has_it_calls_and_calls() {
     assert_eq!(one.sweep(Some(at(3_600)), false, &limits, at(3_600)), Sweep::Failed);
     assert!(one.result.unwrap()["reason"].as_str().unwrap().contains("took it on"));
 }
+
+#[test]
+fn sessions_that_follow_a_living_dialogue_are_no_attempts() {
+    let limits = TeamLimits::default();
+    let mut one = delegation();
+    one.begin_dialogue(&"dia_1".parse().unwrap(), &session("first"), &limits, at(0));
+    for round in 1..6 {
+        let now = at(round * 200);
+        assert_eq!(one.sweep(None, true, &limits, now), Sweep::GivenBack);
+        assert!(one.claim(&session("next"), &limits, now));
+    }
+    assert_eq!(one.attempts, 1);
+}

@@ -46,3 +46,17 @@ async fn a_session_that_ends_while_it_asks_takes_no_task() {
     let found = team.world.app.task(&TenantId::local(), &team.project, &task).await.unwrap();
     assert_eq!(found.value.status, TaskStatus::Todo);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_begin_to_talk_to_each_other_at_once_have_one_dialogue() {
+    let team = Team::new().await;
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    for round in 0..20 {
+        let started = tokio::join!(a.start("b", 12, None), b.start("a", 12, None));
+        let codes = [code(started.0.clone()), code(started.1.clone())];
+        assert!(codes.contains(&"ok"), "round {round}: {codes:?}");
+        assert!(codes.contains(&"conversation_already_active"), "round {round}: {codes:?}");
+        let talk = started.0.or(started.1).unwrap();
+        a.at("end_conversation").await.unwrap().end_conversation(&talk, None).await.unwrap();
+    }
+}

@@ -62,7 +62,9 @@ impl Followed {
         wrong(replies.count() != 1, "more than one response".to_owned());
         for sent in &self.log.answers {
             // Refused at once means that an answer was taken that this client never sent.
-            let taken = sent.tries.last() == Some(&Some(202)) || sent.tries.contains(&None);
+            // Without an answer, or with one that the store was away, it may have been taken.
+            let is_unknown = sent.tries.iter().any(|status| matches!(status, None | Some(503)));
+            let taken = sent.tries.last() == Some(&Some(202)) || is_unknown;
             wrong(!taken, format!("{sent:?}"));
         }
         faults

@@ -73,7 +73,7 @@ async fn project(local: &Tenant, number: usize, tasks: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_session_that_idles_away_leaves_its_task_session() {
-    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "0.5").start().await;
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "3").start().await;
     let local = app.local();
     // The first makes the agents.
     idle_away(&local, 0).await;

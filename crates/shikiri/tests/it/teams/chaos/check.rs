@@ -165,13 +165,7 @@ impl History {
             let lines = found.dialogue.as_ref().and_then(|id| self.dialogue(id));
             let lines = lines.map_or(&[][..], |one| &one.lines);
             let said: Vec<_> = lines.iter().map(|line| line.content.clone()).collect();
-            // Who reported before the talk's end was told of what had been said until then.
-            let was_reported = found.result.get("report").is_some();
-            let is_true = if was_reported {
-                said.starts_with(&outcome.contents)
-            } else {
-                said == outcome.contents
-            };
+            let is_true = said == outcome.contents;
             if found.status != outcome.status || !is_true {
                 faults.push(format!("not what became of it: {outcome:?}, {found:?}"));
             }

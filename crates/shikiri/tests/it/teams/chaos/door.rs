@@ -75,6 +75,10 @@ impl Door {
         if exchange.status == 401 && self.shows_token {
             return Reply::Refused("sessionExpired".to_owned());
         }
+        if exchange.status == 503 {
+            // More players than this machine carries: as good as a server that is away.
+            return Reply::Lost;
+        }
         if exchange.status != 200 {
             let said = exchange.next().await.map(|message| message.json);
             self.faults.add(format!("{tool}: status {} {said:?}", exchange.status));
