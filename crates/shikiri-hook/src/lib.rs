@@ -3,6 +3,8 @@
 //! needed, and whatever goes wrong the tool call goes on: a hook says so on standard error and exits
 //! with 0.
 
+#![forbid(unsafe_code)]
+
 mod conventions_copy;
 pub mod conventions_file;
 pub mod evidence;
