@@ -14,6 +14,7 @@ mod fields;
 pub mod gate;
 mod hold;
 pub mod hooks;
+pub mod host;
 pub mod keys;
 mod metered;
 pub mod models;

@@ -164,6 +164,17 @@ id!(
     "msg_"
 );
 
+id!(
+    /// A call that our host makes at somebody's MCP server.
+    HostCallId,
+    "hcl_"
+);
+id!(
+    /// A plan of such calls that is being carried out.
+    PlanId,
+    "pln_"
+);
+
 impl RunId {
     /// For a run that is an execution.
     pub fn mint_execution(now: Timestamp, entropy: Entropy) -> Self {

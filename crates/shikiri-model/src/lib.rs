@@ -10,6 +10,7 @@ pub mod cursor;
 pub mod event;
 pub mod execution;
 pub mod hook;
+pub mod host;
 pub mod ids;
 pub mod journal;
 pub mod key;

@@ -1,0 +1,26 @@
+//! Who watches calls and answers for them: a person at a terminal, or a script's settings.
+
+use async_trait::async_trait;
+use serde_json::Value;
+use shikiri_model::host::{Answer, Form, HostCall};
+
+/// What there is to show of a call, kept already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// `sent`, `progress`, `log`, `asked`, `answered`, `task`, `run`, `ended`.
+    pub kind: &'static str,
+    pub data: Value,
+}
+
+#[async_trait]
+pub trait Audience: Send + Sync {
+    fn show(&self, call: &HostCall, shown: &Shown);
+
+    async fn ask(&self, call: &HostCall, form: &Form) -> Answer;
+
+    /// Whether the person agreed to visit a page.
+    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer;
+
+    /// The parameters and the result of `sampling/createMessage`.
+    async fn sample(&self, call: &HostCall, params: &Value) -> Result<Value, String>;
+}

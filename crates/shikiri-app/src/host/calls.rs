@@ -1,0 +1,222 @@
+//! Making a call, and taking one up that another process left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use shikiri_client::{ClientError, End, Order, Server, Tool, follow};
+use shikiri_model::host::{Bookmark, CallState, HostCall, News, Outcome, Way};
+use shikiri_model::ids::HostCallId;
+use shikiri_model::record::Stored;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::audience::Audience;
+use super::notebook::Notebook;
+use super::{Host, HostError};
+use crate::app::entropy;
+use crate::error::AppError;
+
+/// Connections that one call may use up in a row without getting anywhere.
+const MAX_RECONNECTS: u32 = 8;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+pub struct NewCall {
+    pub server: String,
+    pub tool: String,
+    pub arguments: Map<String, Value>,
+    /// In all, questions to people included.
+    pub time_limit: Duration,
+}
+
+/// What became of following a call.
+pub enum Called {
+    /// It is over.
+    Ended(Stored<HostCall>),
+    /// It goes on without us.
+    LetGo { call: Stored<HostCall>, why: String },
+}
+
+impl Host {
+    /// Calls a tool and follows the call to its end. May be dropped: `resume` takes it up.
+    pub async fn call_tool(
+        &self,
+        new: NewCall,
+        audience: &dyn Audience,
+        cancel: &CancellationToken,
+    ) -> Result<Called, HostError> {
+        let server = self.connect(&new.server).await?;
+        let tool = self.find_tool(&server, &new.tool).await?;
+        let now = self.app.store.now().await.map_err(AppError::from)?;
+        let call = HostCall {
+            id: HostCallId::mint(now, entropy()?),
+            tenant: self.tenant.clone(),
+            server: new.server,
+            endpoint: self.spec(server.name())?.reach.endpoint(),
+            tool: new.tool,
+            arguments: new.arguments,
+            repeatable: tool.is_repeatable || server.knows_calls(),
+            state: CallState::Open,
+            bookmark: Bookmark::default(),
+            progress: None,
+            deadline: now + new.time_limit,
+            result: None,
+            reason: None,
+        };
+        let stored = self.add_call(&call).await?;
+        self.follow(stored, Some((server, tool)), audience, cancel).await
+    }
+
+    /// Takes up a call where another process left it.
+    pub async fn resume_call(
+        &self,
+        id: &HostCallId,
+        audience: &dyn Audience,
+        cancel: &CancellationToken,
+    ) -> Result<Called, HostError> {
+        let stored = self.call(id).await?;
+        if !stored.value.is_open() {
+            return Ok(Called::Ended(stored));
+        }
+        let spec = self.spec(&stored.value.server)?;
+        if spec.reach.endpoint() != stored.value.endpoint {
+            let reason = format!(
+                "{} is now another place than when the call was made ({}): its tokens mean nothing there",
+                stored.value.server, stored.value.endpoint
+            );
+            return self.end(stored, Outcome::Lost { reason }, audience).await;
+        }
+        // Whoever followed it until now finds that it was taken up.
+        let taken = self.keep(&stored, &[]).await?;
+        let Some((stored, _)) = taken else {
+            return Err(HostError::Call("another process has just taken this call up".to_owned()));
+        };
+        self.follow(stored, None, audience, cancel).await
+    }
+
+    async fn end(
+        &self,
+        stored: Stored<HostCall>,
+        outcome: Outcome,
+        audience: &dyn Audience,
+    ) -> Result<Called, HostError> {
+        let notebook = Notebook::new(self, stored, audience);
+        let noted = shikiri_client::Witness::note(&notebook, vec![News::Ended(outcome)]).await;
+        let call = notebook.page().await;
+        match noted {
+            Ok(()) => Ok(Called::Ended(call)),
+            Err(why) => Ok(Called::LetGo { call, why: why.to_string() }),
+        }
+    }
+
+    /// Follows a call over as many connections as it takes.
+    async fn follow(
+        &self,
+        stored: Stored<HostCall>,
+        mut met: Option<(Arc<Server>, Tool)>,
+        audience: &dyn Audience,
+        cancel: &CancellationToken,
+    ) -> Result<Called, HostError> {
+        let now = self.app.store.now().await.map_err(AppError::from)?;
+        let left = stored.value.deadline.since(now);
+        let deadline = Instant::now() + left;
+        let key = stored.value.id.to_string();
+        let notebook = Notebook::new(self, stored, audience);
+        let mut pause = FIRST_PAUSE;
+        let mut why = ClientError::SessionGone;
+        for _ in 0..MAX_RECONNECTS {
+            let page = notebook.page().await;
+            let connected = match met.take() {
+                Some((server, tool)) => Ok((server, Some(tool))),
+                None => self.reach(&page.value).await,
+            };
+            let (server, tool) = match connected {
+                Ok(connected) => connected,
+                Err(HostError::Server { error, .. }) if error.is_passing() => {
+                    if Instant::now() + pause >= deadline || cancel.is_cancelled() {
+                        why = error;
+                        break;
+                    }
+                    why = error;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
+            let order = Order {
+                tool: &page.value.tool,
+                schema: tool.as_ref().map(|tool| &tool.input_schema),
+                arguments: &page.value.arguments,
+                repeatable: page.value.repeatable,
+                key: &key,
+                bookmark: &page.value.bookmark,
+                deadline,
+                cancel,
+            };
+            match follow(&server, &order, &notebook).await {
+                End::Over(_) => return Ok(Called::Ended(notebook.page().await)),
+                End::LetGo(let_go) => {
+                    let call = notebook.page().await;
+                    return Ok(Called::LetGo { call, why: let_go.to_string() });
+                }
+                End::Reconnect(error) => {
+                    self.disconnect(&page.value.server).await;
+                    why = error;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        let outcome = match cancel.is_cancelled() {
+            true => Outcome::Cancelled,
+            false => Outcome::Failed { reason: why.to_string() },
+        };
+        let call = notebook.page().await;
+        self.end(call, outcome, audience).await
+    }
+
+    /// A connection that fits how the call is taken up.
+    async fn reach(&self, call: &HostCall) -> Result<(Arc<Server>, Option<Tool>), HostError> {
+        let spec = self.spec(&call.server)?;
+        let mark = &call.bookmark;
+        if let (Way::Stream { session, .. }, Some(protocol)) =
+            (mark.way(call.repeatable), &mark.protocol)
+        {
+            let rejoined =
+                Server::rejoin(spec, &self.introduction, &self.prefix, protocol, session);
+            let server = rejoined.map_err(|error| self.told(&call.server, error))?;
+            return Ok((Arc::new(server), None));
+        }
+        let server = self.connect(&call.server).await?;
+        // A task or a run is followed without it; what is sent needs its schema.
+        let tool = match mark.way(call.repeatable) {
+            Way::Send(_) => Some(self.find_tool(&server, &call.tool).await?),
+            _ => None,
+        };
+        Ok((server, tool))
+    }
+
+    pub(crate) async fn find_tool(&self, server: &Server, name: &str) -> Result<Tool, HostError> {
+        let offer = server.tools().await.map_err(|error| self.told(server.name(), error))?;
+        let near = nearest(name, offer.tools.iter().map(|tool| tool.name.as_str()));
+        let found = offer.tools.into_iter().find(|tool| tool.name == name);
+        found.ok_or_else(|| HostError::NoTool {
+            server: server.name().to_owned(),
+            tool: name.to_owned(),
+            near,
+        })
+    }
+}
+
+/// The name that somebody may have meant.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let likeness = |other: &str| {
+        let (a, b) = (name.to_lowercase(), other.to_lowercase());
+        let shared = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+        if b.contains(&a) || a.contains(&b) { shared + 3 } else { shared }
+    };
+    let best = known.map(|other| (likeness(other), other)).max_by_key(|(likeness, _)| *likeness);
+    best.filter(|(likeness, _)| *likeness >= 3).map(|(_, other)| other.to_owned())
+}

@@ -1,0 +1,152 @@
+//! Our side as a client: connections to other people's MCP servers, calls that are kept while they
+//! are made, and plans of such calls.
+
+mod audience;
+mod calls;
+mod notebook;
+mod records;
+
+pub use audience::{Audience, Shown};
+pub use calls::{Called, NewCall};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use shikiri_client::{ClientError, Introduction, Offer, Server};
+use shikiri_model::host::ServerSpec;
+use shikiri_model::ids::TenantId;
+use tokio::sync::Mutex;
+
+use crate::app::{App, random};
+use crate::error::AppError;
+
+/// How long a server may take to list what it offers.
+const LISTING: Duration = Duration::from_secs(20);
+
+/// One process that calls servers.
+pub struct Host {
+    app: App,
+    tenant: TenantId,
+    servers: Vec<ServerSpec>,
+    introduction: Introduction,
+    /// One connection per server, made when it is first needed.
+    connections: Mutex<HashMap<String, Arc<Server>>>,
+    /// Tells this process's requests from those of another in the same session.
+    prefix: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("there is no server {name:?}: known are {known}")]
+    NoServer { name: String, known: String },
+    #[error("{server} has no tool {tool:?}{}", hint(.near))]
+    NoTool { server: String, tool: String, near: Option<String> },
+    /// What a server said or failed to say.
+    #[error("{server}: {error}")]
+    Server { server: String, error: ClientError },
+    #[error("{0}")]
+    Call(String),
+    #[error(transparent)]
+    App(#[from] AppError),
+}
+
+fn hint(near: &Option<String>) -> String {
+    near.as_ref().map(|near| format!(": did you mean {near:?}?")).unwrap_or_default()
+}
+
+/// What one server has to offer, or why it cannot be said.
+pub struct Listed {
+    pub server: String,
+    pub endpoint: String,
+    pub offer: Result<(Arc<Server>, Offer), ClientError>,
+}
+
+impl Host {
+    pub fn new(
+        app: App,
+        tenant: TenantId,
+        servers: Vec<ServerSpec>,
+        introduction: Introduction,
+    ) -> Result<Self, AppError> {
+        let bytes: [u8; 6] = random()?;
+        let prefix = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let connections = Mutex::default();
+        Ok(Self { app, tenant, servers, introduction, connections, prefix })
+    }
+
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    pub fn servers(&self) -> &[ServerSpec] {
+        &self.servers
+    }
+
+    pub(crate) fn spec(&self, name: &str) -> Result<&ServerSpec, HostError> {
+        self.servers.iter().find(|spec| spec.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.servers.iter().map(|spec| spec.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            HostError::NoServer { name: name.to_owned(), known }
+        })
+    }
+
+    /// The connection to a server, made if there is none that lives.
+    pub async fn connect(&self, name: &str) -> Result<Arc<Server>, HostError> {
+        let spec = self.spec(name)?;
+        if let Some(server) = self.connections.lock().await.get(name)
+            && server.is_alive()
+        {
+            return Ok(Arc::clone(server));
+        }
+        let connected = Server::connect(spec, &self.introduction, &self.prefix).await;
+        let server = connected.map_err(|error| self.told(name, error))?;
+        let server = Arc::new(server);
+        self.connections.lock().await.insert(name.to_owned(), Arc::clone(&server));
+        Ok(server)
+    }
+
+    /// The next call makes a new connection.
+    pub(crate) async fn disconnect(&self, name: &str) {
+        self.connections.lock().await.remove(name);
+    }
+
+    /// What every server offers, all asked at once. One that fails is told beside the others.
+    pub async fn list(&self) -> Vec<Listed> {
+        let listing = self.servers.iter().map(|spec| async {
+            let asking = async {
+                let server = match self.connect(&spec.name).await {
+                    Ok(server) => server,
+                    Err(HostError::Server { error, .. }) => return Err(error),
+                    Err(other) => return Err(ClientError::Unreachable(other.to_string())),
+                };
+                let offer = server.tools().await?;
+                Ok((server, offer))
+            };
+            let offer = match tokio::time::timeout(LISTING, asking).await {
+                Ok(offer) => offer,
+                Err(_) => Err(ClientError::Slow(LISTING.as_secs())),
+            };
+            Listed { server: spec.name.clone(), endpoint: spec.reach.endpoint(), offer }
+        });
+        join_all(listing).await
+    }
+
+    /// Leaves every server. Sessions that open calls belong to are not ended.
+    pub async fn close(&self) {
+        let connections: Vec<_> = self.connections.lock().await.drain().collect();
+        let open = self.open_calls().await.unwrap_or_default();
+        let closing = connections.iter().map(|(_, server)| {
+            let session = server.session();
+            let is_needed = session.is_some()
+                && open.iter().any(|call| call.value.bookmark.session.as_deref() == session);
+            server.close(!is_needed)
+        });
+        join_all(closing).await;
+    }
+
+    fn told(&self, server: &str, error: ClientError) -> HostError {
+        HostError::Server { server: server.to_owned(), error }
+    }
+}

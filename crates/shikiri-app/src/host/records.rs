@@ -1,0 +1,94 @@
+//! Calls as they are kept.
+
+use shikiri_model::event::NewEvent;
+use shikiri_model::host::{HostCall, News};
+use shikiri_model::ids::HostCallId;
+use shikiri_model::record::{Expect, RecordChange, RecordQuery, Stored};
+use shikiri_store::{Append, Commit, CommitError, StoreExt};
+
+use super::Host;
+use crate::error::AppError;
+
+/// More calls than anybody leaves open.
+const MAX_OPEN: u32 = 1_000;
+
+impl Host {
+    pub(super) async fn add_call(&self, call: &HostCall) -> Result<Stored<HostCall>, AppError> {
+        let put = RecordChange::put(call, Expect::New)?;
+        self.app.store.commit(Commit::new().record(put)).await?;
+        self.call(&call.id).await
+    }
+
+    /// One call, open or ended.
+    pub async fn call(&self, id: &HostCallId) -> Result<Stored<HostCall>, AppError> {
+        let found = self.app.store.load(&self.tenant, id.as_str()).await?;
+        found.ok_or_else(|| AppError::not_found("call", id))
+    }
+
+    /// Calls that can be taken up, the oldest first.
+    pub async fn open_calls(&self) -> Result<Vec<Stored<HostCall>>, AppError> {
+        self.calls(Some("open"), false, MAX_OPEN).await
+    }
+
+    /// The last calls.
+    pub async fn recent_calls(&self, limit: u32) -> Result<Vec<Stored<HostCall>>, AppError> {
+        self.calls(None, true, limit).await
+    }
+
+    async fn calls(
+        &self,
+        state: Option<&str>,
+        newest_first: bool,
+        limit: u32,
+    ) -> Result<Vec<Stored<HostCall>>, AppError> {
+        let query = RecordQuery {
+            kind: <HostCall as shikiri_model::record::Document>::KIND,
+            tenant: Some(self.tenant.clone()),
+            state: state.map(str::to_owned),
+            parent: None,
+            owner: None,
+            after: None,
+            newest_first,
+            limit,
+        };
+        let found = self.app.store.list(query).await?;
+        Ok(found.iter().map(shikiri_store::store::decode).collect::<Result<_, _>>()?)
+    }
+
+    /// Keeps what happened. None if another process has taken the call up: nothing is kept then.
+    pub(super) async fn keep(
+        &self,
+        stored: &Stored<HostCall>,
+        news: &[News],
+    ) -> Result<Option<(Stored<HostCall>, Vec<NewEvent>)>, AppError> {
+        let mut next = stored.clone();
+        let events: Vec<_> = news.iter().filter_map(|one| next.value.learn(one)).collect();
+        let put = RecordChange::put(&next.value, Expect::Version(stored.version))?;
+        let mut commit = Commit::new().record(put);
+        if !events.is_empty() {
+            let stream = next.value.stream();
+            let append = Append::new(self.tenant.clone(), stream, events.clone());
+            commit.appends.push(Append { close: !next.value.is_open(), ..append });
+        }
+        match self.app.store.commit(commit).await {
+            Ok(committed) => {
+                next.version += 1;
+                next.updated_at = committed.at;
+                Ok(Some((next, events)))
+            }
+            Err(CommitError::Conflict(_) | CommitError::Closed(_)) => Ok(None),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Gives up calls that are open, so that nothing of them is kept that leads back.
+    pub async fn forget(&self, calls: &[Stored<HostCall>]) -> Result<usize, AppError> {
+        let mut forgotten = 0;
+        for call in calls {
+            let reason = "its tokens were cleaned away".to_owned();
+            let news = [News::Ended(shikiri_model::host::Outcome::Lost { reason })];
+            forgotten += usize::from(self.keep(call, &news).await?.is_some());
+        }
+        Ok(forgotten)
+    }
+}

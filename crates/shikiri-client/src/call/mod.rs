@@ -1,0 +1,174 @@
+//! A call from its sending to its end, or from wherever another process left it.
+//!
+//! ```text
+//!          ┌────────── the next round ─────────┐
+//! Send ────┴─ stream cut ─→ Stream ─→ answer   │
+//!   ├─ became a task ─────→ Task ───→ answer   │
+//!   ├─ became a run ──────→ Run ────→ answer   │
+//!   └─ asks for input ──────────────→ answers ─┘
+//! ```
+
+mod inputs;
+mod run;
+mod send;
+mod task;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use shikiri_model::host::{Bookmark, News, Outcome, Round, Way};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ClientError;
+use crate::server::Server;
+use crate::witness::{LetGo, Witness};
+
+/// Waits between two tries grow from one to the other.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// A server that is told to stop has so long to say that it did.
+const STOPPING: Duration = Duration::from_secs(5);
+
+/// What to call.
+pub struct Order<'a> {
+    pub tool: &'a str,
+    /// Of its arguments, if it is known.
+    pub schema: Option<&'a Value>,
+    pub arguments: &'a Map<String, Value>,
+    /// Sending it twice does no harm.
+    pub repeatable: bool,
+    /// The same whenever this call is sent, for servers that can tell.
+    pub key: &'a str,
+    /// Where another process left it.
+    pub bookmark: &'a Bookmark,
+    /// Nobody waits longer.
+    pub deadline: Instant,
+    pub cancel: &'a CancellationToken,
+}
+
+/// How following a call ended.
+#[derive(Debug)]
+pub enum End {
+    /// The call is over, and its witness has noted how.
+    Over(Outcome),
+    /// The call goes on without us.
+    LetGo(LetGo),
+    /// The connection is of no more use: another one can take the call up from its bookmark.
+    Reconnect(ClientError),
+}
+
+/// What comes after a part of the way.
+enum Next {
+    Way(Way),
+    Over(Outcome),
+}
+
+/// Why a part of the way did not lead on.
+enum Stop {
+    LetGo(LetGo),
+    Failed(ClientError),
+    Reconnect(ClientError),
+}
+
+impl From<LetGo> for Stop {
+    fn from(let_go: LetGo) -> Self {
+        Self::LetGo(let_go)
+    }
+}
+
+impl From<ClientError> for Stop {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// One call that is being followed.
+struct Following<'a> {
+    server: &'a Server,
+    order: &'a Order<'a>,
+    witness: &'a dyn Witness,
+}
+
+/// Follows a call to its end. May be dropped at any time: what was noted leads back to it.
+pub async fn follow(server: &Server, order: &Order<'_>, witness: &dyn Witness) -> End {
+    let following = Following { server, order, witness };
+    let outcome = tokio::select! {
+        outcome = following.go() => outcome,
+        () = tokio::time::sleep_until(order.deadline) => {
+            Ok(Outcome::Failed { reason: "it had no answer by its time limit".to_owned() })
+        }
+    };
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(Stop::LetGo(let_go)) => return End::LetGo(let_go),
+        Err(Stop::Reconnect(why)) => return End::Reconnect(why),
+        Err(Stop::Failed(error)) => Outcome::Failed { reason: error.to_string() },
+    };
+    match witness.note(vec![News::Ended(outcome.clone())]).await {
+        Ok(()) => End::Over(outcome),
+        Err(let_go) => End::LetGo(let_go),
+    }
+}
+
+impl Following<'_> {
+    async fn go(&self) -> Result<Outcome, Stop> {
+        let mut way = self.order.bookmark.way(self.order.repeatable);
+        // Questions that were asked before the other process went.
+        let mut waiting: Vec<_> = self.order.bookmark.questions.values().cloned().collect();
+        loop {
+            let next = match way {
+                Way::Send(round) => self.send(round.unwrap_or_default()).await?,
+                Way::Stream { request_id, cursor, .. } => {
+                    let waiting = std::mem::take(&mut waiting);
+                    self.read_on(&request_id, cursor, waiting).await?
+                }
+                Way::Task(task) => self.follow_task(task).await?,
+                Way::Run(run) => self.follow_run(&run).await?,
+                Way::Lost(reason) => Next::Over(Outcome::Lost { reason: reason.to_owned() }),
+            };
+            way = match next {
+                Next::Way(way) => way,
+                Next::Over(outcome) => return Ok(outcome),
+            };
+        }
+    }
+
+    async fn note(&self, news: Vec<News>) -> Result<(), Stop> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        Ok(self.witness.note(news).await?)
+    }
+
+    /// What leads on after a stream that broke where nothing can be read on.
+    fn after_loss(&self, round: &Round, why: ClientError) -> Result<Next, Stop> {
+        if self.order.repeatable || round.state.is_some() {
+            return Err(Stop::Reconnect(why));
+        }
+        let reason = format!("{why}; whether the tool did its work is not known");
+        Ok(Next::Over(Outcome::Lost { reason }))
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.order.cancel.is_cancelled()
+    }
+}
+
+/// Longer each time, up to a bound.
+struct Pauses(Duration);
+
+impl Pauses {
+    fn new() -> Self {
+        Self(FIRST_PAUSE)
+    }
+
+    async fn pause(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+    }
+
+    fn reset(&mut self) {
+        self.0 = FIRST_PAUSE;
+    }
+}

@@ -1,0 +1,107 @@
+//! What a server offers.
+
+use serde_json::{Value, json};
+use shikiri_model::host::clean_line;
+
+use crate::error::ClientError;
+use crate::headers;
+use crate::server::Server;
+
+/// Bounds on what is listed to us.
+const MAX_PAGES: usize = 100;
+const MAX_TOOLS: usize = 5_000;
+
+/// A tool, as the server describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: String,
+    pub input_schema: Value,
+    /// Calling it twice does no harm, the server says.
+    pub is_repeatable: bool,
+}
+
+/// What was listed, and what of it cannot be called.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offer {
+    pub tools: Vec<Tool>,
+    pub remarks: Vec<String>,
+}
+
+impl Server {
+    pub async fn tools(&self) -> Result<Offer, ClientError> {
+        let mut offer = Offer::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let params = match &cursor {
+                Some(cursor) => json!({ "cursor": cursor }),
+                None => json!({}),
+            };
+            let page = self.ask("tools/list", params).await?;
+            let tools = page.get("tools").and_then(Value::as_array);
+            let tools = tools
+                .ok_or_else(|| ClientError::Garbled("its list of tools is no list".to_owned()))?;
+            for tool in tools {
+                match read(tool) {
+                    Ok(tool) => offer.tools.push(tool),
+                    Err(remark) => offer.remarks.push(remark),
+                }
+            }
+            let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            if next.is_none() || next == cursor || offer.tools.len() > MAX_TOOLS {
+                break;
+            }
+            cursor = next;
+        }
+        if offer.tools.len() > MAX_TOOLS {
+            offer.tools.truncate(MAX_TOOLS);
+            offer.remarks.push(format!("only its first {MAX_TOOLS} tools are listed"));
+        }
+        Ok(offer)
+    }
+
+    /// One tool; None if the server has no such.
+    pub async fn tool(&self, name: &str) -> Result<Option<Tool>, ClientError> {
+        Ok(self.tools().await?.tools.into_iter().find(|tool| tool.name == name))
+    }
+}
+
+fn read(tool: &Value) -> Result<Tool, String> {
+    let text = |key: &str| tool.get(key).and_then(Value::as_str);
+    let Some(name) = text("name").filter(|name| !name.is_empty() && name.len() <= 256) else {
+        return Err("a tool without a name is left out".to_owned());
+    };
+    let shown = clean_line(name);
+    if shown != name {
+        return Err(format!("the tool {shown:?} is left out: its name cannot be printed"));
+    }
+    let schema = tool.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+    if !schema.is_object() {
+        return Err(format!("the tool {shown:?} is left out: its schema is no object"));
+    }
+    if let Some(problem) = headers::unfit(&schema) {
+        return Err(format!("the tool {shown:?} is left out: {problem}"));
+    }
+    let hint = |key: &str| tool["annotations"].get(key) == Some(&Value::Bool(true));
+    Ok(Tool {
+        name: name.to_owned(),
+        title: text("title").map(str::to_owned),
+        description: text("description").unwrap_or_default().to_owned(),
+        input_schema: schema,
+        is_repeatable: hint("readOnlyHint") || hint("idempotentHint"),
+    })
+}
+
+impl Tool {
+    /// Its arguments: name, schema, and whether they must be there.
+    pub fn arguments(&self) -> Vec<(&str, &Value, bool)> {
+        let properties = self.input_schema.get("properties").and_then(Value::as_object);
+        let required = self.input_schema.get("required").and_then(Value::as_array);
+        let must = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
+        let listed = properties.map(|all| {
+            all.iter().map(|(name, schema)| (name.as_str(), schema, must(name))).collect()
+        });
+        listed.unwrap_or_default()
+    }
+}

@@ -1,0 +1,203 @@
+//! Which servers a host can call, as `.mcp.json` names them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A server and the way to it, every variable filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSpec {
+    pub name: String,
+    pub reach: Reach,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub enum Reach {
+    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<String> },
+    Http { url: String, headers: BTreeMap<String, String> },
+}
+
+impl std::fmt::Debug for Reach {
+    /// Headers and variables hold secrets: only their names are printed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stdio { command, env, .. } => {
+                write!(f, "Stdio({command:?}, env {:?})", env.keys())
+            }
+            Self::Http { headers, .. } => {
+                write!(f, "Http({:?}, headers {:?})", self.endpoint(), headers.keys())
+            }
+        }
+    }
+}
+
+impl Reach {
+    /// What tells this server from another: its address without what may be secret, or its
+    /// program. A bookmark is only good where it was made.
+    pub fn endpoint(&self) -> String {
+        match self {
+            Self::Stdio { command, args, .. } => {
+                let words = std::iter::once(command).chain(args);
+                format!("stdio:{}", words.map(String::as_str).collect::<Vec<_>>().join(" "))
+            }
+            Self::Http { url, .. } => {
+                let plain = url.split(['?', '#']).next().unwrap_or(url);
+                match plain.split_once("://") {
+                    Some((scheme, rest)) => {
+                        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+                        let host = host.rsplit('@').next().unwrap_or(host);
+                        format!("{scheme}://{host}/{path}")
+                    }
+                    None => plain.to_owned(),
+                }
+            }
+        }
+    }
+}
+
+/// Why a server of the file cannot be called. The others can.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("server {name:?}: {reason}")]
+pub struct SpecError {
+    pub name: String,
+    pub reason: String,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    url: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+/// Reads the `mcpServers` of a file. Err if the file itself is wrong.
+pub fn read_servers(
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Result<ServerSpec, SpecError>>, String> {
+    let file: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let servers = file.get("mcpServers").and_then(Value::as_object);
+    let servers = servers.ok_or("it has no object \"mcpServers\"")?;
+    let read = |(name, entry): (&String, &Value)| {
+        read_entry(name, entry, variable).map_err(|reason| SpecError { name: name.clone(), reason })
+    };
+    Ok(servers.iter().map(read).collect())
+}
+
+fn read_entry(
+    name: &str,
+    entry: &Value,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<ServerSpec, String> {
+    let entry: Entry = serde_json::from_value(entry.clone()).map_err(|error| error.to_string())?;
+    let fill = |text: &str| fill(text, variable);
+    let fill_all = |map: &BTreeMap<String, String>| {
+        map.iter()
+            .map(|(key, value)| Ok((key.clone(), fill(value)?)))
+            .collect::<Result<BTreeMap<_, _>, String>>()
+    };
+    let reach = match (entry.kind.as_deref(), &entry.command, &entry.url) {
+        (None | Some("stdio"), Some(command), None) => Reach::Stdio {
+            command: fill(command)?,
+            args: entry.args.iter().map(|arg| fill(arg)).collect::<Result<_, _>>()?,
+            env: fill_all(&entry.env)?,
+            cwd: entry.cwd.as_deref().map(fill).transpose()?,
+        },
+        (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
+            http(&fill(url)?, fill_all(&entry.headers)?)?
+        }
+        (Some("sse"), ..) => {
+            return Err("the transport \"sse\" was replaced in 2025: if the server also speaks \
+                        Streamable HTTP, use \"type\": \"http\""
+                .to_owned());
+        }
+        (_, Some(_), Some(_)) => return Err("it has a command and a url: one of them".to_owned()),
+        (_, None, None) => return Err("it has neither a command nor a url".to_owned()),
+        (Some(kind), ..) => return Err(format!("its type {kind:?} does not fit what it has")),
+    };
+    Ok(ServerSpec { name: name.to_owned(), reach })
+}
+
+/// A server by its address alone.
+pub fn http(url: &str, headers: BTreeMap<String, String>) -> Result<Reach, String> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return Err(format!("its url {url:?} must start with http:// or https:// and a host"));
+    }
+    Ok(Reach::Http { url: url.to_owned(), headers })
+}
+
+/// Fills in `${VAR}` and `${VAR:-otherwise}`.
+fn fill(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((inner, left)) = after.split_once('}') else { break };
+        filled.push_str(before);
+        let (name, otherwise) = match inner.split_once(":-") {
+            Some((name, otherwise)) => (name, Some(otherwise)),
+            None => (inner, None),
+        };
+        let value = variable(name).or_else(|| otherwise.map(str::to_owned));
+        filled.push_str(&value.ok_or_else(|| format!("the variable {name} is not set"))?);
+        rest = left;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(servers: &str) -> Vec<Result<ServerSpec, SpecError>> {
+        let variable = |name: &str| (name == "KEY").then(|| "秘密".to_owned());
+        read_servers(&format!("{{\"mcpServers\": {servers}}}"), &variable).unwrap()
+    }
+
+    #[test]
+    fn each_kind_of_server_is_read_and_its_variables_are_filled_in() {
+        let specs = read(
+            r#"{ "a": { "command": "run", "args": ["--key=${KEY}", "${NO:-x}"], "env": { "K": "${KEY}" } },
+                 "b": { "type": "http", "url": "https://u:p@h:1/mcp?k=${KEY}", "headers": { "Authorization": "Bearer ${KEY}" } } }"#,
+        );
+        let specs: Vec<_> = specs.into_iter().map(Result::unwrap).collect();
+        assert_eq!(
+            specs[0].reach,
+            Reach::Stdio {
+                command: "run".to_owned(),
+                args: vec!["--key=秘密".to_owned(), "x".to_owned()],
+                env: BTreeMap::from([("K".to_owned(), "秘密".to_owned())]),
+                cwd: None,
+            }
+        );
+        assert_eq!(specs[1].reach.endpoint(), "https://h:1/mcp");
+        let printed = format!("{specs:?}");
+        assert!(!printed.contains("秘密") && printed.contains("Authorization"), "{printed}");
+    }
+
+    #[test]
+    fn a_wrong_server_is_named_and_the_others_stay() {
+        let specs = read(
+            r#"{ "ok": { "url": "http://h/" }, "none": {}, "both": { "command": "c", "url": "http://h" },
+                 "var": { "url": "http://${HOST}/" }, "odd": { "url": "file:///etc" }, "sse": { "type": "sse", "url": "http://h" },
+                 "list": [], "kind": { "type": "stdio", "url": "http://h" } }"#,
+        );
+        let said: Vec<_> = specs.iter().filter_map(|it| it.as_ref().err()).collect();
+        assert_eq!(said.len(), 7, "{said:?}");
+        assert!(
+            said.iter().any(|it| it.to_string() == "server \"var\": the variable HOST is not set")
+        );
+        assert!(read_servers("{", &|_| None).is_err());
+        assert!(read_servers("{}", &|_| None).is_err());
+    }
+}
