@@ -20,6 +20,7 @@ mod witness;
 pub use authority::Authority;
 pub use call::{End, Order, follow};
 pub use error::ClientError;
+pub use link::tls::tls;
 pub use server::{About, Introduction, Server};
 pub use tools::{Offer, Tool};
 pub use wire::RpcError;

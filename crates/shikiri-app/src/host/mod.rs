@@ -33,6 +33,8 @@ pub struct Host {
     introduction: Introduction,
     /// One connection per server, made when it is first needed.
     connections: Mutex<HashMap<String, Arc<Server>>>,
+    /// Whether its one server was named by its address alone.
+    by_address: bool,
     /// Tells this process's requests from those of another in the same session.
     prefix: String,
 }
@@ -73,7 +75,17 @@ impl Host {
         let bytes: [u8; 6] = random()?;
         let prefix = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let connections = Mutex::default();
-        Ok(Self { app, tenant, servers, introduction, connections, prefix })
+        let by_address = false;
+        Ok(Self { app, tenant, servers, introduction, connections, by_address, prefix })
+    }
+
+    /// Its one server was named by its address, so any name means it.
+    pub fn by_address(self) -> Self {
+        Self { by_address: true, ..self }
+    }
+
+    pub fn is_by_address(&self) -> bool {
+        self.by_address
     }
 
     pub fn app(&self) -> &App {

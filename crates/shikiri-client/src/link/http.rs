@@ -12,6 +12,7 @@ use shikiri_model::host::clean_line;
 
 use super::MAX_MESSAGE;
 use super::sse::{Events, plain};
+use super::tls::tls;
 use crate::authority::Authority;
 use crate::error::ClientError;
 use crate::wire::RpcError;
@@ -67,6 +68,7 @@ impl HttpLink {
         }
         // A redirect would carry the headers, and what is in them, to another place.
         let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls().map_err(ClientError::Unreachable)?)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(SILENCE)

@@ -14,6 +14,7 @@ mod doctor;
 mod executions;
 mod hook_reports;
 mod hooks;
+mod host;
 mod keys;
 mod mcp;
 mod messages;
@@ -91,6 +92,8 @@ enum Command {
     Hook,
     /// Claude Code's hooks and conventions: install, uninstall, status, init, check, log, stats
     Hooks(hooks::Arguments),
+    /// Call tools of MCP servers: list, tools, call, resume, tokens
+    Host(host::Arguments),
     /// Owners of everything: create, list, show, set, delete
     #[command(subcommand)]
     Tenants(tenants::Command),
@@ -208,6 +211,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         // Alone it is answered before this; with other words the hook takes none of them.
         Command::Hook => shikiri_hook::answer_and_exit(),
         Command::Hooks(arguments) => hooks::run(&global, arguments).await,
+        Command::Host(arguments) => host::run(&global, arguments).await,
         Command::Run(arguments) => run::run(&global, arguments).await,
         Command::Doctor(arguments) => doctor::run(&global.config()?, &arguments).await,
         Command::Db(command) => db::run(&global.config()?, command).await,

@@ -22,7 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-app", &["shikiri-client", "shikiri-model", "shikiri-store"]),
     ("shikiri-web", &["shikiri-model", "shikiri-app"]),
     ("shikiri-mcp", &["shikiri-model", "shikiri-app"]),
-    ("shikiri-engines", &["shikiri-model", "shikiri-app"]),
+    ("shikiri-engines", &["shikiri-model", "shikiri-client", "shikiri-app"]),
     (
         "shikiri",
         &[

@@ -1,0 +1,223 @@
+//! `shikiri host call SERVER TOOL`.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use shikiri_app::host::{Called, Host, NewCall};
+use shikiri_model::host::{CallState, HostCall, clean};
+use shikiri_model::record::Stored;
+use tokio_util::sync::CancellationToken;
+
+use super::plain::{Beforehand, Plain, Told};
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, note};
+use crate::signals::Signals;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The server and the tool; with --url the tool alone will do
+    #[arg(required = true, num_args = 1..=2, value_names = ["SERVER", "TOOL"])]
+    words: Vec<String>,
+    /// An argument of the tool; VALUE is JSON, or else a text
+    #[arg(long = "arg", value_name = "NAME=VALUE")]
+    arg: Vec<String>,
+    /// All arguments as one JSON object
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+    /// Take up the last call of this tool that was left, instead of making a new one
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    following: Following,
+}
+
+/// How a call is followed.
+#[derive(Args, Clone)]
+pub(super) struct Following {
+    /// Answer every question with its defaults, and yes
+    #[arg(long, conflicts_with = "no_input")]
+    yes: bool,
+    /// Ask nobody: questions are declined
+    #[arg(long)]
+    no_input: bool,
+    /// Give up after so long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    timeout: u64,
+    /// Print the call with its result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print every event as one line of JSON while it happens
+    #[arg(long, conflicts_with = "json")]
+    events: bool,
+}
+
+pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
+    let (server, tool) = match arguments.words.as_slice() {
+        [server, tool] => (name_of(host, server), tool.clone()),
+        [tool] if host.servers().len() == 1 => (host.servers()[0].name.clone(), tool.clone()),
+        _ => {
+            let what = "which server's tool is meant";
+            return Err(Failure::usage(what, "write `shikiri host call SERVER TOOL`"));
+        }
+    };
+    if arguments.resume {
+        let left = host.open_calls().await?;
+        let last = left.iter().rev().find(|it| it.value.server == server && it.value.tool == tool);
+        if let Some(call) = last {
+            return take_up(host, call, &arguments.following).await;
+        }
+        note("shikiri: no call of this tool was left: a new one is made");
+    }
+    let new = NewCall {
+        server,
+        tool,
+        arguments: read_arguments(&arguments.arg, arguments.args.as_deref())?,
+        time_limit: Duration::from_secs(arguments.following.timeout.clamp(1, 30 * 86_400)),
+    };
+    let cancel = CancellationToken::new();
+    let audience = arguments.following.audience();
+    let calling = host.call_tool(new, &audience, &cancel);
+    let called = attended(calling, &cancel).await?;
+    arguments.following.report(called)
+}
+
+/// With --url there is one server, whatever it is called.
+fn name_of(host: &Host, given: &str) -> String {
+    match host.servers() {
+        [only] if only.name != given && host.is_by_address() => only.name.clone(),
+        _ => given.to_owned(),
+    }
+}
+
+pub(super) async fn take_up(
+    host: &Host,
+    call: &Stored<HostCall>,
+    following: &Following,
+) -> Result<(), Failure> {
+    let cancel = CancellationToken::new();
+    let audience = following.audience();
+    let resuming = host.resume_call(&call.value.id, &audience, &cancel);
+    let called = attended(resuming, &cancel).await?;
+    following.report(called)
+}
+
+/// The first Ctrl-C cancels the call and waits for its end; the second leaves it as it is.
+async fn attended(
+    calling: impl Future<Output = Result<Called, shikiri_app::host::HostError>>,
+    cancel: &CancellationToken,
+) -> Result<Called, Failure> {
+    let mut signals = Signals::catch()?;
+    let mut calling = std::pin::pin!(calling);
+    loop {
+        tokio::select! {
+            called = &mut calling => return Ok(called?),
+            signal = signals.next() => {
+                if cancel.is_cancelled() || signal != 2 {
+                    note("shikiri: left as it is; `shikiri host resume` takes it up");
+                    return Err(Failure::Stopped(signal));
+                }
+                note("shikiri: cancelling; once more to leave it as it is");
+                cancel.cancel();
+            }
+        }
+    }
+}
+
+impl Following {
+    pub(super) fn audience(&self) -> Plain {
+        let told = match (self.events, self.json) {
+            (true, _) => Told::Events,
+            (false, true) => Told::Silent,
+            (false, false) => Told::Lines,
+        };
+        Plain { beforehand: if self.yes { Beforehand::Yes } else { Beforehand::No }, told }
+    }
+
+    pub(super) fn report(&self, called: Called) -> Result<(), Failure> {
+        let call = match called {
+            Called::Ended(call) => call.value,
+            Called::LetGo { call, why } => {
+                let what = format!("call {} is not followed any more ({why})", call.value.id);
+                return Err(Failure::new(Exit::Refused, what, "look at it with `shikiri host tokens list`"));
+            }
+        };
+        if self.json {
+            Output::stdout().json(&described(&call))?;
+        } else if !self.events {
+            print_result(&call)?;
+        }
+        verdict(&call)
+    }
+}
+
+pub(super) fn described(call: &HostCall) -> Value {
+    json!({
+        "call_id": call.id,
+        "server": call.server,
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "state": call.state,
+        "is_error": call.is_tool_error(),
+        "result": call.result,
+        "reason": call.reason,
+    })
+}
+
+/// The texts of a result; other content is named.
+fn print_result(call: &HostCall) -> Result<(), Failure> {
+    let Some(content) = call.result.as_ref().and_then(|result| result.get("content")) else {
+        return Ok(());
+    };
+    for part in content.as_array().into_iter().flatten() {
+        let kind = part["type"].as_str().unwrap_or("?");
+        let line = match kind {
+            "text" => clean(part["text"].as_str().unwrap_or_default()),
+            "resource_link" => format!("({})", clean(part["uri"].as_str().unwrap_or_default())),
+            other => format!("({} content: see --json)", clean(other)),
+        };
+        Output::stdout().line(&line)?;
+    }
+    Ok(())
+}
+
+fn verdict(call: &HostCall) -> Result<(), Failure> {
+    let reason = call.reason.clone().unwrap_or_default();
+    let name = format!("{} {}", call.server, call.tool);
+    match call.state {
+        CallState::Completed if call.is_tool_error() => {
+            Err(Failure::told(Exit::Failed, format!("{name}: the tool reports an error")))
+        }
+        CallState::Completed => Ok(()),
+        CallState::Cancelled => Err(Failure::told(Exit::Failed, format!("{name}: cancelled"))),
+        CallState::Failed => Err(Failure::told(Exit::Failed, format!("{name}: {reason}"))),
+        CallState::Lost => {
+            let what = format!("{name}: {reason}");
+            Err(Failure::new(Exit::Failed, what, "look at the server before you call it again"))
+        }
+        CallState::Open => Err(Failure::told(Exit::Failed, format!("{name}: it goes on"))),
+    }
+}
+
+/// `--args` first, then each `--arg` over it.
+fn read_arguments(each: &[String], all: Option<&str>) -> Result<Map<String, Value>, Failure> {
+    let mut arguments = match all {
+        None => Map::new(),
+        Some(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(all)) => all,
+            Ok(_) => return Err(Failure::usage("--args is no JSON object", "write '{\"name\": 1}'")),
+            Err(error) => {
+                let what = format!("--args is no JSON ({error})");
+                return Err(Failure::usage(what, "write '{\"name\": 1}'"));
+            }
+        },
+    };
+    for one in each {
+        let Some((name, value)) = one.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(Failure::usage(format!("--arg {one:?} has no ="), "write --arg name=value"));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        arguments.insert(name.to_owned(), value);
+    }
+    Ok(arguments)
+}

@@ -1,0 +1,135 @@
+//! `shikiri host list` and `tools`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use shikiri_app::host::{Host, Listed};
+use shikiri_client::Tool;
+use shikiri_model::host::clean_line;
+
+use super::count;
+use crate::cli::JsonArgument;
+use crate::exit::{Exit, Failure};
+use crate::output::{Output, note};
+
+#[derive(Args)]
+pub(super) struct ListArguments {
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+#[derive(Args)]
+pub(super) struct ToolsArguments {
+    /// Only this server's
+    server: Option<String>,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
+pub(super) async fn list(host: &Host, arguments: ListArguments) -> Result<(), Failure> {
+    let listed = host.list().await;
+    if arguments.json.json {
+        let items: Vec<Value> = listed.iter().map(described).collect();
+        return Output::stdout().json(&json!({ "items": items }));
+    }
+    let row = |listed: &Listed| {
+        let state = match &listed.offer {
+            Ok((server, offer)) => vec![
+                server.protocol().to_owned(),
+                count(offer.tools.len(), "tool"),
+                format!("{} {}", server.about().name, server.about().version),
+            ],
+            Err(error) => vec!["-".to_owned(), "-".to_owned(), clean_line(&error.to_string())],
+        };
+        [vec![listed.server.clone(), listed.endpoint.clone()], state].concat()
+    };
+    let rows: Vec<_> = listed.iter().map(row).collect();
+    Output::stdout().table(&["server", "address", "protocol", "offers", "is"], &rows)?;
+    failed_all(&listed)
+}
+
+/// A list of nothing but failures is one.
+fn failed_all(listed: &[Listed]) -> Result<(), Failure> {
+    if listed.iter().any(|listed| listed.offer.is_ok()) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Unavailable, "no server could be reached", "look at what each said"))
+}
+
+fn described(listed: &Listed) -> Value {
+    match &listed.offer {
+        Ok((server, offer)) => json!({
+            "server": listed.server,
+            "address": listed.endpoint,
+            "reachable": true,
+            "protocol": server.protocol(),
+            "name": server.about().name,
+            "version": server.about().version,
+            "tools": offer.tools.len(),
+            "remarks": offer.remarks,
+        }),
+        Err(error) => json!({
+            "server": listed.server,
+            "address": listed.endpoint,
+            "reachable": false,
+            "detail": error.to_string(),
+        }),
+    }
+}
+
+pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(), Failure> {
+    let mut found: Vec<(String, Vec<Tool>)> = Vec::new();
+    match &arguments.server {
+        Some(name) => {
+            let server = host.connect(name).await?;
+            let offer = server.tools().await.map_err(|error| {
+                Failure::told(super::exit_of(&error), format!("{name}: {error}"))
+            })?;
+            offer.remarks.iter().for_each(|remark| note(&format!("shikiri: {name}: {remark}")));
+            found.push((name.clone(), offer.tools));
+        }
+        None => {
+            let listed = host.list().await;
+            for one in &listed {
+                match &one.offer {
+                    Ok((_, offer)) => found.push((one.server.clone(), offer.tools.clone())),
+                    Err(error) => note(&format!("shikiri: {}: {error}", one.server)),
+                }
+            }
+            if !arguments.json.json {
+                failed_all(&listed)?;
+            }
+        }
+    }
+    if arguments.json.json {
+        let items: Vec<Value> = found
+            .iter()
+            .flat_map(|(server, tools)| tools.iter().map(move |tool| tool_json(server, tool)))
+            .collect();
+        return Output::stdout().json(&json!({ "items": items }));
+    }
+    let rows: Vec<_> = found
+        .iter()
+        .flat_map(|(server, tools)| tools.iter().map(move |tool| tool_row(server, tool)))
+        .collect();
+    Output::stdout().table(&["server", "tool", "arguments", "does"], &rows)
+}
+
+fn tool_json(server: &str, tool: &Tool) -> Value {
+    json!({
+        "server": server,
+        "tool": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+    })
+}
+
+fn tool_row(server: &str, tool: &Tool) -> Vec<String> {
+    let arguments = tool.arguments().into_iter().map(|(name, _, required)| {
+        let name = clean_line(name);
+        if required { name } else { format!("[{name}]") }
+    });
+    let does = clean_line(tool.title.as_deref().unwrap_or(&tool.description));
+    let does: String = does.chars().take(80).collect();
+    vec![server.to_owned(), tool.name.clone(), arguments.collect::<Vec<_>>().join(" "), does]
+}

@@ -1,0 +1,175 @@
+//! Which servers there are: one by its address, those of a file, and those of the store.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use shikiri_app::App;
+use shikiri_app::host::Host;
+use shikiri_client::Introduction;
+use shikiri_model::host::{OAuthSpec, Reach, ServerSpec, http, read_servers};
+use shikiri_model::ids::TenantId;
+use shikiri_model::models::Status;
+use shikiri_model::server::{Transport, fill_in};
+
+use crate::config::Config;
+use crate::env_vars;
+use crate::exit::{Exit, Failure};
+use crate::output::note;
+
+/// Larger ones are no configuration.
+const MAX_FILE: u64 = 1024 * 1024;
+const FILE: &str = ".mcp.json";
+/// More servers than anybody names.
+const MAX_SERVERS: u32 = 200;
+
+#[derive(Args, Clone)]
+pub(super) struct Places {
+    /// A server by its address, such as http://127.0.0.1:7420/mcp, instead of the file's
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// A header for the server of --url, such as "Authorization: Bearer ${KEY}"
+    #[arg(long, global = true, value_name = "NAME: VALUE", requires = "url")]
+    header: Vec<String>,
+    /// A file that names servers [default: .mcp.json of the project]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Speak only this revision of the protocol, such as 2025-11-25
+    #[arg(long, global = true, value_name = "REVISION")]
+    protocol: Option<String>,
+}
+
+impl Places {
+    pub(super) async fn host(&self, app: App, config: &Config) -> Result<Host, Failure> {
+        let servers = match &self.url {
+            Some(url) => vec![self.by_address(url, config)?],
+            None => self.by_name(&app, config).await?,
+        };
+        let introduction = Introduction {
+            name: "shikiri".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            elicitation: true,
+            sampling: true,
+            authority: None,
+            protocol: self.protocol.clone(),
+        };
+        let host = Host::new(app, TenantId::local(), servers, introduction)?;
+        Ok(if self.url.is_some() { host.by_address() } else { host })
+    }
+
+    fn by_address(&self, url: &str, config: &Config) -> Result<ServerSpec, Failure> {
+        let mut headers = BTreeMap::new();
+        for header in &self.header {
+            let Some((name, value)) = header.split_once(':') else {
+                let what = format!("--header {header:?} has no colon");
+                return Err(Failure::usage(what, "write it as \"Name: value\""));
+            };
+            headers.insert(name.trim().to_owned(), value.trim().to_owned());
+        }
+        let is_given = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+        if let Some(key) = key_for(url, config).filter(|_| !is_given) {
+            headers.insert("Authorization".to_owned(), format!("Bearer {key}"));
+        }
+        let reach = http(url, headers)
+            .map_err(|reason| Failure::usage(format!("--url: {reason}"), "give a whole address"))?;
+        let name = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
+        let name = name.unwrap_or(url).to_owned();
+        Ok(ServerSpec { name, reach, oauth: OAuthSpec::default() })
+    }
+
+    /// The file's servers, then those of the store that it does not name.
+    async fn by_name(&self, app: &App, config: &Config) -> Result<Vec<ServerSpec>, Failure> {
+        let file = self.config.clone().unwrap_or_else(|| config.root.join(FILE));
+        let mut servers = match read_file(&file) {
+            Ok(text) => named(&text, &file)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.config.is_none() => {
+                Vec::new()
+            }
+            Err(error) => {
+                let what = format!("{} cannot be read: {error}", file.display());
+                return Err(Failure::new(Exit::Usage, what, "name another with --config"));
+            }
+        };
+        for spec in stored(app).await? {
+            if !servers.iter().any(|known| known.name == spec.name) {
+                servers.push(spec);
+            }
+        }
+        if servers.is_empty() {
+            let what = format!("no server is known: there is no {}", file.display());
+            return Err(Failure::new(Exit::NotFound, what, "name a server with --url, or write the file"));
+        }
+        Ok(servers)
+    }
+}
+
+fn read_file(path: &Path) -> std::io::Result<String> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() || found.len() > MAX_FILE {
+        return Err(std::io::Error::other("it is no file of a reasonable size"));
+    }
+    std::fs::read_to_string(path)
+}
+
+/// A server that cannot be called is told; the others can.
+fn named(text: &str, file: &Path) -> Result<Vec<ServerSpec>, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let read = read_servers(text, &variable).map_err(|reason| {
+        let what = format!("{}: {reason}", file.display());
+        Failure::new(Exit::Usage, what, "mend the file, or name another with --config")
+    })?;
+    let mut servers = Vec::new();
+    for server in read {
+        match server {
+            Ok(server) => servers.push(server),
+            Err(error) => note(&format!("shikiri: {error}; it is left out")),
+        }
+    }
+    Ok(servers)
+}
+
+/// The tenant's own servers. Their headers are filled in from the environment.
+async fn stored(app: &App) -> Result<Vec<ServerSpec>, Failure> {
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let (listed, _) = app.list_servers(&TenantId::local(), None, MAX_SERVERS).await?;
+    let mut servers = Vec::new();
+    for server in listed.into_iter().map(|stored| stored.value) {
+        if server.status != Status::Active {
+            continue;
+        }
+        let headers = server.headers_template.iter().map(|(name, template)| {
+            fill_in(template, &environment).map(|value| (name.clone(), value))
+        });
+        let reach = match (&server.transport, headers.collect::<Result<_, _>>()) {
+            (Transport::Http { url }, Ok(headers)) => Reach::Http { url: url.clone(), headers },
+            (Transport::Stdio { command }, Ok(_)) if !command.is_empty() => Reach::Stdio {
+                command: command[0].clone(),
+                args: command[1..].to_vec(),
+                env: BTreeMap::new(),
+                cwd: None,
+            },
+            (_, Err(error)) => {
+                note(&format!("shikiri: server {:?}: {error}; it is left out", server.name));
+                continue;
+            }
+            _ => continue,
+        };
+        servers.push(ServerSpec { name: server.name, reach, oauth: OAuthSpec::default() });
+    }
+    Ok(servers)
+}
+
+/// A key for a server of ours: the one that was set for it, or, on this machine, the project's.
+fn key_for(url: &str, config: &Config) -> Option<String> {
+    let set = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.is_empty());
+    let is_here = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"]
+        .iter()
+        .any(|here| url.starts_with(here));
+    let kept = || {
+        let text = is_here.then(|| std::fs::read_to_string(config.key_file()).ok()).flatten()?;
+        Some(text.trim().to_owned()).filter(|key| !key.is_empty())
+    };
+    set.or_else(kept)
+}

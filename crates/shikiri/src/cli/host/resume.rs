@@ -1,0 +1,45 @@
+//! `shikiri host resume`: takes up what another process left.
+
+use clap::Args;
+use shikiri_app::host::Host;
+use shikiri_model::ids::HostCallId;
+
+use super::call::{Following, take_up};
+use crate::exit::{Exit, Failure};
+use crate::output::note;
+
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The call [default: every call that was left, the oldest first]
+    call: Option<HostCallId>,
+    #[command(flatten)]
+    following: Following,
+}
+
+pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
+    if let Some(id) = &arguments.call {
+        let call = host.call(id).await?;
+        return take_up(host, &call, &arguments.following).await;
+    }
+    let left = host.open_calls().await?;
+    if left.is_empty() {
+        note("nothing was left to take up");
+        return Ok(());
+    }
+    let mut failed = 0;
+    for call in &left {
+        // One that fails must not keep the others from being taken up.
+        match take_up(host, call, &arguments.following).await {
+            Ok(()) => {}
+            Err(stopped @ Failure::Stopped(_)) => return Err(stopped),
+            Err(failure) => {
+                failed += 1;
+                note(&format!("shikiri: {failure}"));
+            }
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        failed => Err(Failure::told(Exit::Failed, format!("{failed} of {} calls failed", left.len()))),
+    }
+}

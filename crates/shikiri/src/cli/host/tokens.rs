@@ -1,0 +1,65 @@
+//! `shikiri host tokens`: what is kept to take calls up.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+use shikiri_app::host::Host;
+
+use super::count;
+use crate::cli::JsonArgument;
+use crate::exit::Failure;
+use crate::output::{Output, note};
+
+#[derive(Subcommand)]
+pub(super) enum Command {
+    /// The calls that can be taken up
+    List(JsonArgument),
+    /// Give up every call that was left, and forget what leads back to it
+    Clean,
+}
+
+pub(super) async fn run(host: &Host, command: Command) -> Result<(), Failure> {
+    let left = host.open_calls().await?;
+    match command {
+        Command::Clean => {
+            let forgotten = host.forget(&left).await?;
+            note(&format!("{} forgotten", count(forgotten, "call")));
+            Ok(())
+        }
+        Command::List(arguments) if arguments.json => {
+            let item = |call: &shikiri_model::record::Stored<shikiri_model::host::HostCall>| {
+                let mark = &call.value.bookmark;
+                json!({
+                    "call_id": call.value.id,
+                    "server": call.value.server,
+                    "tool": call.value.tool,
+                    "arguments": call.value.arguments,
+                    "created_at": call.created_at,
+                    "protocol": mark.protocol,
+                    "has_session": mark.session.is_some(),
+                    "has_cursor": mark.cursor.is_some(),
+                    "task_id": mark.task.as_ref().map(|task| &task.id),
+                    "run_id": mark.run_id,
+                    "questions": mark.questions.len(),
+                })
+            };
+            let items: Vec<Value> = left.iter().map(item).collect();
+            Output::stdout().json(&json!({ "items": items }))
+        }
+        Command::List(_) => {
+            let rows: Vec<_> = left
+                .iter()
+                .map(|call| {
+                    let progress = call.value.progress.as_ref().map(|it| it.progress.to_string());
+                    vec![
+                        call.value.id.to_string(),
+                        call.value.server.clone(),
+                        call.value.tool.clone(),
+                        progress.unwrap_or_else(|| "-".to_owned()),
+                        call.created_at.to_string(),
+                    ]
+                })
+                .collect();
+            Output::stdout().table(&["call", "server", "tool", "progress", "made"], &rows)
+        }
+    }
+}
