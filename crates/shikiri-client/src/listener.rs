@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::BufReader;
 use tokio::process::ChildStdout;
+use tokio::sync::watch;
 
 use crate::error::ClientError;
 use crate::link::http::{Extra, HttpLink};
@@ -50,14 +51,23 @@ pub(crate) async fn lines(
 }
 
 /// Goes on for as long as the connection is there. A server that offers no such stream says so.
-pub(crate) async fn stream(link: Arc<HttpLink>, extra: Extra, router: Arc<Router>) {
+/// `opened` is told once the stream is there, and dropped when it will not come.
+pub(crate) async fn stream(
+    link: Arc<HttpLink>,
+    extra: Extra,
+    router: Arc<Router>,
+    opened: watch::Sender<bool>,
+) {
     let mut last: Option<String> = None;
     let mut pause = PAUSE;
     loop {
+        let mut wish = None;
         match link.listen(&extra, last.as_deref()).await {
             Ok(mut events) => {
+                opened.send_replace(true);
                 while let Ok(Some(event)) = events.next().await {
                     pause = PAUSE;
+                    wish = event.retry_ms.map(Duration::from_millis).or(wish);
                     last = event.id.or(last);
                     let message = serde_json::from_str(&event.data).ok();
                     let Some(message) = message.and_then(Message::parse) else { continue };
@@ -73,7 +83,7 @@ pub(crate) async fn stream(link: Arc<HttpLink>, extra: Extra, router: Arc<Router
             // 405 by the protocol, or the session is gone, which requests will find out.
             Err(_) => return,
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(wish.unwrap_or(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -1,11 +1,14 @@
 //! A server that we are connected to: the era it speaks, and requests to it.
 
+mod connect;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use shikiri_model::host::{Reach, ServerSpec, clean_line};
+use shikiri_model::host::{ServerSpec, clean_line};
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::authority::Authority;
@@ -13,19 +16,17 @@ use crate::error::ClientError;
 use crate::exchange::{Exchange, Heard};
 use crate::headers;
 use crate::link::http::{Extra, HttpLink, Posted, Reply};
-use crate::link::stdio::{Program, StdioLink};
-use crate::listener;
+use crate::link::stdio::StdioLink;
 use crate::router::{Router, progress_token};
 use crate::wire::{self, INTERNAL_ERROR, METHOD_NOT_FOUND, Message};
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
-/// Older revisions that we still speak.
-const KNOWN: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 /// The extension by which calls become tasks.
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
-/// How long a server may take to say who it is.
-const HELLO: Duration = Duration::from_secs(10);
+/// How long a call waits for the stream on which its server may ask things: one that shows no
+/// sign of opening it will hardly use it.
+const OPENING: Duration = Duration::from_secs(1);
 
 /// How we present ourselves, and what we can be asked.
 #[derive(Clone)]
@@ -60,6 +61,8 @@ pub struct Server {
     numbers: AtomicU64,
     /// Tells our ids from those of an earlier process in the same session.
     prefix: String,
+    /// Whether the stream of the older era is there, or is known not to come.
+    listening: Option<watch::Receiver<bool>>,
     /// Reads what comes outside of any request.
     _listener: Option<AbortOnDropHandle<()>>,
 }
@@ -78,130 +81,6 @@ pub(crate) enum Era {
 }
 
 impl Server {
-    /// Reaches the server, and finds out which era it speaks.
-    pub async fn connect(
-        spec: &ServerSpec,
-        introduction: &Introduction,
-        prefix: &str,
-    ) -> Result<Self, ClientError> {
-        let mut server = Self::reach(spec, introduction, prefix)?;
-        let wanted = introduction.protocol.as_deref();
-        if wanted.is_none_or(|wanted| wanted == MODERN) {
-            server.era = Era::Modern;
-            match tokio::time::timeout(HELLO, server.discover()).await {
-                Ok(Ok(())) => return Ok(server),
-                Ok(Err(error)) if wanted.is_some() || is_final(&error) => return Err(error),
-                Err(_) if wanted.is_some() => return Err(ClientError::Slow(HELLO.as_secs())),
-                // It does not know the newer era, in whichever way it says so.
-                Ok(Err(error)) => tracing::debug!(%error, "no answer to server/discover"),
-                Err(_) => tracing::debug!("no answer to server/discover in time"),
-            }
-            if server.router.gone().is_some() {
-                // The question itself was too much for its program.
-                server = Self::reach(spec, introduction, prefix)?;
-            }
-        }
-        let version = wanted.unwrap_or(LEGACY).to_owned();
-        server.era = Era::Legacy { version, session: None };
-        let hello = tokio::time::timeout(HELLO, server.initialize());
-        hello.await.map_err(|_| ClientError::Slow(HELLO.as_secs()))??;
-        server.listen();
-        Ok(server)
-    }
-
-    /// Takes up a session that another process opened. Nothing is sent yet.
-    pub fn rejoin(
-        spec: &ServerSpec,
-        introduction: &Introduction,
-        prefix: &str,
-        protocol: &str,
-        session: Option<String>,
-    ) -> Result<Self, ClientError> {
-        let mut server = Self::reach(spec, introduction, prefix)?;
-        server.era = match protocol {
-            MODERN => Era::Modern,
-            version => Era::Legacy { version: version.to_owned(), session },
-        };
-        server.listen();
-        Ok(server)
-    }
-
-    fn reach(
-        spec: &ServerSpec,
-        introduction: &Introduction,
-        prefix: &str,
-    ) -> Result<Self, ClientError> {
-        let router = Arc::new(Router::default());
-        let mut listener = None;
-        let link = match &spec.reach {
-            Reach::Http { url, headers } => {
-                let authority = introduction.authority.clone();
-                Link::Http(Arc::new(HttpLink::new(url, headers, authority)?))
-            }
-            Reach::Stdio { command, args, env, cwd } => {
-                let program = Program { command, args, env, cwd: cwd.as_deref() };
-                let (link, lines) = StdioLink::start(&program)?;
-                let link = Arc::new(link);
-                let reading = listener::lines(Arc::clone(&link), lines, Arc::clone(&router));
-                listener = Some(AbortOnDropHandle::new(tokio::spawn(reading)));
-                Link::Stdio(link)
-            }
-        };
-        Ok(Self {
-            spec: spec.clone(),
-            link,
-            era: Era::Modern,
-            about: About::default(),
-            router,
-            introduction: introduction.clone(),
-            numbers: AtomicU64::new(1),
-            prefix: prefix.to_owned(),
-            _listener: listener,
-        })
-    }
-
-    /// In the older era over HTTP, a server speaks outside of requests on a stream of its own.
-    fn listen(&mut self) {
-        if let (Link::Http(link), Era::Legacy { .. }) = (&self.link, &self.era) {
-            let extra = self.extra("", &Value::Null, None);
-            let reading = listener::stream(Arc::clone(link), extra, Arc::clone(&self.router));
-            self._listener = Some(AbortOnDropHandle::new(tokio::spawn(reading)));
-        }
-    }
-
-    async fn discover(&mut self) -> Result<(), ClientError> {
-        let said = self.ask("server/discover", json!({})).await?;
-        let versions = said.get("supportedVersions").and_then(Value::as_array);
-        let knows = |versions: &Vec<Value>| versions.iter().any(|version| version == MODERN);
-        if !versions.is_some_and(knows) {
-            return Err(ClientError::Garbled(format!("it does not speak {MODERN}")));
-        }
-        let info = &said["_meta"]["io.modelcontextprotocol/serverInfo"];
-        self.about = about(info, &said);
-        Ok(())
-    }
-
-    async fn initialize(&mut self) -> Result<(), ClientError> {
-        let Era::Legacy { version: wanted, .. } = self.era.clone() else { return Ok(()) };
-        let params = json!({
-            "protocolVersion": wanted,
-            "capabilities": self.capabilities(),
-            "clientInfo": self.client_info(),
-        });
-        let id = self.number();
-        let body = wire::request(&id, "initialize", params);
-        let (mut exchange, session) = self.open(&id, "initialize", &body, Vec::new()).await?;
-        let said = self.answer_of(&id, &mut exchange).await?;
-        let version = said.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-        if !KNOWN.contains(&version) {
-            let version = clean_line(version);
-            return Err(ClientError::Garbled(format!("it speaks {version:?}, which we do not")));
-        }
-        self.era = Era::Legacy { version: version.to_owned(), session };
-        self.about = about(&said["serverInfo"], &said);
-        self.notify("notifications/initialized", json!({})).await
-    }
-
     pub fn name(&self) -> &str {
         &self.spec.name
     }
@@ -234,11 +113,6 @@ impl Server {
         matches!(self.link, Link::Http(_))
     }
 
-    /// Whether it knows a call that it has seen before, so that sending it again is no second call.
-    pub fn knows_calls(&self) -> bool {
-        self.about.capabilities["experimental"].get("shikiri/call").is_some()
-    }
-
     /// Whether giving up has to be said.
     pub(crate) fn takes_cancellations(&self) -> bool {
         self.era != Era::Modern || matches!(self.link, Link::Stdio(_))
@@ -250,6 +124,14 @@ impl Server {
 
     pub(crate) fn offers_models(&self) -> bool {
         self.introduction.sampling
+    }
+
+    /// Waits until the server can ask things outside of requests, if it does that at all.
+    pub(crate) async fn listening(&self) {
+        let Some(mut listening) = self.listening.clone() else { return };
+        // Its end says the same: nothing more is to be waited for.
+        let opened = listening.wait_for(|is_open| *is_open);
+        let _ = tokio::time::timeout(OPENING, opened).await;
     }
 
     /// An id for a request that nobody has used in this session.
@@ -442,20 +324,4 @@ impl Server {
 
 fn own(name: &str) -> String {
     format!("io.modelcontextprotocol/{name}")
-}
-
-/// Whether asking in another way would end the same.
-fn is_final(error: &ClientError) -> bool {
-    matches!(error, ClientError::Unauthorized(_))
-        || matches!(error, ClientError::Unreachable(why) if why.contains("could not be started"))
-}
-
-fn about(info: &Value, said: &Value) -> About {
-    let text = |value: &Value| clean_line(value.as_str().unwrap_or("?"));
-    About {
-        name: text(&info["name"]),
-        version: text(&info["version"]),
-        instructions: said.get("instructions").and_then(Value::as_str).map(str::to_owned),
-        capabilities: said.get("capabilities").cloned().unwrap_or(Value::Null),
-    }
 }

@@ -18,7 +18,7 @@ pub struct Tool {
     pub title: Option<String>,
     pub description: String,
     pub input_schema: Value,
-    /// Calling it twice does no harm, the server says.
+    /// Sending a call of it twice does no harm, the server says.
     pub is_repeatable: bool,
 }
 
@@ -84,12 +84,14 @@ fn read(tool: &Value) -> Result<Tool, String> {
         return Err(format!("the tool {shown:?} is left out: {problem}"));
     }
     let hint = |key: &str| tool["annotations"].get(key) == Some(&Value::Bool(true));
+    // It tells a call that it has seen from a new one.
+    let knows_calls = tool["_meta"].get("shikiri/call") == Some(&Value::Bool(true));
     Ok(Tool {
         name: name.to_owned(),
         title: text("title").map(str::to_owned),
         description: text("description").unwrap_or_default().to_owned(),
         input_schema: schema,
-        is_repeatable: hint("readOnlyHint") || hint("idempotentHint"),
+        is_repeatable: hint("readOnlyHint") || hint("idempotentHint") || knows_calls,
     })
 }
 

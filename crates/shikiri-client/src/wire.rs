@@ -39,6 +39,7 @@ pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_REQUEST: i64 = -32600;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
 pub(crate) const INTERNAL_ERROR: i64 = -32603;
+pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
 impl Message {
     /// None if it is no message.

@@ -15,9 +15,9 @@ use shikiri_model::team::{self, Refusal};
 use shikiri_model::time::Timestamp;
 
 use crate::call::{Call, CallSpec, Shape, Who, input_required};
-use crate::catalogue::{Following, Offer};
+use crate::catalogue::{CALL_KEY, Following, Offer};
 use crate::client::{Caller, Era};
-use crate::digest::digest;
+use crate::digest::{digest, digest_of};
 use crate::fault::Fault;
 use crate::message::{self, Request};
 use crate::question::{capability, clear_answer};
@@ -27,6 +27,7 @@ use crate::tasks;
 
 /// How Claude Code marks a call, on every connection that its subagents share.
 const TOOL_USE_ID: &str = "claudecode/toolUseId";
+const MAX_CALL_KEY: usize = 200;
 
 pub(crate) async fn call_tool(
     mcp: &Arc<Mcp>,
@@ -221,7 +222,7 @@ impl Asking<'_> {
         let new = NewRun {
             agent: agent.name().to_owned(),
             input,
-            idempotency_key: None,
+            idempotency_key: self.call_key()?,
             origin: Some(self.origin()),
         };
         let call = |run: &RunId| self.spec(run, shape, 0, until).event();
@@ -239,6 +240,20 @@ impl Asking<'_> {
         let spec = self.spec(&view.run.id, shape, 0, until);
         let call = self.follow(number, spec, 0).await?;
         Ok(Answered::Follow(Box::new(call.bringing(brought))))
+    }
+
+    /// What the caller calls this call, good for nobody else and for no other request.
+    fn call_key(&self) -> Result<Option<String>, Fault> {
+        let key = match self.request.meta_value(CALL_KEY) {
+            None => return Ok(None),
+            Some(Value::String(key)) if (1..=MAX_CALL_KEY).contains(&key.len()) => key,
+            Some(_) => {
+                let reason = format!("_meta.{CALL_KEY}: must be a text of 1 to {MAX_CALL_KEY} bytes");
+                return Err(Fault::params(reason));
+            }
+        };
+        let parts = [&self.caller.connection.principal, key, &digest(self.request)];
+        Ok(Some(format!("call:{}", digest_of(&parts.map(String::as_str).join("\0")))))
     }
 
     /// Whoever lacks what the agent cannot do without is turned away before there is a run.

@@ -149,6 +149,9 @@ impl Catalogue {
     }
 }
 
+/// The caller's own name for a call, in `_meta`: sent twice, it is one run.
+pub(crate) const CALL_KEY: &str = "shikiri/call";
+
 /// An agent as a tool: its own arguments, and whether the caller stays to the end.
 fn agent_tool(agent: &dyn Agent) -> Tool {
     let mut input = object(agent.input_schema());
@@ -164,6 +167,9 @@ fn agent_tool(agent: &dyn Agent) -> Tool {
         let output = json!({ "type": "object", "anyOf": [result, run_schema()] });
         tool.output_schema = Some(Arc::new(object(output)));
     }
+    // A host may send a call again that it does not know the fate of: it is the same run.
+    let meta = object(json!({ CALL_KEY: true }));
+    tool.meta = Some(rmcp::model::MetaObject(meta));
     let hints = ToolAnnotations::with_title(agent.title());
     tool.annotations = Some(hints.read_only(false).destructive(false).idempotent(false));
     tool

@@ -14,6 +14,10 @@ pub(crate) fn digest(request: &Request) -> String {
             canonical(value, &mut text);
         }
     }
+    digest_of(&text)
+}
+
+pub(crate) fn digest_of(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -143,5 +143,10 @@ fn described(view: &RunView, app: &App) -> Value {
     if let Some(message) = view.progress.as_ref().and_then(|note| note["message"].as_str()) {
         task["statusMessage"] = json!(message);
     }
+    // The protocol has no progress for tasks: for hosts that know where to look.
+    if let Some(note) = &view.progress {
+        let told = json!({ "progress": note["progress"], "total": note["total"] });
+        task["_meta"] = json!({ "shikiri/progress": told });
+    }
     task
 }

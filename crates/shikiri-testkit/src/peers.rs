@@ -6,6 +6,7 @@
 //! | `SHIKIRI_PEER_NODE` | Node 22, which runs the suites and the TypeScript peers |
 //! | `SHIKIRI_PEER_CONFORMANCE`, `…_OLD` | the conformance suites, files for that Node |
 //! | `SHIKIRI_PEER_TS` | a folder whose `node_modules` has the TypeScript SDKs |
+//! | `SHIKIRI_PEER_EVERYTHING` | the reference server, a file for that Node |
 //! | `SHIKIRI_PEER_CLAUDE`, `…_OLD` | Claude Code, two programs |
 //! | `SHIKIRI_PEER_PYTHON`, `…_OLD` | two Pythons, each with its own SDK |
 //! | `SHIKIRI_PEER_SCHEMATHESIS` | a Python with schemathesis |

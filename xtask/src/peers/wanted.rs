@@ -76,6 +76,8 @@ pub(super) fn all() -> Vec<Peer> {
     let claude = || Place::Program(format!("node_modules/@anthropic-ai/{}/claude", native()));
     let python = || Place::Program("bin/python".to_owned());
     let suite = || Place::File("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let everything =
+        || Place::File("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let npm = |name, variable, place| Peer { name, variable, source: Source::Npm, place };
     let pip = |name, variable| Peer { name, variable, source: Source::Pip, place: python() };
     vec![
@@ -83,6 +85,7 @@ pub(super) fn all() -> Vec<Peer> {
         npm("conformance", "SHIKIRI_PEER_CONFORMANCE", suite()),
         npm("conformance-old", "SHIKIRI_PEER_CONFORMANCE_OLD", suite()),
         npm("typescript", "SHIKIRI_PEER_TS", Place::Folder),
+        npm("everything", "SHIKIRI_PEER_EVERYTHING", everything()),
         npm("claude", "SHIKIRI_PEER_CLAUDE", claude()),
         npm("claude-old", "SHIKIRI_PEER_CLAUDE_OLD", claude()),
         pip("python", "SHIKIRI_PEER_PYTHON"),

@@ -84,6 +84,11 @@ pub(super) fn environment(
 }
 
 impl App {
+    /// What a model's engine may see of this process's environment.
+    pub(crate) fn engine_environment(&self, model: &Model) -> BTreeMap<String, String> {
+        environment(&self.options.engine_env.0, model)
+    }
+
     pub(super) async fn order(
         &self,
         means: &Means,

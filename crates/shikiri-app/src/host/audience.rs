@@ -12,6 +12,16 @@ pub struct Shown {
     pub data: Value,
 }
 
+/// Whether a model may be asked on behalf of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    Given,
+    /// A person said no.
+    Refused,
+    /// Nobody is there who could say so.
+    Nobody,
+}
+
 #[async_trait]
 pub trait Audience: Send + Sync {
     fn show(&self, call: &HostCall, shown: &Shown);
@@ -21,6 +31,13 @@ pub trait Audience: Send + Sync {
     /// Whether the person agreed to visit a page.
     async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer;
 
-    /// The parameters and the result of `sampling/createMessage`.
+    /// Whether the configured model may be asked what a server wants to know. An audience that
+    /// does not say so has agreed to nothing.
+    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> Consent {
+        let _ = (call, model, prompt);
+        Consent::Nobody
+    }
+
+    /// The parameters and the result of `sampling/createMessage`, where no model is asked.
     async fn sample(&self, call: &HostCall, params: &Value) -> Result<Value, String>;
 }

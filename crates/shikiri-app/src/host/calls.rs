@@ -46,17 +46,34 @@ impl Host {
         audience: &dyn Audience,
         cancel: &CancellationToken,
     ) -> Result<Called, HostError> {
+        let id = self.mint_call().await?;
+        self.call_tool_as(id, new, audience, cancel).await
+    }
+
+    pub(super) async fn mint_call(&self) -> Result<HostCallId, AppError> {
+        let now = self.app.store.now().await?;
+        Ok(HostCallId::mint(now, entropy()?))
+    }
+
+    /// The same under an id that was noted down before, so that whoever noted it finds the call.
+    pub(super) async fn call_tool_as(
+        &self,
+        id: HostCallId,
+        new: NewCall,
+        audience: &dyn Audience,
+        cancel: &CancellationToken,
+    ) -> Result<Called, HostError> {
         let server = self.connect(&new.server).await?;
         let tool = self.find_tool(&server, &new.tool).await?;
         let now = self.app.store.now().await.map_err(AppError::from)?;
         let call = HostCall {
-            id: HostCallId::mint(now, entropy()?),
+            id,
             tenant: self.tenant.clone(),
             server: new.server,
             endpoint: self.spec(server.name())?.reach.endpoint(),
             tool: new.tool,
             arguments: new.arguments,
-            repeatable: tool.is_repeatable || server.knows_calls(),
+            repeatable: tool.is_repeatable,
             state: CallState::Open,
             bookmark: Bookmark::default(),
             progress: None,
@@ -184,8 +201,8 @@ impl Host {
         if let (Way::Stream { session, .. }, Some(protocol)) =
             (mark.way(call.repeatable), &mark.protocol)
         {
-            let rejoined =
-                Server::rejoin(spec, &self.introduction, &self.prefix, protocol, session);
+            let introduction = self.introduction_to(&call.server);
+            let rejoined = Server::rejoin(spec, &introduction, &self.prefix, protocol, session);
             let server = rejoined.map_err(|error| self.told(&call.server, error))?;
             return Ok((Arc::new(server), None));
         }

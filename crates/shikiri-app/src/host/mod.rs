@@ -4,17 +4,26 @@
 mod audience;
 mod calls;
 mod notebook;
+mod plan_offers;
+mod plan_tries;
+mod plans;
 mod records;
+mod speaker;
+mod vault;
+mod vault_key;
 
-pub use audience::{Audience, Shown};
+pub use audience::{Audience, Consent, Shown};
 pub use calls::{Called, NewCall};
+pub use plans::{PlanAudience, Writer};
+pub use speaker::{Speaker, Speech, Spoken};
+pub use vault::SealedVault;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use shikiri_client::{ClientError, Introduction, Offer, Server};
+use shikiri_client::{Authority, ClientError, Introduction, Offer, Server};
 use shikiri_model::host::ServerSpec;
 use shikiri_model::ids::TenantId;
 use tokio::sync::Mutex;
@@ -31,10 +40,14 @@ pub struct Host {
     tenant: TenantId,
     servers: Vec<ServerSpec>,
     introduction: Introduction,
+    /// Who proves to a server who we are, by its name.
+    authorities: HashMap<String, Arc<dyn Authority>>,
     /// One connection per server, made when it is first needed.
     connections: Mutex<HashMap<String, Arc<Server>>>,
     /// Whether its one server was named by its address alone.
     by_address: bool,
+    /// Who has models speak for servers that ask for it.
+    speaker: Option<Arc<dyn Speaker>>,
     /// Tells this process's requests from those of another in the same session.
     prefix: String,
 }
@@ -50,6 +63,9 @@ pub enum HostError {
     Server { server: String, error: ClientError },
     #[error("{0}")]
     Call(String),
+    /// A plan names what there is not.
+    #[error("{0}")]
+    Plan(String),
     #[error(transparent)]
     App(#[from] AppError),
 }
@@ -76,7 +92,30 @@ impl Host {
         let prefix = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let connections = Mutex::default();
         let by_address = false;
-        Ok(Self { app, tenant, servers, introduction, connections, by_address, prefix })
+        let speaker = None;
+        let authorities = HashMap::new();
+        Ok(Self {
+            app,
+            tenant,
+            servers,
+            introduction,
+            authorities,
+            connections,
+            by_address,
+            speaker,
+            prefix,
+        })
+    }
+
+    #[must_use]
+    pub fn with_speaker(self, speaker: Arc<dyn Speaker>) -> Self {
+        Self { speaker: Some(speaker), ..self }
+    }
+
+    /// With who proves to each server who we are.
+    #[must_use]
+    pub fn with_authorities(self, authorities: HashMap<String, Arc<dyn Authority>>) -> Self {
+        Self { authorities, ..self }
     }
 
     /// Its one server was named by its address, so any name means it.
@@ -96,6 +135,12 @@ impl Host {
         &self.servers
     }
 
+    /// What proves to one server who we are is nothing to another.
+    pub(crate) fn introduction_to(&self, name: &str) -> Introduction {
+        let authority = self.authorities.get(name).cloned();
+        Introduction { authority, ..self.introduction.clone() }
+    }
+
     pub(crate) fn spec(&self, name: &str) -> Result<&ServerSpec, HostError> {
         self.servers.iter().find(|spec| spec.name == name).ok_or_else(|| {
             let known: Vec<_> = self.servers.iter().map(|spec| spec.name.as_str()).collect();
@@ -112,7 +157,8 @@ impl Host {
         {
             return Ok(Arc::clone(server));
         }
-        let connected = Server::connect(spec, &self.introduction, &self.prefix).await;
+        let introduction = self.introduction_to(name);
+        let connected = Server::connect(spec, &introduction, &self.prefix).await;
         let server = connected.map_err(|error| self.told(name, error))?;
         let server = Arc::new(server);
         self.connections.lock().await.insert(name.to_owned(), Arc::clone(&server));

@@ -56,6 +56,6 @@ impl Witness for Notebook<'_> {
 
     async fn sample(&self, params: &Value) -> Result<Value, String> {
         let call = self.page().await;
-        self.audience.sample(&call.value, params).await
+        self.host.sample(&call.value, params, self.audience).await
     }
 }

@@ -44,7 +44,7 @@ impl Desk {
         let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
         if open.iter().filter(|one| one.agent == *self.agent()).count() >= MAX_OPEN {
             let message = format!("you have {MAX_OPEN} open delegations: wait for one to end");
-            return Err(RefusalCode::DelegationTooDeep.because(message).into());
+            return Err(RefusalCode::TooManyDelegations.because(message).into());
         }
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
         let living = self.app.living_dialogues(self.tenant(), self.place()).await?;

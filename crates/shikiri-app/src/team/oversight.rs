@@ -1,6 +1,6 @@
 //! What a person does about a team from outside: changes a task, ends a dialogue, reads messages.
 
-use shikiri_model::ids::{AgentId, DialogueId, ProjectId, TaskId, TenantId};
+use shikiri_model::ids::{AgentId, DialogueId, MessageId, ProjectId, TaskId, TenantId};
 use shikiri_model::record::{Document, Position, RecordQuery, Stored};
 use shikiri_model::team::{Dialogue, EndReason, Message, Task, TaskStatus, Waiting, What};
 use shikiri_store::StoreExt;
@@ -184,6 +184,18 @@ impl App {
         dialogue.version += 1;
         dialogue.updated_at = draft.now;
         draft.settle(self, dialogue).await
+    }
+
+    /// One message that was sent outside dialogues.
+    pub async fn team_message(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        id: &MessageId,
+    ) -> Result<Stored<Message>, AppError> {
+        let found = self.store.load::<Message>(tenant, id.as_str()).await?;
+        let found = found.filter(|message| message.value.project == *project);
+        found.ok_or_else(|| AppError::not_found("message", id))
     }
 
     /// The messages that were sent outside dialogues, oldest first; with an agent, those from it

@@ -1,6 +1,7 @@
 //! Sending a call and hearing what comes of it, on its own stream or on one that is read on.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -18,6 +19,8 @@ use crate::wire::{Message, key};
 const MAX_EMPTY: u32 = 20;
 /// What one look may bring, to be kept in one go.
 const BATCH: usize = 64;
+/// The longest that a server can have us wait before its stream is read on.
+const LONGEST_WISH: Duration = Duration::from_secs(60);
 /// What a server may ask at the same time.
 const MAX_QUESTIONS: usize = 16;
 
@@ -27,6 +30,8 @@ enum Ear {
     Error(ClientError),
     /// Nothing more comes on this stream.
     Cut(ClientError),
+    /// Nothing came for as long as was waited.
+    Quiet,
     Cancelled,
 }
 
@@ -47,6 +52,7 @@ impl Following<'_> {
                 protocol: self.server.protocol().to_owned(),
                 session: self.server.session().map(str::to_owned),
             };
+            self.server.listening().await;
             self.note(vec![met, News::Sending { request_id: id.clone() }]).await?;
             let begun =
                 self.server.begin(&id, "tools/call", self.params(&round), self.order.schema).await;
@@ -66,18 +72,21 @@ impl Following<'_> {
                 Err(error) => return Err(error.into()),
             };
             let mut mark = Mark::default();
-            let ear = self.listen(&id, &mut exchange, &mut mark, Vec::new()).await?;
+            let ear = self.listen(&id, &mut exchange, &mut mark, Vec::new(), PATIENCE).await?;
             drop(exchange);
             return match ear {
                 Ear::Answer(result) => self.read_answer(result, &round).await,
                 Ear::Error(error) => Err(error.into()),
                 Ear::Cancelled => self.cancel(&id).await,
-                Ear::Cut(why) => match mark.cursor {
-                    Some(cursor) => Ok(Next::Way(Way::Stream {
-                        session: self.server.session().map(str::to_owned),
-                        request_id: id,
-                        cursor,
-                    })),
+                Ear::Cut(why) => match mark.cursor.take() {
+                    Some(cursor) => {
+                        self.wait_as_told(&mark).await;
+                        Ok(Next::Way(Way::Stream {
+                            session: self.server.session().map(str::to_owned),
+                            request_id: id,
+                            cursor,
+                        }))
+                    }
                     None => self.after_loss(&round, why),
                 },
             };
@@ -124,16 +133,24 @@ impl Following<'_> {
                     pauses.reset();
                 }
             }
-            if let Some(moved) = mark.cursor {
+            if let Some(moved) = mark.cursor.take() {
                 cursor = moved;
             }
-            match mark.retry_ms {
-                Some(ms) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(ms.min(60_000))).await
-                }
-                None => pauses.pause().await,
+            if !self.wait_as_told(&mark).await {
+                pauses.pause().await;
             }
         }
+    }
+
+    /// Waits for as long as the server wants us to before its stream is read on. False if it did
+    /// not say.
+    async fn wait_as_told(&self, mark: &Mark) -> bool {
+        let Some(ms) = mark.retry_ms else { return false };
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(ms).min(LONGEST_WISH)) => {}
+            () = self.order.cancel.cancelled() => {}
+        }
+        true
     }
 
     /// The server does not know the stream any more.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use shikiri_model::host::{LogLine, News, Outcome, TaskMark, clean_line};
+use shikiri_model::host::{LogLine, News, Outcome, Progress, TaskMark, clean_line};
 use tokio::time::Instant;
 
 use super::{Following, Next, Pauses, STOPPING, Stop};
@@ -60,6 +60,12 @@ impl Following<'_> {
     /// A task has no progress of its own, only words about its status.
     async fn tell_status(&self, seen: &Value, said: &mut String) -> Result<(), Stop> {
         let message = seen.get("statusMessage").and_then(Value::as_str).map(clean_line);
+        // What our own servers say beside it.
+        let told = &seen["_meta"]["shikiri/progress"];
+        if let Some(progress) = told["progress"].as_f64() {
+            let total = told["total"].as_f64();
+            return self.note(vec![News::Progress(Progress { progress, total, message })]).await;
+        }
         match message {
             Some(message) if !message.is_empty() && message != *said => {
                 said.clone_from(&message);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 use shikiri_model::host::clean_line;
@@ -13,7 +15,7 @@ use shikiri_model::host::clean_line;
 use super::MAX_MESSAGE;
 use super::sse::{Events, plain};
 use super::tls::tls;
-use crate::authority::Authority;
+use crate::authority::{Authority, Challenge};
 use crate::error::ClientError;
 use crate::wire::RpcError;
 
@@ -124,15 +126,16 @@ impl HttpLink {
             let mut request =
                 self.client.request(method.clone(), &self.url).header(ACCEPT, ACCEPTED);
             request = request.headers(self.headers.clone());
-            if let Some(token) = self.token().await {
-                request = request.header(AUTHORIZATION, token);
+            let token = self.token().await;
+            if let Some(value) = token.as_deref().and_then(bearer) {
+                request = request.header(AUTHORIZATION, value);
             }
             for (name, value) in extra {
                 request = request.header(name, value);
             }
             let sent = finish(request).send().await;
             let response = sent.map_err(|error| unsent(&error))?;
-            match self.challenged(&response).await? {
+            match self.challenged(&response, token.as_deref()).await? {
                 true => {}
                 false => return refused(response).await,
             }
@@ -140,29 +143,33 @@ impl HttpLink {
         Err(ClientError::Unauthorized("refused every token that it was shown".to_owned()))
     }
 
-    async fn token(&self) -> Option<HeaderValue> {
+    async fn token(&self) -> Option<String> {
         // A header that the user wrote wins.
         if self.headers.contains_key(AUTHORIZATION) {
             return None;
         }
-        let token = self.authority.as_ref()?.token().await?;
-        let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
-        value.set_sensitive(true);
-        Some(value)
+        self.authority.as_ref()?.token().await
     }
 
     /// Whether it is worth sending again, with another token.
-    async fn challenged(&self, response: &Response) -> Result<bool, ClientError> {
+    async fn challenged(
+        &self,
+        response: &Response,
+        token: Option<&str>,
+    ) -> Result<bool, ClientError> {
         let status = response.status();
-        let header = response.headers().get("www-authenticate");
-        let challenge = header.and_then(|value| value.to_str().ok());
-        let wants_more = challenge.is_some_and(|text| text.contains("insufficient_scope"));
+        // Each way to prove who we are may have a header of its own: ours is Bearer.
+        let headers = response.headers().get_all(WWW_AUTHENTICATE).iter();
+        let all: Vec<&str> = headers.filter_map(|value| value.to_str().ok()).collect();
+        let said = all.iter().find(|text| is_bearer(text)).or(all.first()).copied();
+        let wants_more = said.is_some_and(|text| text.contains("insufficient_scope"));
         if status != StatusCode::UNAUTHORIZED && !(status == StatusCode::FORBIDDEN && wants_more) {
             return Ok(false);
         }
         match &self.authority {
             Some(authority) if !self.headers.contains_key(AUTHORIZATION) => {
-                authority.challenged(status.as_u16(), challenge).await?;
+                let challenge = Challenge { status: status.as_u16(), said, token };
+                authority.challenged(challenge).await?;
                 Ok(true)
             }
             _ => Err(ClientError::Unauthorized(
@@ -170,6 +177,16 @@ impl HttpLink {
             )),
         }
     }
+}
+
+fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn is_bearer(said: &str) -> bool {
+    said.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"))
 }
 
 /// Only what never reached the server was not sent: an answer that fails to come says nothing.

@@ -9,12 +9,14 @@ mod failure;
 mod http;
 mod provider;
 mod sign;
+mod speaker;
 mod title;
 mod wire;
 
 pub use client::Client;
 pub use failure::Failure;
 pub use provider::{Credentials, Provider};
+pub use speaker::Messages;
 pub use title::title;
 pub use wire::{Block, Message, Request, Response, Role};
 

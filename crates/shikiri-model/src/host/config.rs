@@ -10,6 +10,28 @@ use serde_json::Value;
 pub struct ServerSpec {
     pub name: String,
     pub reach: Reach,
+    pub oauth: OAuthSpec,
+}
+
+/// What is known beforehand about logging in at a server. Mostly nothing: it says everything
+/// itself when it asks.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct OAuthSpec {
+    /// Registered with the server's authorization server by hand.
+    pub client_id: Option<String>,
+    pub client_secret: Option<String>,
+    /// Asked for at the first login, instead of what the server names.
+    pub scopes: Vec<String>,
+    /// A published document that describes us, and is our id where such ids are understood.
+    pub client_metadata_url: Option<String>,
+    /// The port that the registration by hand names.
+    pub callback_port: Option<u16>,
+}
+
+impl std::fmt::Debug for OAuthSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OAuthSpec({:?}, scopes {:?})", self.client_id, self.scopes)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -77,6 +99,19 @@ struct Entry {
     url: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    oauth: Option<OAuthEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OAuthEntry {
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    /// With spaces between.
+    #[serde(default)]
+    scopes: String,
+    client_metadata_url: Option<String>,
+    callback_port: Option<u16>,
 }
 
 /// Reads the `mcpServers` of a file. Err if the file itself is wrong.
@@ -124,7 +159,28 @@ fn read_entry(
         (_, None, None) => return Err("it has neither a command nor a url".to_owned()),
         (Some(kind), ..) => return Err(format!("its type {kind:?} does not fit what it has")),
     };
-    Ok(ServerSpec { name: name.to_owned(), reach })
+    let oauth = match entry.oauth {
+        Some(oauth) => read_oauth(&oauth, &fill)?,
+        None => OAuthSpec::default(),
+    };
+    Ok(ServerSpec { name: name.to_owned(), reach, oauth })
+}
+
+fn read_oauth(
+    entry: &OAuthEntry,
+    fill: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<OAuthSpec, String> {
+    let client_secret = entry.client_secret.as_deref().map(fill).transpose()?;
+    if client_secret.is_some() && entry.client_id.is_none() {
+        return Err("its oauth has a clientSecret and no clientId".to_owned());
+    }
+    Ok(OAuthSpec {
+        client_id: entry.client_id.as_deref().map(fill).transpose()?,
+        client_secret,
+        scopes: fill(&entry.scopes)?.split_whitespace().map(str::to_owned).collect(),
+        client_metadata_url: entry.client_metadata_url.as_deref().map(fill).transpose()?,
+        callback_port: entry.callback_port,
+    })
 }
 
 /// A server by its address alone.
@@ -183,6 +239,28 @@ mod tests {
         assert_eq!(specs[1].reach.endpoint(), "https://h:1/mcp");
         let printed = format!("{specs:?}");
         assert!(!printed.contains("秘密") && printed.contains("Authorization"), "{printed}");
+    }
+
+    #[test]
+    fn what_is_known_for_a_login_is_read_and_its_secret_is_not_printed() {
+        let specs = read(
+            r#"{ "a": { "url": "https://h/", "oauth": { "clientId": "us", "clientSecret": "${KEY}",
+                 "scopes": "read write", "callbackPort": 4711 } },
+                 "b": { "url": "https://h/", "oauth": { "clientSecret": "${KEY}" } },
+                 "c": { "url": "https://h/" } }"#,
+        );
+        let oauth = specs[0].as_ref().unwrap().oauth.clone();
+        let expected = OAuthSpec {
+            client_id: Some("us".to_owned()),
+            client_secret: Some("秘密".to_owned()),
+            scopes: vec!["read".to_owned(), "write".to_owned()],
+            client_metadata_url: None,
+            callback_port: Some(4711),
+        };
+        assert_eq!(oauth, expected);
+        assert!(!format!("{specs:?}").contains("秘密"));
+        assert!(specs[1].as_ref().unwrap_err().reason.contains("no clientId"));
+        assert_eq!(specs[2].as_ref().unwrap().oauth, OAuthSpec::default());
     }
 
     #[test]

@@ -12,10 +12,11 @@ mod clean;
 mod config;
 mod form;
 mod news;
+pub mod plan;
 
 pub use bookmark::{Bookmark, Round, TaskMark, Way};
 pub use call::{CallState, HostCall};
 pub use clean::{MAX_LINE, clean, clean_line};
-pub use config::{Reach, ServerSpec, SpecError, http, read_servers};
+pub use config::{OAuthSpec, Reach, ServerSpec, SpecError, http, read_servers};
 pub use form::{Answer, Field, FieldKind, Form, FormError};
 pub use news::{LogLine, News, Outcome, Progress, Question};

@@ -98,8 +98,6 @@ pub struct Opening {
 /// What follows from a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// It was the participant's first.
-    pub is_arrival: bool,
     /// It was the last that there may be.
     pub is_last: bool,
 }
@@ -239,7 +237,7 @@ impl Dialogue {
             return Err(RefusalCode::NotYourTurn.because(message));
         }
         check_content("content", content, MAX_CONTENT)?;
-        let is_arrival = self.arrive(limits, now);
+        self.arrive(limits, now);
         self.messages += 1;
         self.turn = side.other();
         self.budget.turns = self.budget.turns.saturating_sub(1);
@@ -248,7 +246,7 @@ impl Dialogue {
         if is_last {
             self.close(EndReason::MaxTurns, None, now);
         }
-        Ok(Said { is_arrival, is_last })
+        Ok(Said { is_last })
     }
 
     /// One side has had enough. It need not be its turn.

@@ -43,6 +43,7 @@ codes! {
     NotDelegationOwner = "not_delegation_owner",
     DelegationProcessed = "delegation_already_processed",
     DelegationTooDeep = "delegation_too_deep",
+    TooManyDelegations = "too_many_delegations",
     ContentTooLong = "content_too_long",
     NoProject = "project_not_found",
     NoTask = "task_not_found",

@@ -1,8 +1,8 @@
-//! `shikiri messages send|list`.
+//! `shikiri messages send|list|show`.
 
 use clap::Subcommand;
 use shikiri_app::App;
-use shikiri_model::ids::AgentId;
+use shikiri_model::ids::{AgentId, MessageId};
 use shikiri_model::record::Stored;
 use shikiri_model::team::Message;
 use shikiri_web::views::{Page, TeamMessageJson};
@@ -10,7 +10,7 @@ use shikiri_web::views::{Page, TeamMessageJson};
 use super::team::{ProjectArgument, tell_of_more};
 use crate::exit::Failure;
 use crate::output::Output;
-use crate::text::short;
+use crate::text::{safe_text, short};
 use crate::wiring::Access;
 
 #[derive(Subcommand)]
@@ -24,6 +24,12 @@ pub(super) enum Command {
         to: AgentId,
         /// 1 to 4,000 characters
         content: String,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+    /// Show one message
+    Show {
+        id: MessageId,
         #[command(flatten)]
         project: ProjectArgument,
     },
@@ -43,7 +49,7 @@ impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
             Self::Send { .. } => Access::Write,
-            Self::List { .. } => Access::Read,
+            Self::Show { .. } | Self::List { .. } => Access::Read,
         }
     }
 }
@@ -61,8 +67,22 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             // Alone on stdout, so that a script can take it.
             output.line(sent.value.id.as_str())
         }
+        Command::Show { id, project } => show(app, &id, &project).await,
         Command::List { agent, limit, project } => list(app, agent.as_ref(), limit, &project).await,
     }
+}
+
+async fn show(app: &App, id: &MessageId, project: &ProjectArgument) -> Result<(), Failure> {
+    let found = project.find(app).await?;
+    let stored = app.team_message(&found.tenant, &found.project, id).await?;
+    let output = Output::stdout();
+    if project.json.json {
+        return output.json(&TeamMessageJson::from(stored));
+    }
+    let message = &stored.value;
+    let state = message.read_at.map_or_else(|| "unread".to_owned(), |at| format!("read at {at}"));
+    output.line(&format!("{} from {} to {}, {state}", stored.created_at, message.from, message.to))?;
+    output.line(&safe_text(&message.content))
 }
 
 async fn list(

@@ -121,7 +121,7 @@ enum Command {
     /// Work of a project's agents: add, list, show, set
     #[command(subcommand)]
     Tasks(tasks::Command),
-    /// Messages between agents: send, list
+    /// Messages between agents: send, list, show
     #[command(subcommand)]
     Messages(messages::Command),
     /// What agents' task sessions asked their chat sessions to talk about: list, show

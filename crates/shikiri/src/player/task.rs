@@ -62,7 +62,14 @@ async fn complete(
 ) -> Result<(), Trouble> {
     say(&format!("{status}: {result}"));
     let done = json!({ "task_id": task, "status": status, "result": result });
-    door.call("report_completed", &done).await.map(drop)
+    match door.call("report_completed", &done).await {
+        // Somebody else has settled it meanwhile: nothing is left to report.
+        Err(Trouble::Refused { code, message }) => {
+            say(&format!("not reported: {code}: {message}"));
+            Ok(())
+        }
+        other => other.map(drop),
+    }
 }
 
 fn task_id(task: &Value) -> Value {

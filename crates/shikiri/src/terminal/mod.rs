@@ -1,6 +1,7 @@
 //! Executions at the terminal: where they are carried, and how they are told.
 
 mod here;
+pub(crate) mod host;
 mod teller;
 mod there;
 

@@ -14,6 +14,7 @@ mod drain;
 mod executions;
 mod fuzz;
 mod hooks;
+mod host;
 mod http;
 mod mcp;
 mod program;

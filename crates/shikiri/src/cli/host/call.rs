@@ -5,14 +5,16 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use shikiri_app::host::{Called, Host, NewCall};
-use shikiri_model::host::{CallState, HostCall, clean};
+use shikiri_model::host::{CallState, HostCall};
 use shikiri_model::record::Stored;
 use tokio_util::sync::CancellationToken;
 
+use super::is_attended;
 use super::plain::{Beforehand, Plain, Told};
+use super::seat::Seat;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::signals::Signals;
+use crate::terminal::host::result_lines;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -75,10 +77,11 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
         arguments: read_arguments(&arguments.arg, arguments.args.as_deref())?,
         time_limit: Duration::from_secs(arguments.following.timeout.clamp(1, 30 * 86_400)),
     };
+    // A login, if the server wants one, comes before there is anything to watch.
+    host.connect(&new.server).await?;
     let cancel = CancellationToken::new();
-    let audience = arguments.following.audience();
-    let calling = host.call_tool(new, &audience, &cancel);
-    let called = attended(calling, &cancel).await?;
+    let seat = arguments.following.seat();
+    let called = seat.attend(host.call_tool(new, &seat, &cancel), &cancel).await?;
     arguments.following.report(called)
 }
 
@@ -96,36 +99,30 @@ pub(super) async fn take_up(
     following: &Following,
 ) -> Result<(), Failure> {
     let cancel = CancellationToken::new();
-    let audience = following.audience();
-    let resuming = host.resume_call(&call.value.id, &audience, &cancel);
-    let called = attended(resuming, &cancel).await?;
+    let seat = following.seat();
+    let called = seat.attend(host.resume_call(&call.value.id, &seat, &cancel), &cancel).await?;
     following.report(called)
 }
 
-/// The first Ctrl-C cancels the call and waits for its end; the second leaves it as it is.
-async fn attended(
-    calling: impl Future<Output = Result<Called, shikiri_app::host::HostError>>,
-    cancel: &CancellationToken,
-) -> Result<Called, Failure> {
-    let mut signals = Signals::catch()?;
-    let mut calling = std::pin::pin!(calling);
-    loop {
-        tokio::select! {
-            called = &mut calling => return Ok(called?),
-            signal = signals.next() => {
-                if cancel.is_cancelled() || signal != 2 {
-                    note("shikiri: left as it is; `shikiri host resume` takes it up");
-                    return Err(Failure::Stopped(signal));
-                }
-                note("shikiri: cancelling; once more to leave it as it is");
-                cancel.cancel();
-            }
-        }
+impl Arguments {
+    pub(super) fn may_ask(&self) -> bool {
+        self.following.may_ask()
     }
 }
 
 impl Following {
-    pub(super) fn audience(&self) -> Plain {
+    /// Whether there is somebody to be asked.
+    pub(super) fn may_ask(&self) -> bool {
+        !self.no_input
+    }
+
+    /// Who watches: a person, unless a program reads or everything was said beforehand.
+    fn seat(&self) -> Seat {
+        let is_said = self.yes || self.no_input || self.json || self.events;
+        if !is_said && is_attended() { Seat::at_terminal() } else { Seat::Empty(self.audience()) }
+    }
+
+    fn audience(&self) -> Plain {
         let told = match (self.events, self.json) {
             (true, _) => Told::Events,
             (false, true) => Told::Silent,
@@ -164,24 +161,11 @@ pub(super) fn described(call: &HostCall) -> Value {
     })
 }
 
-/// The texts of a result; other content is named.
 fn print_result(call: &HostCall) -> Result<(), Failure> {
-    let Some(content) = call.result.as_ref().and_then(|result| result.get("content")) else {
-        return Ok(());
-    };
-    for part in content.as_array().into_iter().flatten() {
-        let kind = part["type"].as_str().unwrap_or("?");
-        let line = match kind {
-            "text" => clean(part["text"].as_str().unwrap_or_default()),
-            "resource_link" => format!("({})", clean(part["uri"].as_str().unwrap_or_default())),
-            other => format!("({} content: see --json)", clean(other)),
-        };
-        Output::stdout().line(&line)?;
-    }
-    Ok(())
+    result_lines(call).iter().try_for_each(|line| Output::stdout().line(line))
 }
 
-fn verdict(call: &HostCall) -> Result<(), Failure> {
+pub(super) fn verdict(call: &HostCall) -> Result<(), Failure> {
     let reason = call.reason.clone().unwrap_or_default();
     let name = format!("{} {}", call.server, call.tool);
     match call.state {
@@ -213,11 +197,17 @@ fn read_arguments(each: &[String], all: Option<&str>) -> Result<Map<String, Valu
         },
     };
     for one in each {
-        let Some((name, value)) = one.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+        let Some((name, value)) = argument(one) else {
             return Err(Failure::usage(format!("--arg {one:?} has no ="), "write --arg name=value"));
         };
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        arguments.insert(name.to_owned(), value);
+        arguments.insert(name, value);
     }
     Ok(arguments)
+}
+
+/// NAME=VALUE, where the value is JSON or else a text.
+pub(super) fn argument(given: &str) -> Option<(String, Value)> {
+    let (name, value) = given.split_once('=').filter(|(name, _)| !name.is_empty())?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+    Some((name.to_owned(), value))
 }

@@ -25,6 +25,12 @@ pub(super) struct ToolsArguments {
     json: JsonArgument,
 }
 
+impl ToolsArguments {
+    pub(super) fn is_of_one(&self) -> bool {
+        self.server.is_some()
+    }
+}
+
 pub(super) async fn list(host: &Host, arguments: ListArguments) -> Result<(), Failure> {
     let listed = host.list().await;
     if arguments.json.json {

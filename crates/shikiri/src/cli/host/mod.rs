@@ -2,10 +2,19 @@
 
 mod call;
 mod list;
+mod login;
 mod places;
 mod plain;
+mod plan;
+mod plan_view;
 mod resume;
+mod run;
+mod seat;
+mod shell;
 mod tokens;
+mod writer;
+
+use std::io::IsTerminal as _;
 
 use clap::Subcommand;
 use shikiri_app::host::HostError;
@@ -15,6 +24,8 @@ use super::{Global, open};
 use crate::exit::{Exit, Failure};
 use crate::wiring::Access;
 use places::Places;
+
+pub(crate) use plain::offline_sample;
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -34,6 +45,14 @@ enum Command {
     Call(call::Arguments),
     /// Take up calls that another process left
     Resume(resume::Arguments),
+    /// Log in at a server that asks for it; `call` does so by itself at a terminal
+    Login(login::Arguments),
+    /// Forget a login
+    Logout(login::Arguments),
+    /// Carry out a plan of calls at several servers, or go on with one that was left
+    Run(run::Arguments),
+    /// Have a model make a plan for a goal, and carry it out if you agree
+    Plan(plan::Arguments),
     /// What leads back to calls: list, clean
     #[command(subcommand)]
     Tokens(tokens::Command),
@@ -42,16 +61,38 @@ enum Command {
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let config = global.config()?;
     let app = open(&config, Access::Write).await?;
-    let host = arguments.places.host(app, &config).await?;
+    let asks = arguments.command.may_ask() && is_attended();
+    let host = arguments.places.host(app, &config, asks).await?;
     let done = match arguments.command {
         Command::List(arguments) => list::list(&host, arguments).await,
         Command::Tools(arguments) => list::tools(&host, &arguments).await,
         Command::Call(arguments) => call::run(&host, arguments).await,
         Command::Resume(arguments) => resume::run(&host, arguments).await,
+        Command::Login(arguments) => login::log_in(&host, &config, &arguments).await,
+        Command::Logout(arguments) => login::log_out(&host, &config, &arguments).await,
+        Command::Run(arguments) => run::run(&host, arguments).await,
+        Command::Plan(arguments) => plan::run(&host, arguments).await,
         Command::Tokens(command) => tokens::run(&host, command).await,
     };
     host.close().await;
     done
+}
+
+impl Command {
+    /// Whether a person may be asked to log in at a server. Not where several are looked at.
+    fn may_ask(&self) -> bool {
+        match self {
+            Self::List(_) | Self::Tokens(_) | Self::Login(_) | Self::Logout(_) => false,
+            Self::Tools(arguments) => arguments.is_of_one(),
+            Self::Call(arguments) => arguments.may_ask(),
+            Self::Resume(arguments) => arguments.may_ask(),
+        }
+    }
+}
+
+/// Whether somebody sits at the terminal.
+fn is_attended() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 impl From<HostError> for Failure {
@@ -60,6 +101,7 @@ impl From<HostError> for Failure {
             HostError::NoServer { .. } | HostError::NoTool { .. } => Exit::NotFound,
             HostError::Server { ref error, .. } => exit_of(error),
             HostError::Call(_) => Exit::Refused,
+            HostError::Plan(_) => Exit::Usage,
             HostError::App(error) => return error.into(),
         };
         Self::told(exit, error)

@@ -1,17 +1,19 @@
 //! Which servers there are: one by its address, those of a file, and those of the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use shikiri_app::App;
-use shikiri_app::host::Host;
-use shikiri_client::Introduction;
+use shikiri_app::host::{Host, SealedVault};
+use shikiri_client::{Authority, Browser, Introduction, OAuth};
 use shikiri_model::host::{OAuthSpec, Reach, ServerSpec, http, read_servers};
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::Status;
 use shikiri_model::server::{Transport, fill_in};
 
+use super::login::Terminal;
 use crate::config::Config;
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
@@ -40,7 +42,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) async fn host(&self, app: App, config: &Config) -> Result<Host, Failure> {
+    /// With `asks`, whoever sits at the terminal is asked to log in where that is wanted.
+    pub(super) async fn host(
+        &self,
+        app: App,
+        config: &Config,
+        asks: bool,
+    ) -> Result<Host, Failure> {
         let servers = match &self.url {
             Some(url) => vec![self.by_address(url, config)?],
             None => self.by_name(&app, config).await?,
@@ -53,7 +61,12 @@ impl Places {
             authority: None,
             protocol: self.protocol.clone(),
         };
-        let host = Host::new(app, TenantId::local(), servers, introduction)?;
+        let authority = |spec: &ServerSpec| {
+            Some((spec.name.clone(), authority_for(&app, config, spec, asks)?))
+        };
+        let authorities: HashMap<_, _> = servers.iter().filter_map(authority).collect();
+        let host = Host::new(app, TenantId::local(), servers, introduction)?
+            .with_authorities(authorities);
         Ok(if self.url.is_some() { host.by_address() } else { host })
     }
 
@@ -103,9 +116,37 @@ impl Places {
     }
 }
 
+/// Who proves to this server who we are.
+fn authority_for(
+    app: &App,
+    config: &Config,
+    spec: &ServerSpec,
+    asks: bool,
+) -> Option<Arc<dyn Authority>> {
+    let browser = asks.then(|| Arc::new(Terminal) as Arc<dyn Browser>);
+    Some(Arc::new(oauth_for(app, config, spec, browser)?))
+}
+
+/// Logins are kept in the store, sealed with a key of the project's folder.
+pub(super) fn oauth_for(
+    app: &App,
+    config: &Config,
+    spec: &ServerSpec,
+    browser: Option<Arc<dyn Browser>>,
+) -> Option<OAuth> {
+    let key = config.data_folder().join("host.key");
+    let vault = SealedVault::new(app.clone(), TenantId::local(), key);
+    OAuth::new(spec, Arc::new(vault), browser)
+}
+
 fn read_file(path: &Path) -> std::io::Result<String> {
+    read_bounded(path, MAX_FILE)
+}
+
+/// A file's text, if it is not larger than what is meant.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> std::io::Result<String> {
     let found = std::fs::metadata(path)?;
-    if !found.is_file() || found.len() > MAX_FILE {
+    if !found.is_file() || found.len() > limit {
         return Err(std::io::Error::other("it is no file of a reasonable size"));
     }
     std::fs::read_to_string(path)

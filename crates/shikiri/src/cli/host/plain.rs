@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::{Audience, Shown};
+use shikiri_app::host::{Audience, Consent, Shown};
 use shikiri_model::host::{Answer, Form, HostCall, clean, clean_line};
 
 use crate::output::{Output, note};
@@ -70,13 +70,20 @@ impl Audience for Plain {
         Answer::Decline(Map::new())
     }
 
+    async fn may_ask_model(&self, _: &HostCall, _: &str, _: &str) -> Consent {
+        match self.beforehand {
+            Beforehand::Yes => Consent::Given,
+            Beforehand::No => Consent::Nobody,
+        }
+    }
+
     async fn sample(&self, _: &HostCall, params: &Value) -> Result<Value, String> {
         Ok(offline_sample(params))
     }
 }
 
 /// Without a model, and labelled so.
-pub(super) fn offline_sample(params: &Value) -> Value {
+pub(crate) fn offline_sample(params: &Value) -> Value {
     let asked = params["messages"]
         .as_array()
         .and_then(|messages| messages.last())

@@ -16,6 +16,12 @@ pub(super) struct Arguments {
     following: Following,
 }
 
+impl Arguments {
+    pub(super) fn may_ask(&self) -> bool {
+        self.following.may_ask()
+    }
+}
+
 pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
     if let Some(id) = &arguments.call {
         let call = host.call(id).await?;

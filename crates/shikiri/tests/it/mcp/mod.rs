@@ -3,6 +3,7 @@
 mod background;
 mod bad_http;
 mod bad_input;
+mod call_keys;
 mod catalogue;
 mod claude_code;
 mod clients;

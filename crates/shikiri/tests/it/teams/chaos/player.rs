@@ -61,13 +61,14 @@ const LATE: i64 = 1_000 * (WAIT as i64) + 2_000;
 const TRIES: u32 = 50;
 
 /// Refusals that a player who does nothing wrong meets too, because of the others.
-const USUAL: [&str; 7] = [
+const USUAL: [&str; 8] = [
     "sessionExpired",
     "not_your_turn",
     "conversation_ended",
     "conversation_already_active",
     "delegation_already_processed",
     "delegation_too_deep",
+    "too_many_delegations",
     // A task that another session reported done cannot be blocked.
     "invalid_argument",
 ];

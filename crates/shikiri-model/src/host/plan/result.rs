@@ -1,0 +1,83 @@
+//! What a task answered, as other tasks and the synthesis see it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Bytes of a result that a plan takes in: it is kept with every change.
+const MAX_RESULT: usize = 1024 * 1024;
+/// Names of a result that are told to whoever looked for another.
+const MAX_NAMES: usize = 12;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// All that it says.
+    pub text: String,
+    /// The same for programs, if it gives that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+}
+
+impl TaskResult {
+    /// From a tool's result.
+    pub fn read(result: &Map<String, Value>) -> Result<Self, String> {
+        let empty = Vec::new();
+        let content = result.get("content").and_then(Value::as_array).unwrap_or(&empty);
+        let text = content.iter().map(block).collect::<Vec<_>>().join("\n");
+        let structured = result.get("structuredContent").filter(|value| !value.is_null()).cloned();
+        let size = text.len() + structured.as_ref().map_or(0, |value| value.to_string().len());
+        if size > MAX_RESULT {
+            return Err(format!("its answer has {size} bytes; a plan takes {MAX_RESULT}"));
+        }
+        Ok(Self { text, structured })
+    }
+
+    /// What is at this path: in the structured result, else in the text read as JSON. The whole
+    /// text, if there is no path.
+    pub fn look(&self, path: &[&str]) -> Result<Value, String> {
+        if path.is_empty() {
+            return Ok(Value::String(self.text.clone()));
+        }
+        let read = || serde_json::from_str(&self.text).ok();
+        let Some(whole) = self.structured.clone().or_else(read) else {
+            return Err(format!("its result is plain text, which has no `{}`", path.join(".")));
+        };
+        let mut at = &whole;
+        for (depth, part) in path.iter().enumerate() {
+            let next = match at {
+                Value::Object(fields) => fields.get(*part),
+                Value::Array(items) => part.parse::<usize>().ok().and_then(|n| items.get(n)),
+                _ => None,
+            };
+            at = next.ok_or_else(|| {
+                let has = names(at);
+                format!("its result has no `{}`{has}", path[..=depth].join("."))
+            })?;
+        }
+        Ok(at.clone())
+    }
+}
+
+fn block(block: &Value) -> String {
+    let text = |key: &str| block.get(key).and_then(Value::as_str);
+    match (text("type"), text("text")) {
+        (Some("text") | None, Some(said)) => said.to_owned(),
+        (Some("resource_link"), _) => format!("[{}]", text("uri").unwrap_or("a resource")),
+        (kind, _) => {
+            let kind = kind.unwrap_or("something");
+            let what = text("mimeType").unwrap_or("no text");
+            format!("[{kind}: {what}]")
+        }
+    }
+}
+
+/// What there is instead.
+fn names(value: &Value) -> String {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            let names: Vec<_> = fields.keys().take(MAX_NAMES).map(String::as_str).collect();
+            format!("; it has {}", names.join(", "))
+        }
+        Value::Array(items) => format!("; it is a list of {}", items.len()),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,163 @@
+//! One call that goes on, as one line of the screen.
+
+use std::time::{Duration, Instant};
+
+use console::{measure_text_width, truncate_str};
+use shikiri_model::host::clean_line;
+
+use crate::output::{Output, Style};
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// How long one picture of the spinner stands.
+pub(super) const TICK: Duration = Duration::from_millis(120);
+/// Columns of a bar, where there is room for one.
+const BAR: usize = 20;
+const SHORT_BAR: usize = 8;
+
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// Server and tool.
+    pub(super) name: String,
+    pub(super) began: Instant,
+    pub(super) progress: Option<f64>,
+    pub(super) total: Option<f64>,
+    pub(super) message: String,
+}
+
+impl Row {
+    pub(super) fn new(name: &str) -> Self {
+        let began = Instant::now();
+        let name = clean_line(name);
+        Self { name, began, progress: None, total: None, message: String::new() }
+    }
+
+    /// On at most `width` columns, wide characters counted as such.
+    pub(super) fn line(&self, width: usize, output: Output) -> String {
+        let elapsed = self.began.elapsed();
+        self.line_after(elapsed, width, output)
+    }
+
+    fn line_after(&self, elapsed: Duration, width: usize, output: Output) -> String {
+        let picture = (elapsed.as_millis() / TICK.as_millis()) as usize % SPINNER.len();
+        let name_room = (width / 3).max(8);
+        let name = truncate_str(&self.name, name_room, "…");
+        let mut parts = vec![SPINNER[picture].to_owned(), name.into_owned()];
+        match (self.progress, self.total.filter(|total| *total > 0.0)) {
+            (Some(done), Some(total)) => {
+                if let Some(length) = bar_length(width) {
+                    parts.push(bar(done / total, length, output));
+                }
+                parts.push(format!("{done}/{total}"));
+            }
+            (Some(done), None) => parts.push(done.to_string()),
+            (None, _) => {}
+        }
+        parts.push(output.paint(Style::Dim, &clock(elapsed)));
+        parts.push(self.message.clone());
+        let line = parts.join(" ");
+        truncate_str(line.trim_end(), width, "…").into_owned()
+    }
+}
+
+fn bar_length(width: usize) -> Option<usize> {
+    match width {
+        0..=39 => None,
+        40..=69 => Some(SHORT_BAR),
+        _ => Some(BAR),
+    }
+}
+
+fn bar(part: f64, length: usize, output: Output) -> String {
+    let filled = (part.clamp(0.0, 1.0) * length as f64).round() as usize;
+    let (done, rest) = ("█".repeat(filled), "░".repeat(length - filled));
+    format!("{}{}", output.paint(Style::Good, &done), output.paint(Style::Dim, &rest))
+}
+
+fn clock(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+/// Columns under their names, cut so that each row fits into `width`: the widest column gives way
+/// first.
+pub(crate) fn columns(head: &[&str], rows: &[Vec<String>], width: usize) -> Vec<String> {
+    const LEAST: usize = 6;
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    let mut widths: Vec<usize> = (0..head.len())
+        .map(|column| {
+            let widest = cells(column).map(|cell| measure_text_width(cell)).max().unwrap_or(0);
+            widest.max(head[column].len())
+        })
+        .collect();
+    let gaps = 2 * head.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > width {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > LEAST => *widest -= 1,
+            _ => break,
+        }
+    }
+    let line = |cells: Vec<&str>| {
+        let fitted = cells.iter().zip(&widths).map(|(cell, width)| {
+            let cut = truncate_str(cell, *width, "…");
+            let gap = width.saturating_sub(measure_text_width(&cut));
+            format!("{cut}{}", " ".repeat(gap))
+        });
+        fitted.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let names: Vec<String> = head.iter().map(|name| name.to_uppercase()).collect();
+    let names = line(names.iter().map(String::as_str).collect());
+    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    std::iter::once(names).chain(rows).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row {
+            progress: Some(50.0),
+            total: Some(100.0),
+            message: "価格を確認しています".to_owned(),
+            ..Row::new("travel travel_agent")
+        }
+    }
+
+    #[test]
+    fn a_row_tells_how_far_a_call_is() {
+        let shown = row().line_after(Duration::from_secs(72), 100, Output::plain());
+        assert_eq!(
+            shown,
+            "⠋ travel travel_agent ██████████░░░░░░░░░░ 50/100 1:12 価格を確認しています"
+        );
+        let uncounted = Row { total: None, ..row() };
+        let shown = uncounted.line_after(Duration::ZERO, 100, Output::plain());
+        assert_eq!(shown, "⠋ travel travel_agent 50 0:00 価格を確認しています");
+    }
+
+    #[test]
+    fn a_row_never_takes_more_than_the_width() {
+        for width in 1..120 {
+            let shown = row().line_after(Duration::from_secs(1), width, Output::plain());
+            assert!(measure_text_width(&shown) <= width, "{width}: {shown}");
+        }
+    }
+
+    #[test]
+    fn progress_beyond_its_total_fills_the_bar() {
+        assert_eq!(bar(7.0, 4, Output::plain()), "████");
+        assert_eq!(bar(-1.0, 4, Output::plain()), "░░░░");
+        assert_eq!(bar(f64::NAN, 4, Output::plain()), "░░░░");
+    }
+
+    #[test]
+    fn columns_fit_and_stand_under_their_names() {
+        let rows = vec![
+            vec!["旅".to_owned(), "a long description that has no room".to_owned()],
+            vec!["ab".to_owned(), "short".to_owned()],
+        ];
+        let lines = columns(&["tool", "does"], &rows, 20);
+        assert_eq!(lines, ["TOOL  DOES", "旅    a long descri…", "ab    short"]);
+        assert!(columns(&["a", "b"], &rows, 1).len() == 3, "nothing is too narrow to be told");
+    }
+}

@@ -1,0 +1,3 @@
+//! Our side as a client, against servers of ours and of others.
+
+mod conformance;
