@@ -66,7 +66,7 @@ impl Desk {
     async fn try_outcome(&self) -> Result<Option<Option<Action>>, TeamError> {
         for mut one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
             let What::Outcome(id) = &one.value.what else { continue };
-            if one.value.is_seen_by(&self.session.id) {
+            if one.value.was_seen_by(&self.session.id) {
                 continue;
             }
             let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;

@@ -13,6 +13,9 @@ use crate::ids::{AgentId, AgentSessionId, DelegationId, DialogueId, MessageId, T
 use crate::record::{Columns, Document};
 use crate::time::Timestamp;
 
+/// More sessions of one agent than live at a time.
+const MAX_SEEN: usize = 20;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     pub id: String,
@@ -25,6 +28,9 @@ pub struct Waiting {
     pub seen_by: Option<AgentSessionId>,
     #[serde(default)]
     pub seen_at: Option<Timestamp>,
+    /// Sessions that saw it before that one: what several may hear, each hears once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen_before: Vec<AgentSessionId>,
     /// When somebody should look whether the agent has to be started; never, if it cannot be.
     #[serde(default)]
     pub due_at: Option<Timestamp>,
@@ -96,6 +102,7 @@ impl Waiting {
             what,
             seen_by: None,
             seen_at: None,
+            seen_before: Vec::new(),
             due_at,
         }
     }
@@ -132,8 +139,19 @@ impl Waiting {
         self.seen_by.as_ref() == Some(session)
     }
 
+    /// Whether this session saw it, whoever did later.
+    pub fn was_seen_by(&self, session: &AgentSessionId) -> bool {
+        self.is_seen_by(session) || self.seen_before.contains(session)
+    }
+
     pub fn see(&mut self, session: &AgentSessionId, now: Timestamp) {
-        self.seen_by = Some(session.clone());
+        if let Some(before) = self.seen_by.replace(session.clone()).filter(|it| it != session) {
+            self.seen_before.retain(|known| *known != before);
+            self.seen_before.push(before);
+            if self.seen_before.len() > MAX_SEEN {
+                self.seen_before.remove(0);
+            }
+        }
         self.seen_at = Some(now);
     }
 }

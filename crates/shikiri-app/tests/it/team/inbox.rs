@@ -118,6 +118,33 @@ async fn an_outcome_of_a_task_that_is_over_is_told_once() {
     assert!(!team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
 }
 
+/// Whoever asked, and whoever goes on with the task: each hears it once, however often they ask.
+#[tokio::test]
+async fn an_outcome_is_told_once_to_each_of_two_sessions() {
+    let team = Team::new().await;
+    let tenant = TenantId::local();
+    let task = team.assign("a", "仕事").await;
+    let asker = team.task("a").await;
+    asker.next().await;
+    let delegation = asker.delegate("b").await;
+    // A person gives the task to whoever comes next.
+    let patch = TaskPatch { status: Some(TaskStatus::Todo), ..TaskPatch::default() };
+    team.world.app.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
+    let heir = team.task("a").await;
+    heir.next().await;
+    let chat = team.chat("a").await;
+    let desk = chat.at("send_message").await.unwrap();
+    desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
+    let mut told = [0, 0];
+    for _ in 0..4 {
+        for (session, told) in [&asker, &heir].into_iter().zip(&mut told) {
+            *told += usize::from(matches!(session.next().await, Action::DelegationResult { .. }));
+        }
+        team.world.clock.advance(A_WHILE);
+    }
+    assert_eq!(told, [1, 1]);
+}
+
 #[tokio::test]
 async fn wrong_passkeys_at_once_are_counted_like_others() {
     let team = Team::new().await;
