@@ -1,8 +1,11 @@
 //! The tools that some checks need and that not every Rust brings.
 
+use std::process::Command;
+
 use anyhow::{Result, bail};
 
-use crate::cargo::{cargo, in_ci, succeeds};
+use crate::apt;
+use crate::cargo::{cargo, in_ci, run, succeeds};
 use crate::report::Outcome;
 
 /// Does the work of a part of the toolchain. Without it the check is skipped with advice: rustup's
@@ -24,6 +27,23 @@ pub(crate) fn with_component(
 /// Under which name cargo knows it.
 fn subcommand(component: &str) -> &str {
     component.strip_prefix("rust").unwrap_or(component)
+}
+
+/// Has tmux, in which tests type at the host's terminal; installs it if we are root on Debian.
+pub(crate) fn provide_tmux() -> Result<Outcome> {
+    let is_there = || succeeds(Command::new("tmux").arg("-V"));
+    if !is_there() && apt::may_install() {
+        run(&mut apt::update())?;
+        run(&mut apt::install("tmux"))?;
+    }
+    if is_there() {
+        return Ok(Outcome::Passed);
+    }
+    let why = "tmux is not installed; install the package `tmux`, then run this again";
+    if in_ci() {
+        bail!("{why} (CI=true forbids skipping)");
+    }
+    Ok(Outcome::Skipped(why.to_owned()))
 }
 
 /// Does what needs cargo-deny. Optional, also with `CI=true`: it is no part of Rust, takes minutes

@@ -1,6 +1,7 @@
 //! A request and everything that comes back because of it, up to its answer.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -23,17 +24,27 @@ pub(crate) struct Exchange {
     place: Place,
     events: Option<Events>,
     ready: VecDeque<Message>,
+    /// Whether nothing comes but what is ready.
+    is_whole: bool,
+    /// Silence that is longer counts as its end.
+    patience: Option<Duration>,
 }
 
 impl Exchange {
     /// On a line that others share.
     pub(crate) fn shared(place: Place) -> Self {
-        Self { place, events: None, ready: VecDeque::new() }
+        Self { place, events: None, ready: VecDeque::new(), is_whole: false, patience: None }
     }
 
     /// With a stream of its own.
     pub(crate) fn streamed(place: Place, events: Events) -> Self {
-        Self { place, events: Some(events), ready: VecDeque::new() }
+        Self {
+            place,
+            events: Some(events),
+            ready: VecDeque::new(),
+            is_whole: false,
+            patience: None,
+        }
     }
 
     /// Answered already.
@@ -43,13 +54,27 @@ impl Exchange {
             one => vec![one],
         };
         let ready = all.into_iter().filter_map(Message::parse).collect();
-        Self { place, events: None, ready }
+        Self { place, events: None, ready, is_whole: true, patience: None }
+    }
+
+    pub(crate) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
     }
 
     /// The next thing, or why nothing comes any more. May be dropped while it waits.
     pub(crate) async fn next(&mut self) -> Result<Heard, ClientError> {
+        let Some(patience) = self.patience else { return self.hear().await };
+        let heard = tokio::time::timeout(patience, self.hear()).await;
+        heard.unwrap_or_else(|_| Err(ClientError::Slow(patience.as_secs())))
+    }
+
+    async fn hear(&mut self) -> Result<Heard, ClientError> {
         if let Some(message) = self.ready.pop_front() {
             return Ok(heard(message));
+        }
+        if self.is_whole {
+            let said = "what it answered is no answer to what it was asked";
+            return Err(ClientError::Garbled(said.to_owned()));
         }
         let Some(events) = self.events.as_mut() else { return from(self.place.next().await) };
         tokio::select! {

@@ -27,8 +27,15 @@ pub(crate) async fn lines(
     router: Arc<Router>,
 ) {
     let mut garbage = 0;
+    let mut ended = std::pin::pin!(link.ended());
     let why = loop {
-        let line = match lines.next().await {
+        let line = tokio::select! {
+            biased;
+            line = lines.next() => line,
+            // What it left behind holds its output open: nobody will speak there any more.
+            () = &mut ended => Ok(None),
+        };
+        let line = match line {
             Ok(Some(line)) => line,
             Ok(None) => break ClientError::Unreachable(link.last_words()),
             Err(error) => break error,

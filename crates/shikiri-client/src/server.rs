@@ -1,6 +1,8 @@
 //! A server that we are connected to: the era it speaks, and requests to it.
 
 mod connect;
+#[cfg(test)]
+mod connect_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,7 @@
 //! What a server offers.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use shikiri_model::host::clean_line;
 
@@ -10,6 +12,9 @@ use crate::server::Server;
 /// Bounds on what is listed to us.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 5_000;
+const MAX_REMARKS: usize = 20;
+/// How long a server may take to list them all.
+const LISTING: Duration = Duration::from_secs(20);
 
 /// A tool, as the server describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,9 +36,16 @@ pub struct Offer {
 
 impl Server {
     pub async fn tools(&self) -> Result<Offer, ClientError> {
+        let listed = tokio::time::timeout(LISTING, self.list_tools()).await;
+        listed.unwrap_or(Err(ClientError::Slow(LISTING.as_secs())))
+    }
+
+    async fn list_tools(&self) -> Result<Offer, ClientError> {
         let mut offer = Offer::default();
         let mut cursor: Option<String> = None;
-        for _ in 0..MAX_PAGES {
+        let mut pages = 0;
+        loop {
+            pages += 1;
             let params = match &cursor {
                 Some(cursor) => json!({ "cursor": cursor }),
                 None => json!({}),
@@ -52,7 +64,16 @@ impl Server {
             if next.is_none() || next == cursor || offer.tools.len() > MAX_TOOLS {
                 break;
             }
+            if pages == MAX_PAGES {
+                offer.remarks.push(format!("its list has no end: {MAX_PAGES} pages are read"));
+                break;
+            }
             cursor = next;
+        }
+        if offer.remarks.len() > MAX_REMARKS {
+            let more = offer.remarks.len() - MAX_REMARKS;
+            offer.remarks.truncate(MAX_REMARKS);
+            offer.remarks.push(format!("and {more} more of the kind"));
         }
         if offer.tools.len() > MAX_TOOLS {
             offer.tools.truncate(MAX_TOOLS);

@@ -15,6 +15,7 @@ mod claude_cli;
 mod cli;
 mod client;
 mod database;
+mod fake_login;
 mod fake_model;
 pub mod history;
 mod kept;
@@ -31,6 +32,7 @@ pub use claude_cli::{ClaudeCli, ClaudeEnded, ClaudeHost, ControlRequest, claude_
 pub use cli::{Cli, Ended};
 pub use client::{Answer, Client};
 pub use database::{TestDatabase, have_postgres};
+pub use fake_login::{Book, FakeLogin};
 pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, Spent, ToolResult, Usage};
 pub use mcp::{Exchange, Hello, McpClient, Message, ModernClient, Prepared, StdioClient};
 pub use mcp::{Policy, Resuming, Sent, StreamLog};

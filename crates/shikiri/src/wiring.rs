@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shikiri_app::execution::{self, Engine, Engines};
+use shikiri_app::host::Speaker;
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppOptions, Environment};
 use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::messages::Messages;
 use shikiri_mcp::{Extras, McpOptions};
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
@@ -53,6 +55,11 @@ fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
         .with_readable(config.engine_paths.clone())
         .with_hidden(config.secret_places());
     vec![Arc::new(OfflineEngine), Arc::new(claude_code)]
+}
+
+/// Who has models speak for the servers that a host calls.
+pub fn speaker() -> Arc<dyn Speaker> {
+    Arc::new(Messages)
 }
 
 /// What somebody wants with the store.

@@ -21,6 +21,8 @@ use crate::error::AppError;
 const MAX_RECONNECTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// For a call whose time ran out while nobody followed it: its answer may be there.
+const LAST_LOOK: Duration = Duration::from_secs(10);
 
 pub struct NewCall {
     pub server: String,
@@ -63,8 +65,14 @@ impl Host {
         audience: &dyn Audience,
         cancel: &CancellationToken,
     ) -> Result<Called, HostError> {
-        let server = self.connect(&new.server).await?;
-        let tool = self.find_tool(&server, &new.tool).await?;
+        let meeting = async {
+            let server = self.connect(&new.server).await?;
+            let tool = self.find_tool(&server, &new.tool).await?;
+            Ok::<_, HostError>((server, tool))
+        };
+        let met = tokio::time::timeout(new.time_limit, meeting).await;
+        let slow = || self.told(&new.server, ClientError::Slow(new.time_limit.as_secs()));
+        let (server, tool) = met.map_err(|_| slow())??;
         let now = self.app.store.now().await.map_err(AppError::from)?;
         let call = HostCall {
             id,
@@ -137,11 +145,13 @@ impl Host {
     ) -> Result<Called, HostError> {
         let now = self.app.store.now().await.map_err(AppError::from)?;
         let left = stored.value.deadline.since(now);
+        let left = if met.is_none() { left.max(LAST_LOOK) } else { left };
         let deadline = Instant::now() + left;
         let key = stored.value.id.to_string();
         let notebook = Notebook::new(self, stored, audience);
         let mut pause = FIRST_PAUSE;
         let mut why = ClientError::SessionGone;
+        let mut is_away = false;
         for _ in 0..MAX_RECONNECTS {
             let page = notebook.page().await;
             let connected = match met.take() {
@@ -151,11 +161,11 @@ impl Host {
             let (server, tool) = match connected {
                 Ok(connected) => connected,
                 Err(HostError::Server { error, .. }) if error.is_passing() => {
+                    is_away = true;
+                    why = error;
                     if Instant::now() + pause >= deadline || cancel.is_cancelled() {
-                        why = error;
                         break;
                     }
-                    why = error;
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
@@ -178,20 +188,35 @@ impl Host {
                     let call = notebook.page().await;
                     return Ok(Called::LetGo { call, why: let_go.to_string() });
                 }
+                End::Away(error) => return Err(self.away(&page.value, error)),
                 End::Reconnect(error) => {
                     self.disconnect(&page.value.server).await;
+                    is_away = false;
                     why = error;
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
+        let call = notebook.page().await;
+        if is_away && !cancel.is_cancelled() && Instant::now() < deadline {
+            return Err(self.away(&call.value, why));
+        }
         let outcome = match cancel.is_cancelled() {
             true => Outcome::Cancelled,
             false => Outcome::Failed { reason: why.to_string() },
         };
-        let call = notebook.page().await;
         self.end(call, outcome, audience).await
+    }
+
+    /// The server cannot be reached; the call stays as it is.
+    fn away(&self, call: &HostCall, error: ClientError) -> HostError {
+        let why = match error {
+            ClientError::Unreachable(why) => why,
+            other => other.to_string(),
+        };
+        let kept = format!("{why} (the call is kept: `shikiri host resume {}`)", call.id);
+        self.told(&call.server, ClientError::Unreachable(kept))
     }
 
     /// A connection that fits how the call is taken up.

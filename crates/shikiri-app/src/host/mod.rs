@@ -5,6 +5,7 @@ mod audience;
 mod calls;
 mod notebook;
 mod plan_offers;
+mod plan_texts;
 mod plan_tries;
 mod plans;
 mod records;
@@ -14,7 +15,8 @@ mod vault_key;
 
 pub use audience::{Audience, Consent, Shown};
 pub use calls::{Called, NewCall};
-pub use plans::{PlanAudience, Writer};
+pub use plan_texts::NoText;
+pub use plans::PlanAudience;
 pub use speaker::{Speaker, Speech, Spoken};
 pub use vault::SealedVault;
 

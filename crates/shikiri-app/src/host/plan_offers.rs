@@ -19,6 +19,8 @@ impl Host {
                     }
                 }
                 Err(error) => {
+                    // Next time it is met anew: its session may be what failed.
+                    self.disconnect(&listed.server).await;
                     offers.silent.insert(listed.server.clone());
                     troubles.push((listed.server, error));
                 }

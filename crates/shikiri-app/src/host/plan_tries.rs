@@ -11,7 +11,7 @@ use shikiri_model::host::{Answer, CallState, Form, HostCall, News, Outcome, Reac
 use shikiri_model::ids::HostCallId;
 use tokio_util::sync::CancellationToken;
 
-use super::audience::{Audience, Shown};
+use super::audience::{Audience, Consent, Shown};
 use super::plans::PlanAudience;
 use super::{Called, Host, HostError, NewCall};
 use crate::error::AppError;
@@ -24,6 +24,8 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 const MAX_REFUSALS: u32 = 3;
 /// Clocks that measure one time limit may differ by so much.
 const TOLERANCE: Duration = Duration::from_millis(100);
+/// Meeting a server and finding its tool, before a call's own time begins.
+const MEETING: Duration = Duration::from_secs(60);
 const MAX_REASON: usize = 500;
 
 /// What is to be tried.
@@ -62,7 +64,10 @@ impl Host {
                 Err(HostError::Call(format!("call {id} of task {}: {why}", order.task)))
             }
             Err(error @ (HostError::App(_) | HostError::Call(_))) => Err(error),
-            Err(error) => self.give_up(&order.call, error).await,
+            Err(error) => {
+                self.disconnect(&order.server).await;
+                self.give_up(&order.call, error, cancel).await
+            }
         }
     }
 
@@ -85,9 +90,8 @@ impl Host {
             arguments: order.arguments.clone(),
             time_limit: order.time_limit,
         };
-        // Connecting takes time too.
         let calling = self.call_tool_as(order.call.clone(), new, audience, cancel);
-        match tokio::time::timeout(order.time_limit + TOLERANCE, calling).await {
+        match tokio::time::timeout(order.time_limit + MEETING, calling).await {
             // The process that noted it down lives and was first: it will find the call taken.
             Ok(Err(HostError::App(AppError::Exists { .. }))) => {
                 self.resume_call(&order.call, audience, cancel).await
@@ -107,6 +111,7 @@ impl Host {
             // A program of ours that ends is noticed by itself.
             _ => return std::future::pending().await,
         };
+        let introduction = self.introduction_to(&order.server);
         let mut refusals = 0;
         loop {
             let pause = if refusals == 0 { SILENCE } else { SECOND_LOOK };
@@ -115,7 +120,7 @@ impl Host {
                 refusals = 0;
                 continue;
             }
-            match Server::connect(spec, &self.introduction_to(&spec.name), &self.prefix).await {
+            match Server::connect(spec, &introduction, &self.prefix).await {
                 Err(error @ ClientError::Unreachable(_)) => {
                     refusals += 1;
                     if refusals >= MAX_REFUSALS {
@@ -133,9 +138,13 @@ impl Host {
     }
 
     /// Ends a call that is followed no longer, and says what that means for its task.
-    async fn give_up(&self, id: &HostCallId, why: HostError) -> Result<TaskOutcome, HostError> {
+    async fn give_up(
+        &self,
+        id: &HostCallId,
+        why: HostError,
+        cancel: &CancellationToken,
+    ) -> Result<TaskOutcome, HostError> {
         let reason = why.to_string();
-        let is_slow = matches!(&why, HostError::Server { error: ClientError::Slow(_), .. });
         let stored = match self.call(id).await {
             Ok(stored) => stored,
             Err(AppError::NotFound { .. }) => {
@@ -143,16 +152,19 @@ impl Host {
             }
             Err(error) => return Err(error.into()),
         };
-        let sent = stored.value.bookmark.request_id.is_some();
-        if stored.value.is_open() {
-            let lost = [News::Ended(Outcome::Lost { reason: reason.clone() })];
-            if self.keep(&stored, &lost).await?.is_none() {
-                return Err(HostError::Call(format!("another process has taken call {id} up")));
-            }
+        if !stored.value.is_open() {
+            return self.outcome(&stored.value, cancel).await;
         }
-        Ok(match is_slow {
-            true => TaskOutcome::TimedOut { reason },
-            false => TaskOutcome::ServerFailed { reason, sent },
+        let sent = stored.value.bookmark.request_id.is_some();
+        let lost = [News::Ended(Outcome::Lost { reason: reason.clone() })];
+        if self.keep(&stored, &lost).await?.is_none() {
+            return Err(HostError::Call(format!("another process has taken call {id} up")));
+        }
+        Ok(match why {
+            HostError::Server { error: ClientError::Slow(_), .. } => {
+                TaskOutcome::TimedOut { reason }
+            }
+            _ => TaskOutcome::ServerFailed { reason, sent },
         })
     }
 
@@ -222,6 +234,10 @@ impl Audience for Watched<'_> {
 
     async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer {
         self.audience.visit(call, message, url).await
+    }
+
+    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> Consent {
+        self.audience.may_ask_model(call, model, prompt).await
     }
 
     async fn sample(&self, call: &HostCall, params: &Value) -> Result<Value, String> {

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -34,14 +33,6 @@ marked as missing, say that it is missing. Reply with the text alone.";
 pub trait PlanAudience: Audience {
     /// A task's state has changed, and that is kept.
     fn changed(&self, run: &PlanRun, task: &str);
-}
-
-/// A model that writes texts.
-#[async_trait]
-pub trait Writer: Send + Sync {
-    /// What the model writes, told what to do and given the material; else why it cannot, with
-    /// the next step.
-    async fn write(&self, instructions: &str, material: &str) -> Result<String, String>;
 }
 
 impl Host {
@@ -85,7 +76,6 @@ impl Host {
         stored: Stored<PlanRun>,
         offers: Offers,
         audience: &dyn PlanAudience,
-        writer: &dyn Writer,
         cancel: &CancellationToken,
     ) -> Result<Stored<PlanRun>, HostError> {
         let now = self.app.store.now().await.map_err(AppError::from)?;
@@ -122,7 +112,7 @@ impl Host {
             }
         }
         drop(happening);
-        let written = desk.synthesis(writer, cancel).await;
+        let written = desk.synthesis(cancel).await;
         desk.finish(written).await
     }
 
@@ -282,13 +272,15 @@ impl Desk<'_> {
         self.keep(next).await
     }
 
-    async fn synthesis(&self, writer: &dyn Writer, cancel: &CancellationToken) -> Written {
+    async fn synthesis(&self, cancel: &CancellationToken) -> Written {
         let run = self.run();
         let Some(prompt) = run.prompt() else { return run.compose() };
         let written = tokio::select! {
             biased;
             () = cancel.cancelled() => Err("the plan was cancelled".to_owned()),
-            written = writer.write(INSTRUCTIONS, &prompt) => written,
+            written = self.host.write(INSTRUCTIONS, &prompt) => {
+                written.map_err(|why| why.to_string())
+            }
         };
         match written {
             Ok(text) => run.written_by_model(&text),

@@ -8,6 +8,7 @@ use shikiri_store::{Append, Commit, CommitError, StoreExt};
 
 use super::Host;
 use crate::error::AppError;
+use crate::failpoint;
 
 /// More calls than anybody leaves open.
 const MAX_OPEN: u32 = 1_000;
@@ -70,8 +71,10 @@ impl Host {
             let append = Append::new(self.tenant.clone(), stream, events.clone());
             commit.appends.push(Append { close: !next.value.is_open(), ..append });
         }
+        failpoint::hit("host.before_keep");
         match self.app.store.commit(commit).await {
             Ok(committed) => {
+                failpoint::hit("host.after_keep");
                 next.version += 1;
                 next.updated_at = committed.at;
                 Ok(Some((next, events)))

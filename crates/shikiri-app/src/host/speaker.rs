@@ -72,7 +72,7 @@ impl Host {
     }
 
     /// The tenant's model, if it is one that can be asked for a few words.
-    async fn model(&self) -> Result<Option<Model>, AppError> {
+    pub(super) async fn model(&self) -> Result<Option<Model>, AppError> {
         let Some(id) = self.app.tenant(&self.tenant).await?.value.model_id else { return Ok(None) };
         let Ok(id) = id.parse() else { return Ok(None) };
         let model = match self.app.model(&id).await {

@@ -17,5 +17,6 @@ mod team;
 mod tenants;
 mod updates;
 mod usage;
+mod vault;
 mod watch;
 mod world;

@@ -8,8 +8,10 @@ use super::{Following, Next, Stop};
 use crate::error::ClientError;
 use crate::wire::{INVALID_PARAMS, INVALID_REQUEST};
 
-/// Rounds of one call: a server that goes on asking is not answered for ever.
+/// What a result may ask for at once.
 const MAX_INPUTS: usize = 16;
+/// The server's own memory is kept with the call, so it has a bound.
+const MAX_STATE: usize = 1024 * 1024;
 
 type Answered = Result<Value, (i64, String)>;
 
@@ -59,16 +61,24 @@ impl Following<'_> {
             let said = "it asks for input without saying which";
             return Err(ClientError::Garbled(said.to_owned()).into());
         }
+        if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
+            let said = "its requestState is larger than 1 MiB";
+            return Err(ClientError::Garbled(said.to_owned()).into());
+        }
         let responses = self.answer_inputs(requests).await?;
         if self.is_cancelled() {
             return Ok(Next::Over(shikiri_model::host::Outcome::Cancelled));
         }
         let round = Round { state, responses };
-        self.note(vec![News::Round(round.clone())]).await?;
+        // In one go: what is answered and not sent would be asked again.
+        let mut news = answered(&round.responses);
+        news.push(News::Round(round.clone()));
+        self.note(news).await?;
         Ok(Next::Way(Way::Send(Some(round))))
     }
 
-    /// The answers to a map of requests, by their keys. What cannot be answered is declined.
+    /// The answers to a map of requests, by their keys. What cannot be answered is declined. That
+    /// they are answered is noted by whoever sends them.
     pub(super) async fn answer_inputs(
         &self,
         requests: &Map<String, Value>,
@@ -100,8 +110,10 @@ impl Following<'_> {
             };
             responses.insert(question.key.clone(), response);
         }
-        let answered = questions.into_iter().map(|question| News::Answered { key: question.key });
-        self.note(answered.collect()).await?;
         Ok(responses)
     }
+}
+
+pub(super) fn answered(responses: &Map<String, Value>) -> Vec<News> {
+    responses.keys().map(|key| News::Answered { key: key.clone() }).collect()
 }

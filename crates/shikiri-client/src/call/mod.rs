@@ -26,7 +26,11 @@ use crate::witness::{LetGo, Witness};
 
 /// Waits between two tries grow from one to the other.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A server that is away for longer is not waited for: the call can be taken up another time.
+const AWAY: Duration = Duration::from_secs(40);
+/// A short request that has no answer by then is made again.
+const LOOK: Duration = Duration::from_secs(60);
 /// A server that is told to stop has so long to say that it did.
 const STOPPING: Duration = Duration::from_secs(5);
 
@@ -56,6 +60,8 @@ pub enum End {
     LetGo(LetGo),
     /// The connection is of no more use: another one can take the call up from its bookmark.
     Reconnect(ClientError),
+    /// The server cannot be reached for now. Whoever comes later can take the call up.
+    Away(ClientError),
 }
 
 /// What comes after a part of the way.
@@ -69,6 +75,7 @@ enum Stop {
     LetGo(LetGo),
     Failed(ClientError),
     Reconnect(ClientError),
+    Away(ClientError),
 }
 
 impl From<LetGo> for Stop {
@@ -103,6 +110,7 @@ pub async fn follow(server: &Server, order: &Order<'_>, witness: &dyn Witness) -
         Ok(outcome) => outcome,
         Err(Stop::LetGo(let_go)) => return End::LetGo(let_go),
         Err(Stop::Reconnect(why)) => return End::Reconnect(why),
+        Err(Stop::Away(why)) => return End::Away(why),
         Err(Stop::Failed(error)) => Outcome::Failed { reason: error.to_string() },
     };
     match witness.note(vec![News::Ended(outcome.clone())]).await {
@@ -120,8 +128,8 @@ impl Following<'_> {
             let next = match way {
                 Way::Send(round) => self.send(round.unwrap_or_default()).await?,
                 Way::Stream { request_id, cursor, .. } => {
-                    let waiting = std::mem::take(&mut waiting);
-                    self.read_on(&request_id, cursor, waiting).await?
+                    let answers = self.answers_to(std::mem::take(&mut waiting));
+                    self.read_on(&request_id, cursor, answers).await?
                 }
                 Way::Task(task) => self.follow_task(task).await?,
                 Way::Run(run) => self.follow_run(&run).await?,
@@ -146,8 +154,13 @@ impl Following<'_> {
         if self.order.repeatable || round.state.is_some() {
             return Err(Stop::Reconnect(why));
         }
-        let reason = format!("{why}; whether the tool did its work is not known");
-        Ok(Next::Over(Outcome::Lost { reason }))
+        Ok(lost(&why))
+    }
+
+    /// A short request about the call.
+    async fn look(&self, method: &str, params: Value) -> Result<Value, ClientError> {
+        let asked = tokio::time::timeout(LOOK, self.server.ask(method, params)).await;
+        asked.unwrap_or(Err(ClientError::Slow(LOOK.as_secs())))
     }
 
     fn is_cancelled(&self) -> bool {
@@ -155,20 +168,47 @@ impl Following<'_> {
     }
 }
 
+/// Nothing leads back to it.
+fn lost(why: &ClientError) -> Next {
+    let reason = format!("{why}; whether the tool did its work is not known");
+    Next::Over(Outcome::Lost { reason })
+}
+
 /// Longer each time, up to a bound.
-struct Pauses(Duration);
+struct Pauses {
+    next: Duration,
+    /// Since when the server is away.
+    away: Option<Instant>,
+}
 
 impl Pauses {
     fn new() -> Self {
-        Self(FIRST_PAUSE)
+        Self { next: FIRST_PAUSE, away: None }
     }
 
     async fn pause(&mut self) {
-        tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 2).min(LONGEST_PAUSE);
     }
 
+    /// Waits for a server that is away, but not for ever.
+    async fn pause_after(&mut self, error: ClientError) -> Result<(), Stop> {
+        match self.away {
+            None => self.away = Some(Instant::now()),
+            Some(since) if since.elapsed() > AWAY => return Err(Stop::Away(error)),
+            Some(_) => {}
+        }
+        self.pause().await;
+        Ok(())
+    }
+
+    /// It is there again.
+    fn found(&mut self) {
+        self.away = None;
+    }
+
+    /// It has said something.
     fn reset(&mut self) {
-        self.0 = FIRST_PAUSE;
+        *self = Self::new();
     }
 }

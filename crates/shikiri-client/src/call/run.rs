@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use shikiri_model::host::{News, Outcome, Progress, Question, clean_line};
 
-use super::{Following, Next, Pauses, STOPPING, Stop};
+use super::{Following, Next, Pauses, STOPPING, Stop, lost};
 use crate::error::ClientError;
 
 /// How long one look may take.
@@ -37,8 +37,12 @@ impl Following<'_> {
             let seen = match seen {
                 Ok(seen) => seen,
                 Err(error) if error.is_passing() && self.server.can_return() => {
-                    pauses.pause().await;
+                    pauses.pause_after(error).await?;
                     continue;
+                }
+                // It does not know the run, or is no server that has runs.
+                Err(error @ (ClientError::Rpc(_) | ClientError::Garbled(_))) => {
+                    return Ok(lost(&error));
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -54,7 +58,7 @@ impl Following<'_> {
     /// A short tool's structured answer.
     async fn tool(&self, name: &str, arguments: Value) -> Result<Value, ClientError> {
         let params = json!({ "name": name, "arguments": arguments });
-        let mut result = self.server.ask("tools/call", params).await?;
+        let mut result = self.look("tools/call", params).await?;
         if result.get("isError") == Some(&Value::Bool(true)) {
             let said = result["content"][0]["text"].as_str().unwrap_or("it failed");
             return Err(ClientError::Garbled(format!("{name}: {}", clean_line(said))));

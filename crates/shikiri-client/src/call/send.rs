@@ -3,26 +3,41 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Map, Value, json};
 use shikiri_model::host::{
     LogLine, News, Outcome, Progress, Question, Round, TaskMark, Way, clean, clean_line,
 };
 
-use super::{Following, Next, Pauses, STOPPING, Stop};
+use super::{Following, Next, Pauses, STOPPING, Stop, lost};
+use tokio::time::Instant;
+
 use crate::error::ClientError;
 use crate::exchange::{Exchange, Heard};
-use crate::wire::{Message, key};
+use crate::wire::Message;
 
-/// Streams in a row that end without a word: nothing will come.
-const MAX_EMPTY: u32 = 20;
+/// Streams in a row that end at once without a word: nothing will come.
+const MAX_EMPTY: u32 = 8;
+/// One that lasts longer was cut on the way, as proxies do.
+const AT_ONCE: Duration = Duration::from_secs(3);
 /// What one look may bring, to be kept in one go.
 const BATCH: usize = 64;
-/// The longest that a server can have us wait before its stream is read on.
+/// A stream that is read on and silent for so long is opened anew: there are servers that play what
+/// was missed and then forget whom they play to. Longer each time, up to a bound.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(60);
+/// What a server can have us wait before its stream is read on. None at all would be a mill.
+const SHORTEST_WISH: Duration = Duration::from_millis(50);
 const LONGEST_WISH: Duration = Duration::from_secs(60);
-/// What a server may ask at the same time.
+/// What a server may ask at the same time. As many again are told that it is too much; beyond that,
+/// it is not answered at all.
 const MAX_QUESTIONS: usize = 16;
+/// A question is kept with the call, so it has a bound.
+const MAX_QUESTION: usize = 256 * 1024;
+/// The longest cursor that fits into a header everywhere.
+const MAX_CURSOR: usize = 4 * 1024;
 
 /// How listening to an exchange ended.
 enum Ear {
@@ -30,8 +45,6 @@ enum Ear {
     Error(ClientError),
     /// Nothing more comes on this stream.
     Cut(ClientError),
-    /// Nothing came for as long as was waited.
-    Quiet,
     Cancelled,
 }
 
@@ -40,10 +53,31 @@ enum Ear {
 struct Mark {
     cursor: Option<String>,
     retry_ms: Option<u64>,
+    /// Messages, of whatever kind.
     heard: u64,
 }
 
+/// What was heard in one go.
+#[derive(Default)]
+struct Batch {
+    news: Vec<News>,
+    questions: Vec<(Value, Question)>,
+    /// Requests that are too much, and are told so.
+    excess: Vec<Value>,
+}
+
+/// Answers that are being found, each in its own time. They outlive the stream on which they were
+/// asked for.
+pub(super) type Answers<'a> = FuturesUnordered<BoxFuture<'a, Option<News>>>;
+
 impl Following<'_> {
+    /// Takes up questions that were asked before.
+    pub(super) fn answers_to(&self, questions: Vec<Question>) -> Answers<'_> {
+        let answer =
+            |question: Question| self.answer_question(request_id(&question.key), question).boxed();
+        questions.into_iter().map(answer).collect()
+    }
+
     pub(super) async fn send(&self, round: Round) -> Result<Next, Stop> {
         let mut pauses = Pauses::new();
         loop {
@@ -65,27 +99,25 @@ impl Following<'_> {
                         return Err(Stop::Reconnect(error));
                     }
                     tracing::debug!(%error, "the call is sent again");
-                    pauses.pause().await;
+                    pauses.pause_after(error).await?;
                     continue;
                 }
                 Err(why @ ClientError::Cut(_)) => return self.after_loss(&round, why),
                 Err(error) => return Err(error.into()),
             };
             let mut mark = Mark::default();
-            let ear = self.listen(&id, &mut exchange, &mut mark, Vec::new(), PATIENCE).await?;
+            let mut answers = Answers::new();
+            let ear = self.listen(&id, &mut exchange, &mut mark, &mut answers).await?;
             drop(exchange);
             return match ear {
                 Ear::Answer(result) => self.read_answer(result, &round).await,
                 Ear::Error(error) => Err(error.into()),
                 Ear::Cancelled => self.cancel(&id).await,
                 Ear::Cut(why) => match mark.cursor.take() {
+                    // Whoever is being asked something is not disturbed by it.
                     Some(cursor) => {
                         self.wait_as_told(&mark).await;
-                        Ok(Next::Way(Way::Stream {
-                            session: self.server.session().map(str::to_owned),
-                            request_id: id,
-                            cursor,
-                        }))
+                        self.read_on(&id, cursor, answers).await
                     }
                     None => self.after_loss(&round, why),
                 },
@@ -94,48 +126,51 @@ impl Following<'_> {
     }
 
     /// Reads a call's stream on, as often as it takes.
-    pub(super) async fn read_on(
-        &self,
+    pub(super) async fn read_on<'a>(
+        &'a self,
         id: &str,
         mut cursor: String,
-        mut waiting: Vec<Question>,
+        mut answers: Answers<'a>,
     ) -> Result<Next, Stop> {
         let mut pauses = Pauses::new();
+        let mut patience = PATIENCE;
         let mut empty = 0;
         loop {
             if self.is_cancelled() {
                 return self.cancel(id).await;
             }
-            let mut mark = Mark::default();
-            let ear = match self.server.reopen(id, &cursor).await {
-                Ok(mut exchange) => {
-                    let asked = std::mem::take(&mut waiting);
-                    self.listen(id, &mut exchange, &mut mark, asked).await?
+            let mut exchange = match self.server.reopen(id, &cursor).await {
+                Ok(exchange) => exchange.with_patience(patience),
+                Err(error) if error.is_passing() => {
+                    pauses.pause_after(error).await?;
+                    continue;
                 }
-                Err(error) if error.is_passing() => Ear::Cut(error),
                 Err(error) => return self.lost_cursor(error).await,
             };
-            match ear {
+            pauses.found();
+            let opened = Instant::now();
+            let mut mark = Mark::default();
+            let why = match self.listen(id, &mut exchange, &mut mark, &mut answers).await? {
                 Ear::Answer(result) => return self.read_answer(result, &Round::default()).await,
                 Ear::Error(error) => return Err(error.into()),
                 Ear::Cancelled => return self.cancel(id).await,
-                Ear::Cut(why) if mark.heard == 0 => {
-                    if matches!(why, ClientError::Cut(_)) {
-                        empty += 1;
-                    }
-                    if empty >= MAX_EMPTY {
-                        let said = "it ends the call's stream again and again without an answer";
-                        return Err(ClientError::Garbled(said.to_owned()).into());
-                    }
-                }
-                Ear::Cut(_) => {
-                    empty = 0;
-                    pauses.reset();
-                }
+                Ear::Cut(why) => why,
+            };
+            let moved = mark.cursor.take().filter(|moved| *moved != cursor);
+            if mark.heard > 0 {
+                empty = 0;
+                patience = PATIENCE;
+                pauses.reset();
+            } else if matches!(why, ClientError::Slow(_)) {
+                patience = (patience * 2).min(LONGEST_PATIENCE);
+            } else if moved.is_none() && opened.elapsed() < AT_ONCE {
+                empty += 1;
             }
-            if let Some(moved) = mark.cursor.take() {
-                cursor = moved;
+            if empty >= MAX_EMPTY {
+                let said = "it ends the call's stream again and again without an answer";
+                return Err(ClientError::Garbled(said.to_owned()).into());
             }
+            cursor = moved.unwrap_or(cursor);
             if !self.wait_as_told(&mark).await {
                 pauses.pause().await;
             }
@@ -147,7 +182,7 @@ impl Following<'_> {
     async fn wait_as_told(&self, mark: &Mark) -> bool {
         let Some(ms) = mark.retry_ms else { return false };
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(ms).min(LONGEST_WISH)) => {}
+            () = tokio::time::sleep(Duration::from_millis(ms).clamp(SHORTEST_WISH, LONGEST_WISH)) => {}
             () = self.order.cancel.cancelled() => {}
         }
         true
@@ -156,6 +191,11 @@ impl Following<'_> {
     /// The server does not know the stream any more.
     async fn lost_cursor(&self, why: ClientError) -> Result<Next, Stop> {
         self.note(vec![News::CursorLost]).await?;
+        // Whoever has forgotten the session may have forgotten the call: sent again, it would be a
+        // new one, also at a server that tells calls apart.
+        if matches!(why, ClientError::SessionGone) {
+            return Ok(lost(&why));
+        }
         self.after_loss(&Round::default(), why)
     }
 
@@ -175,52 +215,49 @@ impl Following<'_> {
     }
 
     /// Hears an exchange out. Questions are answered meanwhile, each in its own time.
-    async fn listen(
-        &self,
+    async fn listen<'a>(
+        &'a self,
         id: &str,
         exchange: &mut Exchange,
         mark: &mut Mark,
-        waiting: Vec<Question>,
+        answers: &mut Answers<'a>,
     ) -> Result<Ear, Stop> {
-        let mut answers = FuturesUnordered::new();
-        for question in waiting {
-            answers.push(self.answer_question(json!(question.key), question));
-        }
         loop {
             let first = tokio::select! {
                 biased;
                 () = self.order.cancel.cancelled() => return Ok(Ear::Cancelled),
                 Some(answered) = answers.next(), if !answers.is_empty() => {
-                    let answered: Result<News, Stop> = answered;
-                    self.note(vec![answered?]).await?;
+                    self.note(answered.into_iter().collect()).await?;
                     continue;
                 }
                 heard = exchange.next() => heard,
             };
-            let mut news = Vec::new();
-            let mut questions = Vec::new();
+            let mut batch = Batch::default();
             let mut end = None;
             // Whatever is there already is kept in one go.
             let mut heard = VecDeque::from([first]);
             while let Some(one) = heard.pop_front() {
                 end = match one {
-                    Ok(one) => self.take(id, one, mark, &mut news, &mut questions),
+                    Ok(one) => self.take(id, one, mark, &mut batch, answers.len()),
+                    // What cannot be understood now will not be the next time.
+                    Err(why @ ClientError::Garbled(_)) => Some(Ear::Error(why)),
                     Err(why) => Some(Ear::Cut(why)),
                 };
-                if end.is_some() || news.len() >= BATCH {
+                if end.is_some() || batch.news.len() >= BATCH || batch.excess.len() >= BATCH {
                     break;
                 }
                 if let Some(more) = now_or_never(exchange.next()) {
                     heard.push_back(more);
                 }
             }
-            self.note(news).await?;
-            for (request, question) in questions {
-                if answers.len() >= MAX_QUESTIONS {
-                    let _ = self.server.fail(&request, "too many questions at once").await;
-                    continue;
+            self.note(batch.news).await?;
+            for (request, question) in batch.questions {
+                answers.push(self.answer_question(request, question).boxed());
+            }
+            for request in batch.excess {
+                if answers.len() < 2 * MAX_QUESTIONS {
+                    answers.push(self.refuse(request).boxed());
                 }
-                answers.push(self.answer_question(request, question));
             }
             if let Some(end) = end {
                 return Ok(end);
@@ -234,10 +271,10 @@ impl Following<'_> {
         id: &str,
         heard: Heard,
         mark: &mut Mark,
-        news: &mut Vec<News>,
-        questions: &mut Vec<(Value, Question)>,
+        batch: &mut Batch,
+        being_answered: usize,
     ) -> Option<Ear> {
-        mark.heard += 1;
+        mark.heard += u64::from(heard.message.is_some());
         if heard.retry_ms.is_some() {
             mark.retry_ms = heard.retry_ms;
         }
@@ -249,36 +286,59 @@ impl Following<'_> {
                     Err(error) => Ear::Error(ClientError::Rpc(error)),
                 });
             }
-            Some(Message::Notice { method, params }) => news.extend(notice(&method, &params)),
+            Some(Message::Notice { method, params }) => {
+                batch.news.extend(notice(&method, &params));
+            }
             Some(Message::Request { id: request, method, params }) => {
-                if let Some(key) = key(&request) {
-                    let question = Question { key, method, params };
-                    news.push(News::Asked(question.clone()));
-                    questions.push((request, question));
+                let many = being_answered + batch.questions.len();
+                let question = Question { key: question_key(&request), method, params };
+                let is_short = question.params.to_string().len() <= MAX_QUESTION;
+                if many < MAX_QUESTIONS && is_short {
+                    batch.news.push(News::Asked(question.clone()));
+                    batch.questions.push((request, question));
+                } else {
+                    batch.excess.push(request);
                 }
             }
             _ => {}
         }
-        // Kept with what it stands behind, never before it.
-        if let Some(cursor) = heard.cursor {
-            news.push(News::Passed { cursor: cursor.clone() });
+        // Kept with what it stands behind, never before it: the answer is kept with the end of the
+        // call, and whoever is killed before that must find it again.
+        if let Some(cursor) = heard.cursor.filter(|cursor| end.is_none() && is_sendable(cursor)) {
+            batch.news.push(News::Passed { cursor: cursor.clone() });
             mark.cursor = Some(cursor);
         }
         end
     }
 
     /// Answers a request of the server on its own line.
-    async fn answer_question(&self, request: Value, question: Question) -> Result<News, Stop> {
+    async fn answer_question(&self, request: Value, question: Question) -> Option<News> {
         let outcome = self.answer_to(&question).await;
-        let sent = match outcome {
-            Some(outcome) => self.server.answer(&request, outcome).await,
-            None => self.server.decline(&request, &question.method).await,
-        };
-        if let Err(error) = sent {
-            // The question stays open in the bookmark; the stream will show what became of it.
-            tracing::debug!(%error, "an answer did not get through");
+        let mut pauses = Pauses::new();
+        loop {
+            let sent = match outcome.clone() {
+                Some(outcome) => self.server.answer(&request, outcome).await,
+                None => self.server.decline(&request, &question.method).await,
+            };
+            match sent {
+                // The server waits for it, and nobody else will tell it.
+                Err(error) if error.is_passing() && self.server.can_return() => {
+                    tracing::debug!(%error, "an answer did not get through");
+                    pauses.pause().await;
+                }
+                Err(error) => {
+                    // Somebody else answered it, or its time was over: the stream shows what follows.
+                    tracing::debug!(%error, "an answer was not taken");
+                    return Some(News::Answered { key: question.key });
+                }
+                Ok(()) => return Some(News::Answered { key: question.key }),
+            }
         }
-        Ok(News::Answered { key: question.key })
+    }
+
+    async fn refuse(&self, request: Value) -> Option<News> {
+        let _ = self.server.fail(&request, "too many questions at once, or too long a one").await;
+        None
     }
 
     /// What the server's answer to the call leads to.
@@ -313,6 +373,27 @@ impl Following<'_> {
         }
         Ok(Next::Over(Outcome::Cancelled))
     }
+}
+
+/// A request's id as the key of its question. What is no number stays as it is, unless it looks like
+/// one: the answer must go back under the very same id.
+fn question_key(request: &Value) -> String {
+    match request {
+        Value::String(text) if *request == request_id(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn request_id(key: &str) -> Value {
+    match serde_json::from_str(key) {
+        Ok(id @ (Value::Number(_) | Value::String(_))) => id,
+        _ => json!(key),
+    }
+}
+
+/// Whether a stream can be read on from there: it goes out as a header.
+fn is_sendable(cursor: &str) -> bool {
+    cursor.len() <= MAX_CURSOR && !cursor.chars().any(char::is_control)
 }
 
 fn task_mark(result: &Map<String, Value>) -> Result<TaskMark, Stop> {

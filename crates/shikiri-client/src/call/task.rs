@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use shikiri_model::host::{LogLine, News, Outcome, Progress, TaskMark, clean_line};
 use tokio::time::Instant;
 
-use super::{Following, Next, Pauses, STOPPING, Stop};
+use super::inputs::answered as news_of;
+use super::{Following, Next, Pauses, STOPPING, Stop, lost};
 use crate::error::ClientError;
 use crate::wire::RpcError;
 
@@ -32,15 +33,22 @@ impl Following<'_> {
             if stopping.is_some_and(|until| Instant::now() >= until) {
                 return Ok(Next::Over(Outcome::Cancelled));
             }
-            let seen = match self.server.ask("tasks/get", json!({ "taskId": task.id })).await {
+            let seen = match self.look("tasks/get", json!({ "taskId": task.id })).await {
                 Ok(seen) => seen,
                 Err(error) if error.is_passing() && self.server.can_return() => {
-                    pauses.pause().await;
+                    pauses.pause_after(error).await?;
                     continue;
+                }
+                Err(error @ (ClientError::Rpc(_) | ClientError::SessionGone)) => {
+                    return Ok(lost(&error));
                 }
                 Err(error) => return Err(error.into()),
             };
             pauses.reset();
+            if seen.get("taskId").is_some_and(|id| id.as_str() != Some(&task.id)) {
+                let said = "asked for a task, it speaks of another";
+                return Err(ClientError::Garbled(said.to_owned()).into());
+            }
             self.tell_status(&seen, &mut said).await?;
             if let Some(outcome) = outcome(&seen) {
                 return Ok(Next::Over(outcome?));
@@ -98,9 +106,12 @@ impl Following<'_> {
         if responses.is_empty() {
             return Ok(false);
         }
-        let params = json!({ "taskId": task.id, "inputResponses": responses });
-        match self.server.ask("tasks/update", params).await {
-            Ok(_) => answered.extend(open.into_iter().map(|(key, _)| key)),
+        let params = json!({ "taskId": task.id, "inputResponses": &responses });
+        match self.look("tasks/update", params).await {
+            Ok(_) => {
+                self.note(news_of(&responses)).await?;
+                answered.extend(open.into_iter().map(|(key, _)| key));
+            }
             // It is asked again with the next look.
             Err(error) if error.is_passing() => {}
             Err(error) => return Err(error.into()),

@@ -33,10 +33,16 @@ const INHERITED: [&str; 12] = [
 const LAST_WORDS: usize = 5;
 /// How long it may take to end by itself once nobody speaks to it.
 const LEAVE: Duration = Duration::from_secs(2);
+/// How long it may take to read a message.
+const READING: Duration = Duration::from_secs(20);
+/// How often it is looked whether it still runs.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub(crate) struct StdioLink {
     input: AsyncMutex<Option<ChildStdin>>,
     child: AsyncMutex<Child>,
+    /// Its number, which is its group's too.
+    pid: Option<rustix::process::Pid>,
     words: Arc<Mutex<VecDeque<String>>>,
 }
 
@@ -77,7 +83,9 @@ impl StdioLink {
         let output =
             output.ok_or_else(|| ClientError::Unreachable("it has no output".to_owned()))?;
         let input = AsyncMutex::new(child.stdin.take());
-        let link = Self { input, child: AsyncMutex::new(child), words };
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = pid.and_then(rustix::process::Pid::from_raw);
+        let link = Self { input, child: AsyncMutex::new(child), pid, words };
         Ok((link, Lines::new(BufReader::new(output))))
     }
 
@@ -93,7 +101,34 @@ impl StdioLink {
             pipe.write_all(&line).await?;
             pipe.flush().await
         };
-        written.await.map_err(|_| ClientError::Unreachable(self.last_words()))
+        match tokio::time::timeout(READING, written).await {
+            Ok(written) => written.map_err(|_| ClientError::Unreachable(self.last_words())),
+            Err(_) => {
+                // Half a line may be on its way: nothing can be said after it.
+                input.take();
+                Err(ClientError::Slow(READING.as_secs()))
+            }
+        }
+    }
+
+    /// Comes when the program has ended, also if something that it started keeps its output open.
+    pub(crate) async fn ended(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let ended = self.child.lock().await.try_wait();
+            if !matches!(ended, Ok(None)) {
+                self.end_group();
+                return;
+            }
+        }
+    }
+
+    /// The program and whatever it started.
+    fn end_group(&self) {
+        if let Some(pid) = self.pid {
+            // It may be gone already.
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+        }
     }
 
     /// Why it is gone, as far as it said.
@@ -107,10 +142,13 @@ impl StdioLink {
 
     /// Lets it leave by itself, then sees to it.
     pub(crate) async fn close(&self) {
-        self.input.lock().await.take();
+        // Somebody may be writing to a program that does not read.
+        if let Ok(mut input) = tokio::time::timeout(LEAVE, self.input.lock()).await {
+            input.take();
+        }
         let mut child = self.child.lock().await;
         if tokio::time::timeout(LEAVE, child.wait()).await.is_err() {
-            end_group(&child);
+            self.end_group();
             let _ = child.start_kill();
             let _ = tokio::time::timeout(LEAVE, child.wait()).await;
         }
@@ -119,19 +157,10 @@ impl StdioLink {
 
 impl Drop for StdioLink {
     fn drop(&mut self) {
-        if let Ok(child) = self.child.try_lock() {
-            end_group(&child);
+        // Its number is its own for as long as nobody has asked for its end.
+        if self.child.try_lock().is_ok_and(|child| child.id().is_some()) {
+            self.end_group();
         }
-    }
-}
-
-/// The program and whatever it started.
-fn end_group(child: &Child) {
-    let pid =
-        child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid {
-        // It may be gone already.
-        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
 }
 

@@ -120,8 +120,9 @@ fn read(url: &Url, state: &str) -> Result<Brought, String> {
         url.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };
     if said("state").as_deref() != Some(state) {
-        return Err("the browser came back from another login than ours (its state is wrong)"
-            .to_owned());
+        return Err(
+            "the browser came back from another login than ours (its state is wrong)".to_owned()
+        );
     }
     if let Some(error) = said("error") {
         let why = said("error_description").map(|why| format!(" ({why})")).unwrap_or_default();

@@ -31,7 +31,7 @@ pub(super) struct Found {
 
 /// rmcp's log lines hold codes, and strangers' words as they came: none of them is written.
 pub(super) async fn quietly<T>(work: impl Future<Output = T>) -> T {
-    Box::pin(work).with_subscriber(NoSubscriber::default()).await
+    Box::pin(work).await
 }
 
 impl OAuth {
@@ -254,6 +254,10 @@ pub(super) fn told(error: AuthError) -> ClientError {
         AuthError::CredentialStoreError(why) => return unkept(why),
         AuthError::TokenRefreshFailed(why) => {
             return ClientError::Unreachable(format!("its authorization server: {}", shown(&why)));
+        }
+        // The only sign by which rmcp tells a line that broke from a document that is wrong.
+        AuthError::MetadataError(why) if why.starts_with("OAuth metadata discovery failed") => {
+            return ClientError::Unreachable(format!("where one logs in: {}", shown(&why)));
         }
         AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => format!(
             "its authorization server calls itself {} and should be {}: nothing was sent to it",

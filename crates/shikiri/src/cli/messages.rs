@@ -81,7 +81,8 @@ async fn show(app: &App, id: &MessageId, project: &ProjectArgument) -> Result<()
     }
     let message = &stored.value;
     let state = message.read_at.map_or_else(|| "unread".to_owned(), |at| format!("read at {at}"));
-    output.line(&format!("{} from {} to {}, {state}", stored.created_at, message.from, message.to))?;
+    output
+        .line(&format!("{} from {} to {}, {state}", stored.created_at, message.from, message.to))?;
     output.line(&safe_text(&message.content))
 }
 

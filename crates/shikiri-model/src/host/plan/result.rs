@@ -10,7 +10,7 @@ const MAX_NAMES: usize = 12;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskResult {
-    /// All that it says.
+    /// All that it says; where it says nothing, what it has instead.
     pub text: String,
     /// The same for programs, if it gives that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,11 @@ impl TaskResult {
     pub fn read(result: &Map<String, Value>) -> Result<Self, String> {
         let empty = Vec::new();
         let content = result.get("content").and_then(Value::as_array).unwrap_or(&empty);
-        let text = content.iter().map(block).collect::<Vec<_>>().join("\n");
+        let texts: Vec<_> = content.iter().filter_map(text_of).collect();
+        let text = match texts.is_empty() {
+            true => content.iter().map(named).collect::<Vec<_>>().join("\n"),
+            false => texts.join("\n"),
+        };
         let structured = result.get("structuredContent").filter(|value| !value.is_null()).cloned();
         let size = text.len() + structured.as_ref().map_or(0, |value| value.to_string().len());
         if size > MAX_RESULT {
@@ -57,17 +61,17 @@ impl TaskResult {
     }
 }
 
-fn block(block: &Value) -> String {
-    let text = |key: &str| block.get(key).and_then(Value::as_str);
-    match (text("type"), text("text")) {
-        (Some("text") | None, Some(said)) => said.to_owned(),
-        (Some("resource_link"), _) => format!("[{}]", text("uri").unwrap_or("a resource")),
-        (kind, _) => {
-            let kind = kind.unwrap_or("something");
-            let what = text("mimeType").unwrap_or("no text");
-            format!("[{kind}: {what}]")
-        }
-    }
+fn text_of(block: &Value) -> Option<&str> {
+    let is_text = block.get("type").is_none_or(|kind| kind == "text");
+    block.get("text").filter(|_| is_text).and_then(Value::as_str)
+}
+
+/// What stands for content that is no text.
+fn named(block: &Value) -> String {
+    let field = |key: &str| block.get(key).and_then(Value::as_str);
+    let kind = field("type").unwrap_or("something");
+    let what = field("uri").or(field("mimeType")).unwrap_or("no text");
+    format!("[{kind}: {what}]")
 }
 
 /// What there is instead.

@@ -16,6 +16,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::terminal::host::result_lines;
 
+/// How long a call is followed where nobody says otherwise.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(86_400);
+
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The server and the tool; with --url the tool alone will do
@@ -44,7 +47,7 @@ pub(super) struct Following {
     #[arg(long)]
     no_input: bool,
     /// Give up after so long, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIME_LIMIT.as_secs())]
     timeout: u64,
     /// Print the call with its result as JSON
     #[arg(long)]
@@ -136,7 +139,11 @@ impl Following {
             Called::Ended(call) => call.value,
             Called::LetGo { call, why } => {
                 let what = format!("call {} is not followed any more ({why})", call.value.id);
-                return Err(Failure::new(Exit::Refused, what, "look at it with `shikiri host tokens list`"));
+                return Err(Failure::new(
+                    Exit::Refused,
+                    what,
+                    "look at it with `shikiri host tokens list`",
+                ));
             }
         };
         if self.json {
@@ -189,7 +196,9 @@ fn read_arguments(each: &[String], all: Option<&str>) -> Result<Map<String, Valu
         None => Map::new(),
         Some(text) => match serde_json::from_str(text) {
             Ok(Value::Object(all)) => all,
-            Ok(_) => return Err(Failure::usage("--args is no JSON object", "write '{\"name\": 1}'")),
+            Ok(_) => {
+                return Err(Failure::usage("--args is no JSON object", "write '{\"name\": 1}'"));
+            }
             Err(error) => {
                 let what = format!("--args is no JSON ({error})");
                 return Err(Failure::usage(what, "write '{\"name\": 1}'"));
@@ -198,7 +207,10 @@ fn read_arguments(each: &[String], all: Option<&str>) -> Result<Map<String, Valu
     };
     for one in each {
         let Some((name, value)) = argument(one) else {
-            return Err(Failure::usage(format!("--arg {one:?} has no ="), "write --arg name=value"));
+            return Err(Failure::usage(
+                format!("--arg {one:?} has no ="),
+                "write --arg name=value",
+            ));
         };
         arguments.insert(name, value);
     }

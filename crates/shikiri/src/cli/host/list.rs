@@ -1,5 +1,7 @@
 //! `shikiri host list` and `tools`.
 
+use std::io::IsTerminal as _;
+
 use clap::Args;
 use serde_json::{Value, json};
 use shikiri_app::host::{Host, Listed};
@@ -10,6 +12,7 @@ use super::count;
 use crate::cli::JsonArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
+use crate::terminal::host::{columns, width};
 
 #[derive(Args)]
 pub(super) struct ListArguments {
@@ -37,20 +40,32 @@ pub(super) async fn list(host: &Host, arguments: ListArguments) -> Result<(), Fa
         let items: Vec<Value> = listed.iter().map(described).collect();
         return Output::stdout().json(&json!({ "items": items }));
     }
-    let row = |listed: &Listed| {
-        let state = match &listed.offer {
-            Ok((server, offer)) => vec![
-                server.protocol().to_owned(),
-                count(offer.tools.len(), "tool"),
-                format!("{} {}", server.about().name, server.about().version),
-            ],
-            Err(error) => vec!["-".to_owned(), "-".to_owned(), clean_line(&error.to_string())],
-        };
-        [vec![listed.server.clone(), listed.endpoint.clone()], state].concat()
-    };
-    let rows: Vec<_> = listed.iter().map(row).collect();
-    Output::stdout().table(&["server", "address", "protocol", "offers", "is"], &rows)?;
+    table(&LIST_HEAD, &listed.iter().map(list_row).collect::<Vec<_>>())?;
     failed_all(&listed)
+}
+
+/// Columns that fit where people read, and whole ones elsewhere.
+fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+    let output = Output::stdout();
+    if !std::io::stdout().is_terminal() {
+        return output.table(head, rows);
+    }
+    columns(head, rows, width()).iter().try_for_each(|line| output.line(line))
+}
+
+pub(super) const LIST_HEAD: [&str; 5] = ["server", "address", "protocol", "offers", "is"];
+pub(super) const TOOLS_HEAD: [&str; 4] = ["server", "tool", "arguments", "does"];
+
+pub(super) fn list_row(listed: &Listed) -> Vec<String> {
+    let state = match &listed.offer {
+        Ok((server, offer)) => vec![
+            clean_line(server.protocol()),
+            count(offer.tools.len(), "tool"),
+            clean_line(&format!("{} {}", server.about().name, server.about().version)),
+        ],
+        Err(error) => vec!["-".to_owned(), "-".to_owned(), clean_line(&error.to_string())],
+    };
+    [vec![listed.server.clone(), listed.endpoint.clone()], state].concat()
 }
 
 /// A list of nothing but failures is one.
@@ -90,7 +105,10 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
             let offer = server.tools().await.map_err(|error| {
                 Failure::told(super::exit_of(&error), format!("{name}: {error}"))
             })?;
-            offer.remarks.iter().for_each(|remark| note(&format!("shikiri: {name}: {remark}")));
+            offer
+                .remarks
+                .iter()
+                .for_each(|remark| note(&format!("shikiri: {name}: {}", clean_line(remark))));
             found.push((name.clone(), offer.tools));
         }
         None => {
@@ -98,7 +116,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
             for one in &listed {
                 match &one.offer {
                     Ok((_, offer)) => found.push((one.server.clone(), offer.tools.clone())),
-                    Err(error) => note(&format!("shikiri: {}: {error}", one.server)),
+                    Err(error) => note(&clean_line(&format!("shikiri: {}: {error}", one.server))),
                 }
             }
             if !arguments.json.json {
@@ -117,7 +135,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
         .iter()
         .flat_map(|(server, tools)| tools.iter().map(move |tool| tool_row(server, tool)))
         .collect();
-    Output::stdout().table(&["server", "tool", "arguments", "does"], &rows)
+    table(&TOOLS_HEAD, &rows)
 }
 
 fn tool_json(server: &str, tool: &Tool) -> Value {
@@ -130,7 +148,7 @@ fn tool_json(server: &str, tool: &Tool) -> Value {
     })
 }
 
-fn tool_row(server: &str, tool: &Tool) -> Vec<String> {
+pub(super) fn tool_row(server: &str, tool: &Tool) -> Vec<String> {
     let arguments = tool.arguments().into_iter().map(|(name, _, required)| {
         let name = clean_line(name);
         if required { name } else { format!("[{name}]") }

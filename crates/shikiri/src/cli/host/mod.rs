@@ -12,7 +12,6 @@ mod run;
 mod seat;
 mod shell;
 mod tokens;
-mod writer;
 
 use std::io::IsTerminal as _;
 
@@ -22,17 +21,15 @@ use shikiri_client::ClientError;
 
 use super::{Global, open};
 use crate::exit::{Exit, Failure};
-use crate::wiring::Access;
+use crate::wiring::{self, Access};
 use places::Places;
-
-pub(crate) use plain::offline_sample;
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     places: Places,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -61,9 +58,12 @@ enum Command {
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let config = global.config()?;
     let app = open(&config, Access::Write).await?;
-    let asks = arguments.command.may_ask() && is_attended();
-    let host = arguments.places.host(app, &config, asks).await?;
-    let done = match arguments.command {
+    let asks = arguments.command.as_ref().is_some_and(Command::may_ask) && is_attended();
+    let host = arguments.places.host(app, &config, asks).await?.with_speaker(wiring::speaker());
+    let Some(command) = arguments.command else {
+        return shell::run(host, &config).await;
+    };
+    let done = match command {
         Command::List(arguments) => list::list(&host, arguments).await,
         Command::Tools(arguments) => list::tools(&host, &arguments).await,
         Command::Call(arguments) => call::run(&host, arguments).await,
@@ -82,10 +82,10 @@ impl Command {
     /// Whether a person may be asked to log in at a server. Not where several are looked at.
     fn may_ask(&self) -> bool {
         match self {
-            Self::List(_) | Self::Tokens(_) | Self::Login(_) | Self::Logout(_) => false,
             Self::Tools(arguments) => arguments.is_of_one(),
             Self::Call(arguments) => arguments.may_ask(),
             Self::Resume(arguments) => arguments.may_ask(),
+            _ => false,
         }
     }
 }

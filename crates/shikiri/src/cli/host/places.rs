@@ -61,12 +61,11 @@ impl Places {
             authority: None,
             protocol: self.protocol.clone(),
         };
-        let authority = |spec: &ServerSpec| {
-            Some((spec.name.clone(), authority_for(&app, config, spec, asks)?))
-        };
+        let authority =
+            |spec: &ServerSpec| Some((spec.name.clone(), authority_for(&app, config, spec, asks)?));
         let authorities: HashMap<_, _> = servers.iter().filter_map(authority).collect();
-        let host = Host::new(app, TenantId::local(), servers, introduction)?
-            .with_authorities(authorities);
+        let host =
+            Host::new(app, TenantId::local(), servers, introduction)?.with_authorities(authorities);
         Ok(if self.url.is_some() { host.by_address() } else { host })
     }
 
@@ -110,7 +109,11 @@ impl Places {
         }
         if servers.is_empty() {
             let what = format!("no server is known: there is no {}", file.display());
-            return Err(Failure::new(Exit::NotFound, what, "name a server with --url, or write the file"));
+            return Err(Failure::new(
+                Exit::NotFound,
+                what,
+                "name a server with --url, or write the file",
+            ));
         }
         Ok(servers)
     }

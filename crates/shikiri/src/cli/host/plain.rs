@@ -7,6 +7,7 @@ use shikiri_app::host::{Audience, Consent, Shown};
 use shikiri_model::host::{Answer, Form, HostCall, clean, clean_line};
 
 use crate::output::{Output, note};
+use crate::terminal::host::offline_sample;
 
 /// What is answered when nobody can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,25 +81,6 @@ impl Audience for Plain {
     async fn sample(&self, _: &HostCall, params: &Value) -> Result<Value, String> {
         Ok(offline_sample(params))
     }
-}
-
-/// Without a model, and labelled so.
-pub(crate) fn offline_sample(params: &Value) -> Value {
-    let asked = params["messages"]
-        .as_array()
-        .and_then(|messages| messages.last())
-        .and_then(|message| {
-            let content = &message["content"];
-            content["text"].as_str().or_else(|| content[0]["text"].as_str())
-        })
-        .unwrap_or_default();
-    let asked: String = clean_line(asked).chars().take(200).collect();
-    json!({
-        "role": "assistant",
-        "content": { "type": "text", "text": format!("[offline, no model was asked] {asked}") },
-        "model": "interactive-client",
-        "stopReason": "endTurn",
-    })
 }
 
 /// An event as programs read it.

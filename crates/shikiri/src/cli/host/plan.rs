@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use shikiri_app::host::{Host, Writer as _};
+use shikiri_app::host::{Host, NoText};
 use shikiri_client::Tool;
 use shikiri_model::host::clean;
 use shikiri_model::host::plan::{Offers, Plan};
 
 use super::run::{Telling, Which, carry_out, parse};
-use super::writer::ModelWriter;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
@@ -54,11 +53,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
-    let writer = ModelWriter::new(host.app());
-    let model = writer.model().await?;
+    let unavailable = |why: NoText| Failure::told(Exit::Unavailable, why);
+    let model = host.writing_model().await?.ok_or_else(|| unavailable(NoText::NoModel))?;
     let (catalogue, offers) = catalogue(host).await?;
     note(&format!("shikiri: asking the model {} for a plan", model.id));
-    let plan = made(host, &writer, &arguments.goal, &catalogue, &offers).await?;
+    let plan = made(host, &arguments.goal, &catalogue, &offers).await?;
     let text = toml::to_string(&plan).map_err(|error| Failure::told(Exit::Failed, error))?;
     if arguments.json {
         note(&clean(&text));
@@ -75,22 +74,16 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
         );
         return Ok(());
     }
-    let telling = Telling { agree: false, no_input: true, json: arguments.json };
+    let telling = Telling { agree: false, no_input: arguments.yes, json: arguments.json };
     carry_out(host, plan, Which::Fresh, telling).await
 }
 
 /// The model's plan. One that is refused goes back to it with the reason.
-async fn made(
-    host: &Host,
-    writer: &ModelWriter,
-    goal: &str,
-    catalogue: &str,
-    offers: &Offers,
-) -> Result<Plan, Failure> {
+async fn made(host: &Host, goal: &str, catalogue: &str, offers: &Offers) -> Result<Plan, Failure> {
     let mut material = format!("<goal>\n{goal}\n</goal>\n<catalogue>\n{catalogue}</catalogue>\n");
     let mut refusal = String::new();
     for _ in 0..MAX_TRIES {
-        let said = writer.write(INSTRUCTIONS, &material).await;
+        let said = host.write(INSTRUCTIONS, &material).await;
         let said = said.map_err(|why| Failure::told(Exit::Unavailable, why))?;
         let read = plan_in(&said).and_then(|plan| {
             host.check_plan(&plan, offers).map_err(|error| error.to_string()).map(|()| plan)

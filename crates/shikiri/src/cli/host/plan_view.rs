@@ -1,138 +1,137 @@
-//! How a plan is told while it is carried out: on a terminal one line per task, drawn again when
-//! something changes; elsewhere a line for each change.
+//! How a plan is told while it is carried out: on a terminal its calls have bars, and every change
+//! stands above them, indented by what it needs; elsewhere a line for each change.
 
-use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use shikiri_app::host::{Audience, PlanAudience, Shown};
+use shikiri_app::host::{Audience, Consent, PlanAudience, Shown};
 use shikiri_model::host::plan::{Plan, PlanRun, TaskRun, TaskState};
 use shikiri_model::host::{Answer, Form, HostCall, clean_line};
+use tokio::sync::watch;
 
+use super::is_attended;
 use super::plain::{Beforehand, Plain, Told, line};
+use super::run::Telling;
 use crate::output::{Output, Style, note};
-use crate::text::short;
+use crate::terminal::host::{Person, Screen};
 
-/// A line that the terminal breaks would spoil the drawing.
-const WIDTH: usize = 79;
+/// Deeper ones are not indented further.
+const MAX_INDENT: usize = 8;
 
 pub(super) struct PlanView {
+    is_silent: bool,
+    /// Has the bars.
+    person: Option<Person>,
+    /// Answers, where nobody is asked.
     plain: Plain,
-    manner: Manner,
-    drawing: Mutex<Drawing>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    Tree,
-    Lines,
-    Silent,
-}
-
-#[derive(Default)]
-struct Drawing {
-    run: Option<PlanRun>,
-    /// What each task's call said last.
-    said: BTreeMap<String, String>,
-    /// Lines on the screen that are drawn over.
-    height: usize,
+    asks: bool,
+    run: Mutex<Option<PlanRun>>,
 }
 
 impl PlanView {
-    pub(super) fn new(beforehand: Beforehand, is_silent: bool) -> Self {
-        let manner = match (is_silent, std::io::stderr().is_terminal()) {
-            (true, _) => Manner::Silent,
-            (false, true) => Manner::Tree,
-            (false, false) => Manner::Lines,
-        };
-        let plain = Plain { beforehand, told: Told::Silent };
-        Self { plain, manner, drawing: Mutex::default() }
+    pub(super) fn new(telling: Telling) -> Self {
+        let is_silent = telling.json;
+        let has_screen = !is_silent && std::io::stderr().is_terminal();
+        let beforehand = if telling.agree { Beforehand::Yes } else { Beforehand::No };
+        Self {
+            is_silent,
+            person: has_screen.then(|| Person::new(&Screen::new())),
+            plain: Plain { beforehand, told: Told::Silent },
+            asks: has_screen && is_attended() && !telling.agree && !telling.no_input,
+            run: Mutex::default(),
+        }
     }
 
-    /// Shows a run as it is taken up.
     pub(super) fn begin(&self, run: &PlanRun) {
-        let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
-        drawing.run = Some(run.clone());
-        if self.manner == Manner::Tree {
-            drawing.draw();
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
+    }
+
+    /// Ctrl-C that was typed into a question.
+    pub(super) fn interrupts(&self) -> Option<watch::Receiver<u64>> {
+        self.person.as_ref().map(|person| person.screen().interrupts())
+    }
+
+    /// Nothing more is shown.
+    pub(super) fn end(&self) {
+        if let Some(person) = &self.person {
+            person.leave();
         }
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        match &self.person {
+            Some(person) => person.screen().say(text),
+            None => note(text),
+        }
+    }
+
+    fn asked(&self) -> &dyn Audience {
+        match &self.person {
+            Some(person) if self.asks => person,
+            _ => &self.plain,
+        }
+    }
+
+    fn task_of(&self, call: &HostCall) -> Option<String> {
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let flying = run.as_ref()?.in_flight();
+        flying.into_iter().find(|(_, _, id)| **id == call.id).map(|(task, ..)| task.to_owned())
     }
 }
 
 #[async_trait]
 impl Audience for PlanView {
     fn show(&self, call: &HostCall, shown: &Shown) {
-        let Some(said) = line(shown) else { return };
-        let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(task) = drawing.task_of(call) else { return };
-        match self.manner {
-            Manner::Silent => {}
-            Manner::Lines => note(&format!("{task}: {said}")),
-            Manner::Tree => {
-                drawing.said.insert(task, said);
-                drawing.draw();
-            }
+        if let Some(person) = &self.person {
+            return person.show(call, shown);
+        }
+        if let (false, Some(said), Some(task)) = (self.is_silent, line(shown), self.task_of(call)) {
+            note(&format!("{task}: {said}"));
         }
     }
 
     async fn ask(&self, call: &HostCall, form: &Form) -> Answer {
-        if self.manner == Manner::Lines {
-            note(&format!("{} asks: {}", call.server, clean_line(&form.message)));
+        if !self.asks && !self.is_silent {
+            let answer = if self.plain.beforehand == Beforehand::Yes { "yes" } else { "no" };
+            let question = clean_line(&form.message);
+            self.say(&format!(
+                "{} asks: {question} — {answer}, as was said beforehand",
+                clean_line(&call.server)
+            ));
         }
-        self.plain.ask(call, form).await
+        self.asked().ask(call, form).await
     }
 
     async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer {
-        self.plain.visit(call, message, url).await
+        self.asked().visit(call, message, url).await
+    }
+
+    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> Consent {
+        self.asked().may_ask_model(call, model, prompt).await
     }
 
     async fn sample(&self, call: &HostCall, params: &Value) -> Result<Value, String> {
-        self.plain.sample(call, params).await
+        self.asked().sample(call, params).await
     }
 }
 
 impl PlanAudience for PlanView {
     fn changed(&self, run: &PlanRun, task: &str) {
-        let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
-        drawing.run = Some(run.clone());
-        drawing.said.remove(task);
-        match self.manner {
-            Manner::Silent => {}
-            Manner::Tree => drawing.draw(),
-            Manner::Lines => {
-                if let Some(task) = run.task(task) {
-                    note(&format!("{}: {}", task.id, described(task)));
-                }
+        *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
+        let Some(task) = run.task(task) else { return };
+        let said = described(task);
+        match &self.person {
+            _ if self.is_silent => {}
+            None => note(&format!("{}: {said}", task.id)),
+            Some(person) => {
+                let (mark, style) = mark(&task.state);
+                let indent = "  ".repeat(depth(&run.plan, &task.id).min(MAX_INDENT));
+                let mark = Output::stderr().paint(style, mark);
+                person.screen().say(&format!("{indent}{mark} {}: {said}", task.id));
             }
         }
-    }
-}
-
-impl Drawing {
-    fn task_of(&self, call: &HostCall) -> Option<String> {
-        let running = self.run.as_ref()?.in_flight();
-        running.into_iter().find(|(_, _, id)| **id == call.id).map(|(task, ..)| task.to_owned())
-    }
-
-    fn draw(&mut self) {
-        let Some(run) = &self.run else { return };
-        let paint = Output::stderr();
-        let mut screen = String::new();
-        if self.height > 0 {
-            screen.push_str(&format!("\u{1b}[{}A", self.height));
-        }
-        for task in &run.tasks {
-            let (mark, style) = mark(&task.state);
-            let said = self.said.get(&task.id).cloned().unwrap_or_else(|| described(task));
-            let indent = "  ".repeat(depth(&run.plan, &task.id).min(8));
-            let text = short(&format!("{indent}{mark} {}: {said}", task.id), WIDTH);
-            screen.push_str(&format!("\r\u{1b}[2K{}\n", paint.paint(style, &text)));
-        }
-        self.height = run.tasks.len();
-        // If the terminal is gone, nobody looks.
-        let _ = std::io::stderr().lock().write_all(screen.as_bytes());
     }
 }
 
@@ -153,7 +152,7 @@ fn mark(state: &TaskState) -> (&'static str, Style) {
 }
 
 /// A task in a few words.
-pub(super) fn described(task: &TaskRun) -> String {
+fn described(task: &TaskRun) -> String {
     let trouble = task.trouble.as_deref().map(clean_line).unwrap_or_default();
     let took = task.duration().unwrap_or_default().as_secs_f64();
     match &task.state {
@@ -167,5 +166,23 @@ pub(super) fn described(task: &TaskRun) -> String {
         TaskState::Done { server, .. } => format!("done at {server} in {took:.1} s"),
         TaskState::Failed { reason, .. } => format!("failed: {}", clean_line(reason)),
         TaskState::Skipped { because } => format!("skipped: {because}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_stands_deeper_than_what_it_needs() {
+        let plan: Plan = serde_json::from_value(json!({ "task": [
+            { "id": "c", "tool": "t", "after": ["a", "b"] },
+            { "id": "a", "tool": "t" },
+            { "id": "b", "tool": "t", "args": { "x": "${a}" } },
+        ]}))
+        .unwrap();
+        assert_eq!(["a", "b", "c"].map(|id| depth(&plan, id)), [0, 1, 2]);
     }
 }

@@ -46,6 +46,8 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
     }
     match failed {
         0 => Ok(()),
-        failed => Err(Failure::told(Exit::Failed, format!("{failed} of {} calls failed", left.len()))),
+        failed => {
+            Err(Failure::told(Exit::Failed, format!("{failed} of {} calls failed", left.len())))
+        }
     }
 }

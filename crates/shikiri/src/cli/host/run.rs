@@ -4,19 +4,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::{Host, HostError};
+use shikiri_app::host::Host;
 use shikiri_model::host::clean;
 use shikiri_model::host::plan::{MAX_PLAN, Plan, PlanRun, PlanState, TaskRun, TaskState};
-use shikiri_model::record::Stored;
 use tokio_util::sync::CancellationToken;
 
 use super::count;
-use super::plain::Beforehand;
 use super::plan_view::PlanView;
-use super::writer::ModelWriter;
+use super::seat::{Attended, attend};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::signals::Signals;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -37,7 +34,7 @@ pub(super) struct Telling {
     /// Answer every question of a server with its defaults, and yes
     #[arg(long = "yes", conflicts_with = "no_input")]
     pub(super) agree: bool,
-    /// Ask nobody: questions are declined, as they are without --yes
+    /// Ask nobody: questions are declined
     #[arg(long)]
     pub(super) no_input: bool,
     /// Print the whole report as JSON
@@ -96,14 +93,23 @@ pub(super) async fn carry_out(
             begun
         }
     };
-    let beforehand = if telling.agree { Beforehand::Yes } else { Beforehand::No };
-    let view = PlanView::new(beforehand, telling.json);
+    let view = PlanView::new(telling);
     view.begin(&stored.value);
-    let writer = ModelWriter::new(host.app());
     let cancel = CancellationToken::new();
-    let carrying = host.carry_out(stored, offers, &view, &writer, &cancel);
-    let ended = attended(carrying, &cancel).await?;
-    report(&ended.value, telling.json)
+    let carrying = Box::pin(host.carry_out(stored, offers, &view, &cancel));
+    let cancelling = || {
+        view.say("shikiri: cancelling; once more to leave it as it is");
+        cancel.cancel();
+    };
+    let attended = attend(carrying, view.interrupts(), cancelling).await;
+    view.end();
+    match attended? {
+        Attended::Done(ended) => report(&ended?.value, telling.json),
+        Attended::Left(signal) => {
+            note("shikiri: left as it is; run the plan again to go on with it");
+            Err(Failure::Stopped(signal))
+        }
+    }
 }
 
 fn going_on(run: &PlanRun) -> String {
@@ -114,28 +120,6 @@ fn going_on(run: &PlanRun) -> String {
         run.started_at,
         count(run.tasks.len(), "task")
     )
-}
-
-/// The first Ctrl-C cancels the plan and waits for its calls to end; the second leaves it.
-async fn attended(
-    carrying: impl Future<Output = Result<Stored<PlanRun>, HostError>>,
-    cancel: &CancellationToken,
-) -> Result<Stored<PlanRun>, Failure> {
-    let mut signals = Signals::catch()?;
-    let mut carrying = std::pin::pin!(carrying);
-    loop {
-        tokio::select! {
-            ended = &mut carrying => return Ok(ended?),
-            signal = signals.next() => {
-                if cancel.is_cancelled() || signal != 2 {
-                    note("shikiri: left as it is; run the plan again to go on with it");
-                    return Err(Failure::Stopped(signal));
-                }
-                note("shikiri: cancelling; once more to leave it as it is");
-                cancel.cancel();
-            }
-        }
-    }
 }
 
 /// The synthesis, then what it lacks as the command's failure.

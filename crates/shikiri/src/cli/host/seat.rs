@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use shikiri_app::host::{Audience, Called, Consent, HostError, Shown};
 use shikiri_model::host::{Answer, Form, HostCall};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::plain::Plain;
@@ -38,38 +39,28 @@ impl Seat {
         }
     }
 
-    /// Ctrl-C where it is typed into a question.
-    async fn interrupted(&self) {
-        match self {
-            Self::Taken(person) => person.screen().interrupted().await,
-            Self::Empty(_) => std::future::pending().await,
-        }
-    }
-
-    /// The first Ctrl-C cancels the call and waits for its end; the second leaves it as it is.
+    /// Follows a call that can be cancelled or left.
     pub(super) async fn attend(
         &self,
         calling: impl Future<Output = Result<Called, HostError>>,
         cancel: &CancellationToken,
     ) -> Result<Called, Failure> {
-        let mut signals = Signals::catch()?;
-        let mut calling = std::pin::pin!(calling);
-        loop {
-            let signal = tokio::select! {
-                called = &mut calling => {
-                    self.leave();
-                    return Ok(called?);
-                }
-                signal = signals.next() => signal,
-                () = self.interrupted() => 2,
-            };
-            if cancel.is_cancelled() || signal != 2 {
-                self.leave();
-                self.say("shikiri: left as it is; `shikiri host resume` takes it up");
-                return Err(Failure::Stopped(signal));
-            }
+        let interrupts = match self {
+            Self::Taken(person) => Some(person.screen().interrupts()),
+            Self::Empty(_) => None,
+        };
+        let cancelling = || {
             self.say("shikiri: cancelling; once more to leave it as it is");
             cancel.cancel();
+        };
+        let attended = attend(calling, interrupts, cancelling).await;
+        self.leave();
+        match attended? {
+            Attended::Done(called) => Ok(called?),
+            Attended::Left(signal) => {
+                self.say("shikiri: left as it is; `shikiri host resume` takes it up");
+                Err(Failure::Stopped(signal))
+            }
         }
     }
 
@@ -77,6 +68,45 @@ impl Seat {
         if let Self::Taken(person) = self {
             person.leave();
         }
+    }
+}
+
+pub(super) enum Attended<T> {
+    Done(T),
+    /// By this signal.
+    Left(u8),
+}
+
+/// The first Ctrl-C cancels what goes on and waits for its end; the second leaves it as it is.
+pub(super) async fn attend<T>(
+    going_on: impl Future<Output = T>,
+    interrupts: Option<watch::Receiver<u64>>,
+    cancelling: impl Fn(),
+) -> Result<Attended<T>, Failure> {
+    let mut signals = Signals::catch()?;
+    let mut interrupts = interrupts;
+    let mut going_on = std::pin::pin!(going_on);
+    let mut is_cancelled = false;
+    loop {
+        let typed = async {
+            let heard = match &mut interrupts {
+                Some(interrupts) => interrupts.changed().await.is_ok(),
+                None => false,
+            };
+            if !heard {
+                std::future::pending::<()>().await;
+            }
+        };
+        let signal = tokio::select! {
+            done = &mut going_on => return Ok(Attended::Done(done)),
+            signal = signals.next() => signal,
+            () = typed => 2,
+        };
+        if is_cancelled || signal != 2 {
+            return Ok(Attended::Left(signal));
+        }
+        is_cancelled = true;
+        cancelling();
     }
 }
 

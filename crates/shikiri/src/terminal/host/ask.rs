@@ -31,7 +31,11 @@ pub(super) async fn fill_in(
 ) -> Answer {
     let output = Output::stderr();
     let message = clean(&form.message);
-    screen.say(&format!("{} {}", output.paint(Style::Bold, &format!("{who} asks:")), message.trim()));
+    screen.say(&format!(
+        "{} {}",
+        output.paint(Style::Bold, &format!("{who} asks:")),
+        message.trim()
+    ));
     if form.is_confirmation() {
         return match yes_or_no(screen, keyboard, "Yes or no? (y/n) ").await {
             Said::Yes => form.confirmed(true),
@@ -179,13 +183,15 @@ impl Screen {
                 "properties": { *name: schema },
                 "required": required_names,
             });
-            let value = match Form::parse("", &schema).ok().and_then(|form| form.fields.into_iter().next()) {
-                Some(field) => match one(self, &keyboard, &field).await {
-                    Filled::Value(value) => value,
-                    Filled::Answer(_) => return None,
-                },
-                None => free(self, &keyboard, name, *required).await?,
-            };
+            let value =
+                match Form::parse("", &schema).ok().and_then(|form| form.fields.into_iter().next())
+                {
+                    Some(field) => match one(self, &keyboard, &field).await {
+                        Filled::Value(value) => value,
+                        Filled::Answer(_) => return None,
+                    },
+                    None => free(self, &keyboard, name, *required).await?,
+                };
             if let Some(value) = value {
                 filled.insert((*name).to_owned(), value);
             }
@@ -212,7 +218,11 @@ mod tests {
             (json!({ "type": "integer", "default": 3 }), &[], "x (whole number) [3]: "),
             (json!({ "type": "boolean", "default": true }), &[], "x (y/n) [y]: "),
             (json!({ "type": "string", "format": "email" }), &[], "x (email, may be empty): "),
-            (json!({ "type": "string", "enum": ["a"], "default": "a" }), &[], "x (one of them) [a]: "),
+            (
+                json!({ "type": "string", "enum": ["a"], "default": "a" }),
+                &[],
+                "x (one of them) [a]: ",
+            ),
             (json!({ "type": "string", "title": "\u{1b}[2Jbad\u{9b}1m" }), &["x"], "bad (text): "),
         ] {
             assert_eq!(label(&field(schema, required)), told);

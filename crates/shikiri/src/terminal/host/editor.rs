@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
+use console::measure_text_width;
 use reedline::{
     ColumnarMenu, Completer, CompletionResult, EditCommand, Emacs, ExternalPrinter,
     FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode,
-    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, RepaintSignal, Signal, Span,
-    Suggestion, default_emacs_keybindings,
+    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, Suggestion,
+    default_emacs_keybindings,
 };
 
 use super::screen::{Keyboard, Screen, width};
@@ -108,13 +110,13 @@ fn edit(
         editor = for_commands(editor, line);
     }
     let repaint = editor.repaint_signal();
-    let tender = Tender {
+    let mut tender = Tender {
         screen: Arc::clone(screen),
+        before: (width(), Vec::new()),
         above: Arc::clone(&prompt.above),
-        repaint,
+        repaint: Box::new(move || repaint.request_repaint()),
         drawn: Instant::now(),
     };
-    let mut tender = tender;
     editor = editor.with_idle_callback(Box::new(move || tender.look(&sender)));
     let read = editor.read_line(&prompt);
     let above = prompt.above.load(Ordering::Relaxed);
@@ -147,7 +149,8 @@ fn for_commands(editor: Reedline, line: CommandLine) -> Reedline {
         .with_partial_completions(true)
         // As in shells: what begins with a space is not kept.
         .with_history_exclusion_prefix(Some(" ".to_owned()));
-    if let Some(history) = line.history.and_then(|at| FileBackedHistory::with_file(HISTORY, at).ok())
+    if let Some(history) =
+        line.history.and_then(|at| FileBackedHistory::with_file(HISTORY, at).ok())
     {
         editor = editor.with_history(Box::new(history));
     }
@@ -160,28 +163,48 @@ fn for_commands(editor: Reedline, line: CommandLine) -> Reedline {
 /// What is done while nobody types.
 struct Tender {
     screen: Arc<Screen>,
+    /// How wide the terminal was, and the bars on it.
+    before: (usize, Vec<usize>),
     /// Lines of the prompt above the one on which is typed.
     above: Arc<AtomicUsize>,
-    repaint: RepaintSignal,
+    /// Has the prompt drawn again.
+    repaint: Box<dyn Fn() + Send>,
     drawn: Instant,
 }
 
 impl Tender {
-    fn look(&mut self, sender: &std::sync::mpsc::SyncSender<String>) {
-        let waiting = self.screen.take_waiting();
+    fn look(&mut self, sender: &SyncSender<String>) {
+        let waiting = self.screen.take_waiting(PRINTED);
         let above = self.above.load(Ordering::Relaxed);
+        let broken = self.broken_rows();
+        // The editor prints from the line on which is typed; the bars are above it.
+        let first = format!("{}\r\u{1b}[J", up(above + broken));
         if !waiting.is_empty() {
-            // The editor prints from the line on which is typed; the bars are above it.
-            let first = format!("{}\r\u{1b}[J", up(above));
-            for (at, line) in waiting.into_iter().take(PRINTED).enumerate() {
+            for (at, line) in waiting.into_iter().enumerate() {
                 let line = if at == 0 { format!("{first}{line}") } else { line };
+                // There is room: the editor has taken everything since the last look.
                 let _ = sender.try_send(line);
             }
             self.drawn = Instant::now();
+        } else if broken > 0 {
+            let _ = sender.try_send(format!("{first}\u{1b}[1A"));
         } else if self.drawn.elapsed() >= REDRAW && (above > 0 || self.has_bars()) {
             self.drawn = Instant::now();
-            self.repaint.request_repaint();
+            (self.repaint)();
         }
+    }
+
+    /// Rows that were added above when a narrower terminal broke the bars: the editor does not
+    /// know of them.
+    fn broken_rows(&mut self) -> usize {
+        let now = width();
+        let bars = self.screen.lines(now.saturating_sub(1));
+        let bars = bars.iter().map(|line| measure_text_width(line)).collect();
+        let (before, drawn) = std::mem::replace(&mut self.before, (now, bars));
+        if now >= before {
+            return 0;
+        }
+        drawn.iter().map(|line| line.div_ceil(now.max(1)).saturating_sub(1)).sum()
     }
 
     fn has_bars(&self) -> bool {

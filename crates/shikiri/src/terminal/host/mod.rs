@@ -2,9 +2,11 @@
 
 mod ask;
 mod editor;
+mod offline;
 mod results;
 mod row;
 mod screen;
+mod sheet;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,7 @@ use crate::output::{Output, Style};
 use screen::RowKey;
 
 pub(crate) use editor::{CommandLine, Typed};
+pub(crate) use offline::offline_sample;
 pub(crate) use results::result_lines;
 pub(crate) use row::columns;
 pub(crate) use screen::{Screen, width};
@@ -176,7 +179,7 @@ impl Audience for Person {
     }
 
     async fn sample(&self, _: &HostCall, params: &Value) -> Result<Value, String> {
-        Ok(crate::cli::host::offline_sample(params))
+        Ok(offline_sample(params))
     }
 }
 
@@ -186,7 +189,11 @@ fn logged(level: &str, text: &str) -> String {
     let output = Output::stderr();
     if let Some(partial) = read.as_ref().and_then(|read| read.get("partial")) {
         let partial = partial.as_str().map_or_else(|| partial.to_string(), str::to_owned);
-        return format!("{} {}", output.paint(Style::Good, "partial result:"), clean_line(&partial));
+        return format!(
+            "{} {}",
+            output.paint(Style::Good, "partial result:"),
+            clean_line(&partial)
+        );
     }
     let style = match level {
         "warning" => Style::Warning,

@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use console::Term;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, watch};
 
 use super::row::{Row, TICK};
+use super::sheet::Sheet;
+use crate::env_vars;
 use crate::output::{Output, note};
 
 /// Lines that may wait while somebody types; of more, the oldest are left out.
 const MAX_WAITING: usize = 1_000;
+const DRAWN_PER_SECOND: u8 = 15;
 /// For a terminal that does not tell its width.
 const USUAL_WIDTH: u16 = 80;
 
@@ -22,7 +25,8 @@ pub(crate) struct Screen {
     bars: MultiProgress,
     inner: Mutex<Inner>,
     keyboard: Arc<AsyncMutex<()>>,
-    interrupted: Notify,
+    /// How often Ctrl-C was typed into a question, where it is no signal.
+    interrupts: watch::Sender<u64>,
     /// A terminal without a cursor to move gets lines instead of bars.
     is_dumb: bool,
 }
@@ -55,13 +59,13 @@ pub(super) struct Keyboard {
 
 impl Screen {
     pub(crate) fn new() -> Arc<Self> {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let is_dumb = std::env::var_os(env_vars::TERM.name).is_none_or(|term| term == "dumb");
         let bars = MultiProgress::with_draw_target(target(is_dumb));
         Arc::new(Self {
             bars,
             inner: Mutex::default(),
             keyboard: Arc::default(),
-            interrupted: Notify::new(),
+            interrupts: watch::Sender::new(0),
             is_dumb,
         })
     }
@@ -171,18 +175,26 @@ impl Screen {
         self.bars.set_draw_target(target(self.is_dumb));
     }
 
-    /// What has waited since somebody types.
-    pub(super) fn take_waiting(&self) -> Vec<String> {
-        self.lock().waiting.drain(..).collect()
+    /// What has waited while somebody types, so many lines at most.
+    pub(super) fn take_waiting(&self, limit: usize) -> Vec<String> {
+        let mut inner = self.lock();
+        let count = inner.waiting.len().min(limit);
+        inner.waiting.drain(..count).collect()
     }
 
     pub(super) fn interrupt(&self) {
-        self.interrupted.notify_one();
+        self.interrupts.send_modify(|count| *count += 1);
     }
 
-    /// When Ctrl-C is typed where it is no signal, since a question is open.
-    pub(crate) async fn interrupted(&self) {
-        self.interrupted.notified().await;
+    /// Changes with every Ctrl-C that is typed into a question from now on.
+    pub(crate) fn interrupts(&self) -> watch::Receiver<u64> {
+        self.interrupts.subscribe()
+    }
+
+    /// Waits until nothing is typed any more: the terminal is as it was.
+    pub(crate) async fn close(&self) {
+        self.clear();
+        drop(self.next_keyboard().await);
     }
 }
 
@@ -193,7 +205,10 @@ pub(crate) fn width() -> usize {
 }
 
 fn target(is_dumb: bool) -> ProgressDrawTarget {
-    if is_dumb { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+    if is_dumb {
+        return ProgressDrawTarget::hidden();
+    }
+    ProgressDrawTarget::term_like_with_hz(Box::new(Sheet::default()), DRAWN_PER_SECOND)
 }
 
 /// A bar that shows its row, as wide as the terminal is at that moment.

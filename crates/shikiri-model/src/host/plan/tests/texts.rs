@@ -34,14 +34,15 @@ fn a_path_leads_into_the_structured_result_else_into_the_text() {
 }
 
 #[test]
-fn what_is_no_text_is_named() {
-    let read = result(json!({ "content": [
-        { "type": "text", "text": "a" },
-        { "type": "image", "data": "AAAA", "mimeType": "image/png" },
-        { "type": "resource_link", "uri": "x://y" },
-        { "type": "text", "text": "b" },
-    ]}));
-    assert_eq!(read.text, "a\n[image: image/png]\n[x://y]\nb");
+fn a_result_is_its_texts_and_without_any_its_other_content_is_named() {
+    let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+    let link = json!({ "type": "resource_link", "uri": "x://y" });
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let read = result(json!({ "content": [text("{\"n\":"), image, link, text("1}")] }));
+    assert_eq!(read.text, "{\"n\":\n1}");
+    assert_eq!(read.look(&["n"]), Ok(json!(1)));
+    let read = result(json!({ "content": [image, link, { "type": "audio" }] }));
+    assert_eq!(read.text, "[image: image/png]\n[resource_link: x://y]\n[audio: no text]");
     assert_eq!(result(json!({})).text, "");
     let large = json!({ "content": [{ "type": "text", "text": "x".repeat(1_100_000) }] });
     let refusal = TaskResult::read(large.as_object().unwrap()).unwrap_err();

@@ -16,12 +16,14 @@ class Kept(EventStore):
 
     def __init__(self):
         self.events = []
+        self.asked_for = asyncio.Event()
 
     async def store_event(self, stream_id, message):
         self.events.append((stream_id, message))
         return str(len(self.events))
 
     async def replay_events_after(self, last_event_id, send_callback):
+        self.asked_for.set()
         last = int(last_event_id)
         stream_id = self.events[last - 1][0]
         for number, (stream, message) in enumerate(self.events[last:], last + 1):
@@ -30,7 +32,8 @@ class Kept(EventStore):
         return stream_id
 
 
-server = FastMCP("counting", log_level="WARNING", event_store=Kept())
+kept = Kept()
+server = FastMCP("counting", log_level="WARNING", event_store=kept)
 gate = asyncio.Semaphore(0)
 
 
@@ -51,6 +54,17 @@ async def go_on() -> str:
     return "gone on"
 
 
+orders = []
+
+
+@server.tool()
+async def hang_up() -> str:
+    """Ends the stream of the last order, not the order, and waits for the client to come back."""
+    await orders[-1].close_sse_stream()
+    await kept.asked_for.wait()
+    return "hung up"
+
+
 class Order(BaseModel):
     dish: str
     portions: int = 2
@@ -59,6 +73,7 @@ class Order(BaseModel):
 @server.tool()
 async def order(context: Context) -> str:
     """Asks a person."""
+    orders.append(context)
     answer = await context.elicit("What shall it be?", Order)
     if answer.action != "accept":
         return answer.action

@@ -1,0 +1,103 @@
+use std::time::{Duration, Instant};
+
+use shikiri_model::host::{Reach, ServerSpec};
+
+use super::{Introduction, MODERN, Server};
+use crate::error::ClientError;
+
+/// What costs no wait is far quicker, on a busy machine too; what is waited for in vain is not.
+const QUICK: Duration = Duration::from_secs(8);
+
+/// A program that reads messages; `cases` say what it does with one. It gives its own count of
+/// them as its version.
+fn program(cases: &str) -> ServerSpec {
+    let script = format!(
+        r#"seen=0
+        say() {{ printf '{{"jsonrpc":"2.0","id":"%s",%s}}\n' "$id" "$1"; }}
+        while IFS= read -r line; do
+            seen=$((seen + 1))
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":"\([^"]*\)".*/\1/p')
+            initialized='"result":{{"protocolVersion":"2025-06-18","capabilities":{{}},'
+            initialized="$initialized\"serverInfo\":{{\"name\":\"old\",\"version\":\"$seen\"}}}}"
+            case "$line" in {cases} esac
+        done"#
+    );
+    let reach = Reach::Stdio {
+        command: "sh".to_owned(),
+        args: vec!["-c".to_owned(), script],
+        env: Default::default(),
+        cwd: None,
+    };
+    ServerSpec { name: "program".to_owned(), reach, oauth: Default::default() }
+}
+
+async fn connect(cases: &str) -> (Result<Server, ClientError>, Duration) {
+    let introduction = Introduction {
+        name: "tests".to_owned(),
+        version: "1".to_owned(),
+        elicitation: false,
+        sampling: false,
+        authority: None,
+        protocol: None,
+    };
+    let start = Instant::now();
+    (Server::connect(&program(cases), &introduction, "t").await, start.elapsed())
+}
+
+const INITIALIZE: &str = r#"*'"method":"initialize"'*) say "$initialized" ;;"#;
+const PING: &str = r#"*'"method":"ping"'*) say '"result":{}' ;;"#;
+
+#[tokio::test]
+async fn a_program_that_refuses_what_it_does_not_know_is_met_at_once() {
+    let refuses = r#"*'"id"'*) say '"error":{"code":-32601,"message":"no"}' ;;"#;
+    let (server, took) = connect(&format!("{INITIALIZE} {refuses}")).await;
+    let server = server.unwrap();
+    assert_eq!(server.protocol(), "2025-06-18");
+    // Nothing but the question and the greeting, unless this machine is slower than our patience.
+    let version = &server.about().version;
+    assert!(version == "2" || took > Duration::from_millis(500), "{version} in {took:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_leaves_unknown_questions_unanswered_is_found_out_soon() {
+    let (server, took) = connect(&format!("{INITIALIZE} {PING}")).await;
+    let server = server.unwrap();
+    assert_eq!(server.protocol(), "2025-06-18");
+    // The question, whether it lives, and the greeting.
+    assert_eq!(server.about().version, "3");
+    assert!(took < QUICK, "{took:?}");
+}
+
+/// It is started again, and not asked again.
+#[tokio::test]
+async fn a_program_that_dies_of_an_unknown_question_is_met_all_the_same() {
+    let dies = "*server/discover*) exit 1 ;;";
+    let (server, took) = connect(&format!("{dies} {INITIALIZE}")).await;
+    let server = server.unwrap();
+    assert_eq!(server.protocol(), "2025-06-18");
+    assert_eq!(server.about().version, "1");
+    assert!(took < QUICK, "{took:?}");
+}
+
+/// Slow to start is not deaf: whether it lives is asked, not guessed.
+#[tokio::test]
+async fn a_program_of_the_newer_era_may_take_its_time() {
+    let knows =
+        r#"*server/discover*) sleep 2; say '"result":{"supportedVersions":["2026-07-28"]}' ;;"#;
+    let (server, _) = connect(&format!("{knows} {PING}")).await;
+    assert_eq!(server.unwrap().protocol(), MODERN);
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_the_newer_era_is_asked_again_and_another_is_not() {
+    let first = r#"*server/discover*) if [ $seen = 1 ]; then
+        say '"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}'; else
+        say '"result":{"supportedVersions":["2026-07-28"]}'; fi ;;"#;
+    let (server, _) = connect(&format!("{first} {INITIALIZE}")).await;
+    assert_eq!(server.unwrap().protocol(), MODERN);
+    let never = r#"*server/discover*)
+        say '"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}' ;;"#;
+    let (server, _) = connect(&format!("{never} {INITIALIZE}")).await;
+    let server = server.unwrap();
+    assert_eq!((server.protocol(), server.about().version.as_str()), ("2025-06-18", "2"));
+}

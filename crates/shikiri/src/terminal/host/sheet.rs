@@ -1,0 +1,131 @@
+//! Where bars are drawn: the last rows of the terminal. Each bar has a row of its own, and what was
+//! drawn is found again after the terminal has become narrower and has broken its lines anew.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use console::{Term, measure_text_width};
+use indicatif::TermLike;
+
+use super::screen::width;
+
+#[derive(Default)]
+pub(super) struct Sheet {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How wide each line is that stands there.
+    drawn: Vec<usize>,
+    /// What the terminal gets with the next flush.
+    out: String,
+}
+
+impl fmt::Debug for Sheet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sheet")
+    }
+}
+
+impl Sheet {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn write(&mut self, line: &str) {
+        // Between lines there are spaces up to the right edge; the row after it is told by a line
+        // break instead, so that the terminal does not join lines when it becomes wider.
+        if line.trim().is_empty() {
+            return;
+        }
+        if !self.drawn.is_empty() {
+            self.out.push_str("\r\n");
+        }
+        self.out.push_str(line);
+        self.drawn.push(measure_text_width(line));
+    }
+
+    /// Takes away everything that stands there, on a terminal of this width.
+    fn erase(&mut self, width: usize) {
+        let rows = self.drawn.iter().map(|line| line.div_ceil(width.max(1)).max(1)).sum::<usize>();
+        if rows > 1 {
+            self.out.push_str(&format!("\u{1b}[{}A", rows - 1));
+        }
+        if rows > 0 {
+            self.out.push_str("\r\u{1b}[J");
+        }
+        self.drawn.clear();
+    }
+}
+
+impl TermLike for Sheet {
+    fn width(&self) -> u16 {
+        u16::try_from(width()).unwrap_or(u16::MAX)
+    }
+
+    fn height(&self) -> u16 {
+        Term::stderr().size().0
+    }
+
+    // Rows are counted here, not by whoever draws: it does not know what a new width did to them.
+    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write_line(&self, line: &str) -> io::Result<()> {
+        self.write_str(line)
+    }
+
+    fn write_str(&self, line: &str) -> io::Result<()> {
+        self.lock().write(line);
+        Ok(())
+    }
+
+    /// The first of these before a drawing takes all lines away.
+    fn clear_line(&self) -> io::Result<()> {
+        let width = width();
+        self.lock().erase(width);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let out = std::mem::take(&mut self.lock().out);
+        let mut stderr = io::stderr().lock();
+        stderr.write_all(out.as_bytes())?;
+        stderr.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_a_narrower_terminal_has_broken_are_all_taken_away() {
+        let mut state = State::default();
+        for line in ["日本語のバー", "    ", "second", " "] {
+            state.write(line);
+        }
+        assert_eq!(std::mem::take(&mut state.out), "日本語のバー\r\nsecond");
+        state.erase(5);
+        assert_eq!(std::mem::take(&mut state.out), "\u{1b}[4A\r\u{1b}[J", "three rows and two");
+        state.erase(5);
+        assert_eq!(state.out, "", "nothing is there any more");
+    }
+}

@@ -1,0 +1,101 @@
+//! Killed at every single point where something is kept: just before, and just after.
+
+use serde_json::json;
+use shikiri_testkit::{Cut, Tenant};
+
+use super::check::{Plan, Told};
+use super::world::{Home, World};
+use super::{LEGACY, MODERN};
+
+/// More points than a call has.
+const MAX_POINTS: usize = 60;
+/// Processes at the same time.
+const AT_ONCE: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_killed_before_it_keeps_something_has_not_shown_it() {
+    for protocol in [LEGACY, MODERN] {
+        let world = World::new().await;
+        let (whole, asked) = sweep(&world.host, protocol, "host.before_keep").await;
+        assert!(asked > 0, "no question was open when its host was killed");
+        let progress: Vec<_> = whole.iter().map(Told::progress).collect();
+        // In the newer era a task is looked at from time to time, and not every step is seen.
+        if protocol == LEGACY {
+            for (number, progress) in progress.iter().enumerate() {
+                assert_eq!(progress, &[0.0, 25.0, 50.0, 75.0, 100.0], "killed at {}", number + 1);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_killed_after_it_kept_something_does_not_show_it_later() {
+    for protocol in [LEGACY, MODERN] {
+        let World { app, host } = World::new().await;
+        let (all, asked) = sweep(&host, protocol, "host.after_keep").await;
+        assert!(asked > 0, "no question was open when its host was killed");
+        assert_eq!(answers(&app.local()).await, vec![1; all.len()], "answers of each run");
+    }
+}
+
+/// A call for each time that the point is passed, until one is not killed any more.
+/// Also how many questions were open at the time of a kill.
+async fn sweep(home: &Home, protocol: &'static str, point: &str) -> (Vec<Told>, usize) {
+    let mut all = Vec::new();
+    let mut asked = 0;
+    for first in (1..=MAX_POINTS).step_by(AT_ONCE) {
+        let mut batch = Vec::new();
+        for nth in first..first + AT_ONCE {
+            let arguments = json!({ "destination": format!("津{nth}"), "step_ms": 30 });
+            let plan = Plan { tool: "travel_agent", arguments, protocol };
+            let words = plan.words();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let armed = format!("{point}:{nth}");
+            batch.push((plan, home.start_with(&words, Some(&armed))));
+        }
+        let mut survivors = 0;
+        for (plan, mut process) in batch {
+            let code = process.wait().await;
+            let mut told = Told { plan, events: process.events() };
+            match code {
+                0 => survivors += 1,
+                -9 => asked += take_up(home, &mut told).await,
+                other => panic!("ended with {other}: {}", process.said()),
+            }
+            told.check(home);
+            all.push(told);
+        }
+        if survivors > 0 {
+            assert!(all.len() > 2 * AT_ONCE, "{point} was hardly passed");
+            return (all, asked);
+        }
+    }
+    panic!("{point} never ends");
+}
+
+/// How many questions were open.
+async fn take_up(home: &Home, told: &mut Told) -> usize {
+    let open = home.open();
+    let Some(call) = open.iter().find(|call| call["arguments"] == told.plan.arguments) else {
+        return 0;
+    };
+    let id = call["call_id"].as_str().expect("an id");
+    let mut process =
+        home.start(&["--protocol", told.plan.protocol, "resume", id, "--events", "--yes"]);
+    let code = process.wait().await;
+    told.events.extend(process.events());
+    assert_eq!(code, 0, "{}", process.said());
+    usize::try_from(call["questions"].as_u64().expect("a number")).expect("a small one")
+}
+
+/// How many answers each run got.
+async fn answers(local: &Tenant) -> Vec<usize> {
+    let page = local.client.get(&local.path("/runs?limit=100")).await.expect(200);
+    let mut counts = Vec::new();
+    for run in page["items"].as_array().expect("items") {
+        let id = run["id"].as_str().expect("an id");
+        let told = local.reader(id, Cut::End).rest().await;
+        counts.push(told.iter().filter(|frame| frame.event == "answer").count());
+    }
+    counts
+}
