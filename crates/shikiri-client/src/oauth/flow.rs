@@ -31,7 +31,7 @@ pub(super) struct Found {
 
 /// rmcp's log lines hold codes, and strangers' words as they came: none of them is written.
 pub(super) async fn quietly<T>(work: impl Future<Output = T>) -> T {
-    Box::pin(work).await
+    Box::pin(work).with_subscriber(NoSubscriber::default()).await
 }
 
 impl OAuth {
