@@ -9,8 +9,10 @@ mod look;
 mod luggage;
 mod options;
 mod request;
+mod toolbox;
 
 pub use engine::{Engine, EngineError, Engines, Order, Server, TitleOrder, Titled, Told};
 pub(crate) use flow::{Errand, Stops, carry};
 pub use options::inherited;
 pub use request::NewExecution;
+pub use toolbox::{Answer, NoTools, Piece, Tool, ToolBox};
