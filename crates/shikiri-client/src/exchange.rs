@@ -65,7 +65,7 @@ impl Exchange {
     pub(crate) async fn next(&mut self) -> Result<Heard, ClientError> {
         let Some(patience) = self.patience else { return self.hear().await };
         let heard = tokio::time::timeout(patience, self.hear()).await;
-        heard.unwrap_or_else(|_| Err(ClientError::Slow(patience.as_secs())))
+        heard.unwrap_or(Err(ClientError::Slow(patience.as_secs())))
     }
 
     async fn hear(&mut self) -> Result<Heard, ClientError> {

@@ -248,7 +248,8 @@ impl Asking<'_> {
             None => return Ok(None),
             Some(Value::String(key)) if (1..=MAX_CALL_KEY).contains(&key.len()) => key,
             Some(_) => {
-                let reason = format!("_meta.{CALL_KEY}: must be a text of 1 to {MAX_CALL_KEY} bytes");
+                let reason =
+                    format!("_meta.{CALL_KEY}: must be a text of 1 to {MAX_CALL_KEY} bytes");
                 return Err(Fault::params(reason));
             }
         };

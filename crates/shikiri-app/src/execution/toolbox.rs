@@ -37,7 +37,10 @@ pub struct Answer {
 pub enum Piece {
     Text(String),
     /// In base64.
-    Image { media_type: String, data: String },
+    Image {
+        media_type: String,
+        data: String,
+    },
 }
 
 impl Answer {

@@ -66,7 +66,7 @@ impl Host {
         cancel: &CancellationToken,
     ) -> Result<Called, HostError> {
         let meeting = async {
-            let server = self.connect(&new.server).await?;
+            let server = Box::pin(self.connect(&new.server)).await?;
             let tool = self.find_tool(&server, &new.tool).await?;
             Ok::<_, HostError>((server, tool))
         };
@@ -90,7 +90,7 @@ impl Host {
             reason: None,
         };
         let stored = self.add_call(&call).await?;
-        self.follow(stored, Some((server, tool)), audience, cancel).await
+        Box::pin(self.follow(stored, Some((server, tool)), audience, cancel)).await
     }
 
     /// Takes up a call where another process left it.
@@ -117,7 +117,7 @@ impl Host {
         let Some((stored, _)) = taken else {
             return Err(HostError::Call("another process has just taken this call up".to_owned()));
         };
-        self.follow(stored, None, audience, cancel).await
+        Box::pin(self.follow(stored, None, audience, cancel)).await
     }
 
     async fn end(

@@ -23,7 +23,7 @@ impl KeyFile {
 
     /// None if there is no file.
     pub(super) async fn read(&self) -> Result<Option<[u8; 32]>, String> {
-        self.apart(|path| read(path)).await
+        self.apart(read).await
     }
 
     pub(super) async fn read_or_make(&self) -> Result<[u8; 32], String> {

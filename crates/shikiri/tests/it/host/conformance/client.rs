@@ -89,11 +89,11 @@ async fn look_at_the_rest(server: &Server) -> Result<(), ClientError> {
     Ok(())
 }
 
+/// A tool and what it is called with.
+type Call<'a> = (&'a Tool, Map<String, Value>);
+
 /// What to call: what the suite wants, or else every tool once.
-fn calls<'a>(
-    scenario: &Scenario,
-    tools: &'a [Tool],
-) -> Result<Vec<(&'a Tool, Map<String, Value>)>, String> {
+fn calls<'a>(scenario: &Scenario, tools: &'a [Tool]) -> Result<Vec<Call<'a>>, String> {
     let find = |name: &str| {
         let found = tools.iter().find(|tool| tool.name == name);
         found.ok_or_else(|| format!("{name} is not offered"))
