@@ -85,15 +85,22 @@ impl Programs {
         Ok(Programs { folder, target })
     }
 
-    /// The least that a process can do, built as the hook is: reads its input and prints.
+    /// The least that a process can do: `empty` as anybody builds it, `empty-static` as the hook is
+    /// built. In one folder.
     pub(crate) fn empty(&self) -> Result<PathBuf> {
-        let program = target_folder().join(&self.target).join("dist-hook/empty");
+        let folder = target_folder().join(&self.target).join("dist-hook");
         let source = workspace_root().join("crates/shikiri-bench/peers/empty.rs");
-        let mut rustc = Command::new("rustc");
-        rustc.args(["--edition=2024", "--target", &self.target, "-o"]).arg(&program).arg(source);
-        rustc.args(["-Copt-level=s", "-Clto", "-Ccodegen-units=1", "-Cpanic=abort"]);
-        run_command(rustc.arg("-Cstrip=symbols").args(STATIC.split(' ')))?;
-        Ok(program)
+        let build = |name: &str, flags: &[&str]| {
+            let mut rustc = Command::new("rustc");
+            rustc.args(["--edition=2024", "-o"]).arg(folder.join(name)).arg(&source);
+            run_command(rustc.args(flags))
+        };
+        build("empty", &["-Copt-level=3"])?;
+        let mut as_the_hook = vec!["--target", &self.target, "-Copt-level=s", "-Clto"];
+        as_the_hook.extend(["-Ccodegen-units=1", "-Cpanic=abort", "-Cstrip=symbols"]);
+        as_the_hook.extend(STATIC.split(' '));
+        build("empty-static", &as_the_hook)?;
+        Ok(folder)
     }
 
     /// They start, and the hook answers an event with nothing and keeps it.

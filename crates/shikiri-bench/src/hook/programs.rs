@@ -13,7 +13,10 @@ const NAGGER: &str = "import sys; from application.cli import main; sys.exit(mai
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Reads its input and prints, as `cargo build --release` makes it.
     Empty,
+    /// The same, linked as the hook is: what no hook can be faster than.
+    EmptyStatic,
     Hook,
     Shikiri,
     Python,
@@ -21,6 +24,7 @@ pub(super) enum Kind {
 }
 
 pub(super) struct Programs {
+    /// The folder of both empty ones.
     empty: PathBuf,
     hook: PathBuf,
     shikiri: PathBuf,
@@ -49,7 +53,8 @@ impl Programs {
     pub(super) fn hook(&self, kind: Kind) -> Option<Hook> {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect();
         let (program, arguments) = match kind {
-            Kind::Empty => (self.empty.clone(), Vec::new()),
+            Kind::Empty => (self.empty.join("empty"), Vec::new()),
+            Kind::EmptyStatic => (self.empty.join("empty-static"), Vec::new()),
             Kind::Hook => (self.hook.clone(), Vec::new()),
             Kind::Shikiri => (self.shikiri.clone(), words(&["hook"])),
             Kind::Python => (system_python(), vec![self.python_hook.clone().into()]),
@@ -83,6 +88,8 @@ impl Hook {
         command.args(&self.arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", project);
         command.env("CLAUDE_PROJECT_DIR", project).env("TMPDIR", project);
+        // Some write where they stand.
+        command.current_dir(project);
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let mut answer = String::new();
