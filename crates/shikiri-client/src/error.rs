@@ -32,6 +32,11 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether what was asked may have been done all the same: the answer was lost on its way.
+    pub(crate) fn leaves_in_doubt(&self) -> bool {
+        matches!(self, Self::Cut(_) | Self::Refused { status: 502 | 504, .. })
+    }
+
     /// Whether it may be another story in a moment.
     pub fn is_passing(&self) -> bool {
         match self {

@@ -37,7 +37,7 @@ pub(crate) async fn lines(
         };
         let line = match line {
             Ok(Some(line)) => line,
-            Ok(None) => break ClientError::Unreachable(link.last_words()),
+            Ok(None) => break ClientError::Unreachable(link.last_words().await),
             Err(error) => break error,
         };
         let Some(message) = serde_json::from_slice(&line).ok().and_then(Message::parse) else {

@@ -185,7 +185,9 @@ impl Server {
         let place = self.router.wait(id)?;
         match &self.link {
             Link::Stdio(link) => {
-                link.send(body).await?;
+                // What was wrong with what it said tells more than that it has gone.
+                let sent = link.send(body).await;
+                sent.map_err(|error| self.router.gone().unwrap_or(error))?;
                 Ok((Exchange::shared(place), None))
             }
             Link::Http(link) => {

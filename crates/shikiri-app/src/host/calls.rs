@@ -70,7 +70,12 @@ impl Host {
             let tool = self.find_tool(&server, &new.tool).await?;
             Ok::<_, HostError>((server, tool))
         };
-        let met = tokio::time::timeout(new.time_limit, meeting).await;
+        let met = tokio::select! {
+            met = tokio::time::timeout(new.time_limit, meeting) => met,
+            () = cancel.cancelled() => {
+                return Err(HostError::Cancelled { server: new.server, tool: new.tool });
+            }
+        };
         let slow = || self.told(&new.server, ClientError::Slow(new.time_limit.as_secs()));
         let (server, tool) = met.map_err(|_| slow())??;
         let now = self.app.store.now().await.map_err(AppError::from)?;
@@ -85,18 +90,21 @@ impl Host {
             state: CallState::Open,
             bookmark: Bookmark::default(),
             progress: None,
+            told: 0,
             deadline: now + new.time_limit,
             result: None,
             reason: None,
         };
         let stored = self.add_call(&call).await?;
-        Box::pin(self.follow(stored, Some((server, tool)), audience, cancel)).await
+        let met = Some((server, tool));
+        Box::pin(self.follow(stored, met, new.time_limit, audience, cancel)).await
     }
 
-    /// Takes up a call where another process left it.
+    /// Takes up a call where another process left it, for so long, or until its own time is over.
     pub async fn resume_call(
         &self,
         id: &HostCallId,
+        time_limit: Option<Duration>,
         audience: &dyn Audience,
         cancel: &CancellationToken,
     ) -> Result<Called, HostError> {
@@ -117,7 +125,9 @@ impl Host {
         let Some((stored, _)) = taken else {
             return Err(HostError::Call("another process has just taken this call up".to_owned()));
         };
-        Box::pin(self.follow(stored, None, audience, cancel)).await
+        let now = self.app.store.now().await.map_err(AppError::from)?;
+        let left = time_limit.unwrap_or_else(|| stored.value.deadline.since(now).max(LAST_LOOK));
+        Box::pin(self.follow(stored, None, left, audience, cancel)).await
     }
 
     async fn end(
@@ -140,33 +150,36 @@ impl Host {
         &self,
         stored: Stored<HostCall>,
         mut met: Option<(Arc<Server>, Tool)>,
+        time_limit: Duration,
         audience: &dyn Audience,
         cancel: &CancellationToken,
     ) -> Result<Called, HostError> {
-        let now = self.app.store.now().await.map_err(AppError::from)?;
-        let left = stored.value.deadline.since(now);
-        let left = if met.is_none() { left.max(LAST_LOOK) } else { left };
-        let deadline = Instant::now() + left;
+        let deadline = Instant::now() + time_limit;
         let key = stored.value.id.to_string();
         let notebook = Notebook::new(self, stored, audience);
         let mut pause = FIRST_PAUSE;
         let mut why = ClientError::SessionGone;
         let mut is_away = false;
-        for _ in 0..MAX_RECONNECTS {
+        let mut in_vain = 0;
+        while in_vain < MAX_RECONNECTS {
+            in_vain += 1;
+            let heard = notebook.heard();
             let page = notebook.page().await;
             let connected = match met.take() {
                 Some((server, tool)) => Ok((server, Some(tool))),
-                None => self.reach(&page.value).await,
+                None => tokio::select! {
+                    reached = self.reach(&page.value) => reached,
+                    () = cancel.cancelled() => break,
+                },
             };
             let (server, tool) = match connected {
                 Ok(connected) => connected,
                 Err(HostError::Server { error, .. }) if error.is_passing() => {
                     is_away = true;
                     why = error;
-                    if Instant::now() + pause >= deadline || cancel.is_cancelled() {
+                    if Instant::now() + pause >= deadline || !slept(pause, cancel).await {
                         break;
                     }
-                    tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
                 }
@@ -193,7 +206,12 @@ impl Host {
                     self.disconnect(&page.value.server).await;
                     is_away = false;
                     why = error;
-                    tokio::time::sleep(pause).await;
+                    if notebook.heard() > heard {
+                        (in_vain, pause) = (0, FIRST_PAUSE);
+                    }
+                    if !slept(pause, cancel).await {
+                        break;
+                    }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
@@ -209,14 +227,16 @@ impl Host {
         self.end(call, outcome, audience).await
     }
 
-    /// The server cannot be reached; the call stays as it is.
+    /// The server cannot be reached, or not by us; the call stays as it is.
     fn away(&self, call: &HostCall, error: ClientError) -> HostError {
-        let why = match error {
-            ClientError::Unreachable(why) => why,
-            other => other.to_string(),
+        let kept =
+            |why: String| format!("{why} (the call is kept: `shikiri host resume {}`)", call.id);
+        let error = match error {
+            ClientError::Unauthorized(why) => ClientError::Unauthorized(kept(why)),
+            ClientError::Unreachable(why) => ClientError::Unreachable(kept(why)),
+            other => ClientError::Unreachable(kept(other.to_string())),
         };
-        let kept = format!("{why} (the call is kept: `shikiri host resume {}`)", call.id);
-        self.told(&call.server, ClientError::Unreachable(kept))
+        self.told(&call.server, error)
     }
 
     /// A connection that fits how the call is taken up.
@@ -227,7 +247,8 @@ impl Host {
             (mark.way(call.repeatable), &mark.protocol)
         {
             let introduction = self.introduction_to(&call.server);
-            let rejoined = Server::rejoin(spec, &introduction, &self.prefix, protocol, session);
+            let rejoined =
+                Server::rejoin(spec, &introduction, &self.next_prefix(), protocol, session);
             let server = rejoined.map_err(|error| self.told(&call.server, error))?;
             return Ok((Arc::new(server), None));
         }
@@ -240,7 +261,13 @@ impl Host {
         Ok((server, tool))
     }
 
-    pub(crate) async fn find_tool(&self, server: &Server, name: &str) -> Result<Tool, HostError> {
+    /// What a server says of one of its tools.
+    pub async fn tool(&self, server: &str, name: &str) -> Result<Tool, HostError> {
+        let server = self.connect(server).await?;
+        self.find_tool(&server, name).await
+    }
+
+    async fn find_tool(&self, server: &Server, name: &str) -> Result<Tool, HostError> {
         let offer = server.tools().await.map_err(|error| self.told(server.name(), error))?;
         let near = nearest(name, offer.tools.iter().map(|tool| tool.name.as_str()));
         let found = offer.tools.into_iter().find(|tool| tool.name == name);
@@ -249,6 +276,14 @@ impl Host {
             tool: name.to_owned(),
             near,
         })
+    }
+}
+
+/// False if the caller gave up meanwhile.
+async fn slept(pause: Duration, cancel: &CancellationToken) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(pause) => true,
+        () = cancel.cancelled() => false,
     }
 }
 

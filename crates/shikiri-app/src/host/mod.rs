@@ -17,11 +17,13 @@ pub use audience::{Audience, Consent, Shown};
 pub use calls::{Called, NewCall};
 pub use plan_texts::NoText;
 pub use plans::PlanAudience;
+pub use records::open_calls;
 pub use speaker::{Speaker, Speech, Spoken};
 pub use vault::SealedVault;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -36,6 +38,8 @@ use crate::error::AppError;
 /// How long a server may take to list what it offers.
 const LISTING: Duration = Duration::from_secs(20);
 
+type Connection = Arc<Mutex<Option<Arc<Server>>>>;
+
 /// One process that calls servers.
 pub struct Host {
     app: App,
@@ -44,14 +48,16 @@ pub struct Host {
     introduction: Introduction,
     /// Who proves to a server who we are, by its name.
     authorities: HashMap<String, Arc<dyn Authority>>,
-    /// One connection per server, made when it is first needed.
-    connections: Mutex<HashMap<String, Arc<Server>>>,
+    /// One connection per server, made when it is first needed, by whoever needs it first.
+    connections: Mutex<HashMap<String, Connection>>,
     /// Whether its one server was named by its address alone.
     by_address: bool,
     /// Who has models speak for servers that ask for it.
     speaker: Option<Arc<dyn Speaker>>,
     /// Tells this process's requests from those of another in the same session.
     prefix: String,
+    /// Connections so far: each numbers its requests anew.
+    connected: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +69,9 @@ pub enum HostError {
     /// What a server said or failed to say.
     #[error("{server}: {error}")]
     Server { server: String, error: ClientError },
+    /// Before anything was sent.
+    #[error("{server} {tool}: cancelled before it was called")]
+    Cancelled { server: String, tool: String },
     #[error("{0}")]
     Call(String),
     /// A plan names what there is not.
@@ -106,6 +115,7 @@ impl Host {
             by_address,
             speaker,
             prefix,
+            connected: AtomicU64::new(0),
         })
     }
 
@@ -154,17 +164,22 @@ impl Host {
     /// The connection to a server, made if there is none that lives.
     pub async fn connect(&self, name: &str) -> Result<Arc<Server>, HostError> {
         let spec = self.spec(name)?;
-        if let Some(server) = self.connections.lock().await.get(name)
-            && server.is_alive()
-        {
+        let place = Arc::clone(self.connections.lock().await.entry(name.to_owned()).or_default());
+        let mut place = place.lock().await;
+        if let Some(server) = place.as_ref().filter(|server| server.is_alive()) {
             return Ok(Arc::clone(server));
         }
         let introduction = self.introduction_to(name);
-        let connected = Server::connect(spec, &introduction, &self.prefix).await;
+        let connected = Server::connect(spec, &introduction, &self.next_prefix()).await;
         let server = connected.map_err(|error| self.told(name, error))?;
         let server = Arc::new(server);
-        self.connections.lock().await.insert(name.to_owned(), Arc::clone(&server));
+        *place = Some(Arc::clone(&server));
         Ok(server)
+    }
+
+    /// For the requests of one more connection: no two of one call have the same id.
+    pub(crate) fn next_prefix(&self) -> String {
+        format!("{}.{}", self.prefix, self.connected.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The next call makes a new connection.
@@ -195,13 +210,18 @@ impl Host {
 
     /// Leaves every server. Sessions that open calls belong to are not ended.
     pub async fn close(&self) {
-        let connections: Vec<_> = self.connections.lock().await.drain().collect();
+        let places: Vec<_> =
+            self.connections.lock().await.drain().map(|(_, place)| place).collect();
         let open = self.open_calls().await.unwrap_or_default();
-        let closing = connections.iter().map(|(_, server)| {
+        let open = &open;
+        let closing = places.iter().map(|place| async move {
+            // Who is still connecting has nothing to close.
+            let server = place.try_lock().ok().and_then(|mut place| place.take());
+            let Some(server) = server else { return };
             let session = server.session();
             let is_needed = session.is_some()
                 && open.iter().any(|call| call.value.bookmark.session.as_deref() == session);
-            server.close(!is_needed)
+            server.close(!is_needed).await;
         });
         join_all(closing).await;
     }

@@ -1,5 +1,7 @@
 //! The witness of one call: keeps first, shows then.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use async_trait::async_trait;
 use serde_json::Value;
 use shikiri_client::{LetGo, Witness};
@@ -14,15 +16,22 @@ pub(super) struct Notebook<'a> {
     host: &'a Host,
     call: Mutex<Stored<HostCall>>,
     audience: &'a dyn Audience,
+    /// What the server has told so far.
+    heard: AtomicU64,
 }
 
 impl<'a> Notebook<'a> {
     pub(super) fn new(host: &'a Host, call: Stored<HostCall>, audience: &'a dyn Audience) -> Self {
-        Self { host, call: Mutex::new(call), audience }
+        Self { host, call: Mutex::new(call), audience, heard: AtomicU64::new(0) }
     }
 
     pub(super) async fn page(&self) -> Stored<HostCall> {
         self.call.lock().await.clone()
+    }
+
+    /// Grows with everything that the server tells.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
     }
 }
 
@@ -34,6 +43,7 @@ impl Witness for Notebook<'_> {
             Ok(Some((next, events))) => {
                 *call = next;
                 for event in events {
+                    self.heard.fetch_add(u64::from(event.kind() != "sent"), Ordering::Relaxed);
                     let data = serde_json::from_str(event.data()).unwrap_or_default();
                     self.audience.show(&call.value, &Shown { kind: event.kind(), data });
                 }

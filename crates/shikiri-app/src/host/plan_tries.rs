@@ -64,6 +64,7 @@ impl Host {
                 Err(HostError::Call(format!("call {id} of task {}: {why}", order.task)))
             }
             Err(error @ (HostError::App(_) | HostError::Call(_))) => Err(error),
+            Err(HostError::Cancelled { .. }) => Ok(TaskOutcome::Cancelled),
             Err(error) => {
                 self.disconnect(&order.server).await;
                 self.give_up(&order.call, error, cancel).await
@@ -78,7 +79,7 @@ impl Host {
         cancel: &CancellationToken,
     ) -> Result<Called, HostError> {
         if order.taken_up {
-            match self.resume_call(&order.call, audience, cancel).await {
+            match self.resume_call(&order.call, None, audience, cancel).await {
                 // It was noted down, and the process died before it made the call.
                 Err(HostError::App(AppError::NotFound { .. })) => {}
                 called => return called,
@@ -94,7 +95,7 @@ impl Host {
         match tokio::time::timeout(order.time_limit + MEETING, calling).await {
             // The process that noted it down lives and was first: it will find the call taken.
             Ok(Err(HostError::App(AppError::Exists { .. }))) => {
-                self.resume_call(&order.call, audience, cancel).await
+                self.resume_call(&order.call, None, audience, cancel).await
             }
             Ok(called) => called,
             Err(_) => {
@@ -120,7 +121,7 @@ impl Host {
                 refusals = 0;
                 continue;
             }
-            match Server::connect(spec, &introduction, &self.prefix).await {
+            match Server::connect(spec, &introduction, &self.next_prefix()).await {
                 Err(error @ ClientError::Unreachable(_)) => {
                     refusals += 1;
                     if refusals >= MAX_REFUSALS {

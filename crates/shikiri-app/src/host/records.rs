@@ -1,17 +1,34 @@
 //! Calls as they are kept.
 
 use shikiri_model::event::NewEvent;
-use shikiri_model::host::{HostCall, News};
-use shikiri_model::ids::HostCallId;
+use shikiri_model::host::{CallState, HostCall, News};
+use shikiri_model::ids::{HostCallId, TenantId};
 use shikiri_model::record::{Expect, RecordChange, RecordQuery, Stored};
 use shikiri_store::{Append, Commit, CommitError, StoreExt};
 
 use super::Host;
+use crate::app::App;
 use crate::error::AppError;
 use crate::failpoint;
 
 /// More calls than anybody leaves open.
 const MAX_OPEN: u32 = 1_000;
+
+/// Calls of a tenant that can be taken up, the oldest first.
+pub async fn open_calls(app: &App, tenant: TenantId) -> Result<Vec<Stored<HostCall>>, AppError> {
+    let query = RecordQuery {
+        kind: <HostCall as shikiri_model::record::Document>::KIND,
+        tenant: Some(tenant),
+        state: Some(CallState::Open.as_str().to_owned()),
+        parent: None,
+        owner: None,
+        after: None,
+        newest_first: false,
+        limit: MAX_OPEN,
+    };
+    let found = app.store.list(query).await?;
+    Ok(found.iter().map(shikiri_store::store::decode).collect::<Result<_, _>>()?)
+}
 
 impl Host {
     pub(super) async fn add_call(&self, call: &HostCall) -> Result<Stored<HostCall>, AppError> {
@@ -28,32 +45,7 @@ impl Host {
 
     /// Calls that can be taken up, the oldest first.
     pub async fn open_calls(&self) -> Result<Vec<Stored<HostCall>>, AppError> {
-        self.calls(Some("open"), false, MAX_OPEN).await
-    }
-
-    /// The last calls.
-    pub async fn recent_calls(&self, limit: u32) -> Result<Vec<Stored<HostCall>>, AppError> {
-        self.calls(None, true, limit).await
-    }
-
-    async fn calls(
-        &self,
-        state: Option<&str>,
-        newest_first: bool,
-        limit: u32,
-    ) -> Result<Vec<Stored<HostCall>>, AppError> {
-        let query = RecordQuery {
-            kind: <HostCall as shikiri_model::record::Document>::KIND,
-            tenant: Some(self.tenant.clone()),
-            state: state.map(str::to_owned),
-            parent: None,
-            owner: None,
-            after: None,
-            newest_first,
-            limit,
-        };
-        let found = self.app.store.list(query).await?;
-        Ok(found.iter().map(shikiri_store::store::decode).collect::<Result<_, _>>()?)
+        open_calls(&self.app, self.tenant.clone()).await
     }
 
     /// Keeps what happened. None if another process has taken the call up: nothing is kept then.

@@ -99,7 +99,7 @@ impl Following<'_> {
         let answering = join_all(questions.iter().map(|question| self.answer_to(question)));
         let answers = tokio::select! {
             answers = answering => answers,
-            () = self.order.cancel.cancelled() => return Ok(Map::new()),
+            () = self.stop.cancelled() => return Ok(Map::new()),
         };
         let mut responses = Map::new();
         for (question, answer) in questions.iter().zip(answers) {

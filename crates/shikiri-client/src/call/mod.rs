@@ -9,6 +9,7 @@
 //! ```
 
 mod inputs;
+mod listen;
 mod run;
 mod send;
 mod task;
@@ -86,7 +87,11 @@ impl From<LetGo> for Stop {
 
 impl From<ClientError> for Stop {
     fn from(error: ClientError) -> Self {
-        Self::Failed(error)
+        match error {
+            // Whoever comes with the right key can still take the call up.
+            ClientError::Unauthorized(_) => Self::Away(error),
+            other => Self::Failed(other),
+        }
     }
 }
 
@@ -95,15 +100,21 @@ struct Following<'a> {
     server: &'a Server,
     order: &'a Order<'a>,
     witness: &'a dyn Witness,
+    /// Nobody waits any more: the caller has given up, or the time is over.
+    stop: CancellationToken,
 }
 
 /// Follows a call to its end. May be dropped at any time: what was noted leads back to it.
 pub async fn follow(server: &Server, order: &Order<'_>, witness: &dyn Witness) -> End {
-    let following = Following { server, order, witness };
+    let stop = order.cancel.child_token();
+    let following = Following { server, order, witness, stop: stop.clone() };
+    let mut going = std::pin::pin!(following.go());
     let outcome = tokio::select! {
-        outcome = following.go() => outcome,
+        outcome = &mut going => outcome,
         () = tokio::time::sleep_until(order.deadline) => {
-            Ok(Outcome::Failed { reason: "it had no answer by its time limit".to_owned() })
+            // The server is told, as if the caller had given up: it must not work for nobody.
+            stop.cancel();
+            in_time(tokio::time::timeout(2 * STOPPING, &mut going).await.ok())
         }
     };
     let outcome = match outcome {
@@ -116,6 +127,16 @@ pub async fn follow(server: &Server, order: &Order<'_>, witness: &dyn Witness) -
     match witness.note(vec![News::Ended(outcome.clone())]).await {
         Ok(()) => End::Over(outcome),
         Err(let_go) => End::LetGo(let_go),
+    }
+}
+
+/// What counts of a call that was stopped because its time was over.
+fn in_time(ended: Option<Result<Outcome, Stop>>) -> Result<Outcome, Stop> {
+    match ended {
+        // It crossed what we said.
+        Some(Ok(answered @ Outcome::Answered(_))) => Ok(answered),
+        Some(Err(let_go @ Stop::LetGo(_))) => Err(let_go),
+        _ => Ok(Outcome::Failed { reason: "it had no answer by its time limit".to_owned() }),
     }
 }
 
@@ -157,6 +178,19 @@ impl Following<'_> {
         Ok(lost(&why))
     }
 
+    /// What to do about a look that failed at a call which the server knows by a name: waits where
+    /// that helps. On another connection the name still means the same.
+    async fn wait_out(&self, error: ClientError, pauses: &mut Pauses) -> Result<(), Stop> {
+        match error {
+            error if error.is_passing() && self.server.can_return() => {
+                pauses.pause_after(error, &self.stop).await
+            }
+            error @ ClientError::SessionGone => Err(Stop::Reconnect(error)),
+            error if error.is_passing() => Err(Stop::Reconnect(error)),
+            error => Err(error.into()),
+        }
+    }
+
     /// A short request about the call.
     async fn look(&self, method: &str, params: Value) -> Result<Value, ClientError> {
         let asked = tokio::time::timeout(LOOK, self.server.ask(method, params)).await;
@@ -164,7 +198,7 @@ impl Following<'_> {
     }
 
     fn is_cancelled(&self) -> bool {
-        self.order.cancel.is_cancelled()
+        self.stop.is_cancelled()
     }
 }
 
@@ -186,19 +220,30 @@ impl Pauses {
         Self { next: FIRST_PAUSE, away: None }
     }
 
-    async fn pause(&mut self) {
-        tokio::time::sleep(self.next).await;
+    async fn pause(&mut self, stop: &CancellationToken) {
+        if stop.is_cancelled() {
+            // Whoever still waits, waits for the server to say that it stopped.
+            return tokio::time::sleep(FIRST_PAUSE).await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(self.next) => {}
+            () = stop.cancelled() => {}
+        }
         self.next = (self.next * 2).min(LONGEST_PAUSE);
     }
 
     /// Waits for a server that is away, but not for ever.
-    async fn pause_after(&mut self, error: ClientError) -> Result<(), Stop> {
+    async fn pause_after(
+        &mut self,
+        error: ClientError,
+        stop: &CancellationToken,
+    ) -> Result<(), Stop> {
         match self.away {
             None => self.away = Some(Instant::now()),
             Some(since) if since.elapsed() > AWAY => return Err(Stop::Away(error)),
             Some(_) => {}
         }
-        self.pause().await;
+        self.pause(stop).await;
         Ok(())
     }
 

@@ -32,19 +32,18 @@ impl Following<'_> {
             let wait = json!({ "run_id": run, "max_seconds": WAIT_SECONDS });
             let seen = tokio::select! {
                 seen = self.tool("run_wait", wait) => seen,
-                () = self.order.cancel.cancelled() => continue,
+                () = self.stop.cancelled() => continue,
             };
             let seen = match seen {
                 Ok(seen) => seen,
-                Err(error) if error.is_passing() && self.server.can_return() => {
-                    pauses.pause_after(error).await?;
-                    continue;
-                }
                 // It does not know the run, or is no server that has runs.
                 Err(error @ (ClientError::Rpc(_) | ClientError::Garbled(_))) => {
                     return Ok(lost(&error));
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.wait_out(error, &mut pauses).await?;
+                    continue;
+                }
             };
             pauses.reset();
             self.tell_progress(&seen).await?;
@@ -84,7 +83,11 @@ impl Following<'_> {
             let Some(id) = question.get("question_id").and_then(Value::as_str) else { continue };
             let Some(question) = as_request(id, question) else { continue };
             self.note(vec![News::Asked(question.clone())]).await?;
-            let answer = match self.answer_to(&question).await {
+            let answer = tokio::select! {
+                answer = self.answer_to(&question) => answer,
+                () = self.stop.cancelled() => return Ok(()),
+            };
+            let answer = match answer {
                 Some(Ok(answer)) => answer,
                 _ => json!({ "action": "decline" }),
             };

@@ -33,16 +33,19 @@ impl Following<'_> {
             if stopping.is_some_and(|until| Instant::now() >= until) {
                 return Ok(Next::Over(Outcome::Cancelled));
             }
-            let seen = match self.look("tasks/get", json!({ "taskId": task.id })).await {
+            let looking = self.look("tasks/get", json!({ "taskId": task.id }));
+            let seen = tokio::select! {
+                seen = looking => seen,
+                () = self.stop.cancelled(), if stopping.is_none() => continue,
+                () = until(stopping) => continue,
+            };
+            let seen = match seen {
                 Ok(seen) => seen,
-                Err(error) if error.is_passing() && self.server.can_return() => {
-                    pauses.pause_after(error).await?;
+                Err(error @ ClientError::Rpc(_)) => return Ok(lost(&error)),
+                Err(error) => {
+                    self.wait_out(error, &mut pauses).await?;
                     continue;
                 }
-                Err(error @ (ClientError::Rpc(_) | ClientError::SessionGone)) => {
-                    return Ok(lost(&error));
-                }
-                Err(error) => return Err(error.into()),
             };
             pauses.reset();
             if seen.get("taskId").is_some_and(|id| id.as_str() != Some(&task.id)) {
@@ -60,7 +63,7 @@ impl Following<'_> {
             let poll = wish.map_or(POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL);
             tokio::select! {
                 () = tokio::time::sleep(poll) => {}
-                () = self.order.cancel.cancelled(), if stopping.is_none() => {}
+                () = self.stop.cancelled(), if stopping.is_none() => {}
             }
         }
     }
@@ -117,6 +120,14 @@ impl Following<'_> {
             Err(error) => return Err(error.into()),
         }
         Ok(true)
+    }
+}
+
+/// Comes at that time, or never.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

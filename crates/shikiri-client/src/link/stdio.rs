@@ -9,7 +9,8 @@ use serde_json::Value;
 use shikiri_model::host::clean_line;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::MAX_MESSAGE;
 use crate::error::ClientError;
@@ -37,6 +38,8 @@ const LEAVE: Duration = Duration::from_secs(2);
 const READING: Duration = Duration::from_secs(20);
 /// How often it is looked whether it still runs.
 const LOOK: Duration = Duration::from_millis(500);
+/// What it said at last may be heard a little after its end.
+const LAST_WORDS_COME: Duration = Duration::from_millis(500);
 
 pub(crate) struct StdioLink {
     input: AsyncMutex<Option<ChildStdin>>,
@@ -44,6 +47,8 @@ pub(crate) struct StdioLink {
     /// Its number, which is its group's too.
     pid: Option<rustix::process::Pid>,
     words: Arc<Mutex<VecDeque<String>>>,
+    /// Cancelled when it will say nothing more.
+    is_silent: CancellationToken,
 }
 
 pub(crate) struct Program<'a> {
@@ -76,8 +81,10 @@ impl StdioLink {
             ClientError::Unreachable(format!("{program} could not be started: {error}"))
         })?;
         let words = Arc::new(Mutex::new(VecDeque::new()));
+        let is_silent = CancellationToken::new();
         if let Some(errors) = child.stderr.take() {
-            tokio::spawn(listen(errors, Arc::clone(&words)));
+            let over = is_silent.clone().drop_guard();
+            tokio::spawn(listen(errors, Arc::clone(&words), over));
         }
         let output = child.stdout.take();
         let output =
@@ -85,7 +92,7 @@ impl StdioLink {
         let input = AsyncMutex::new(child.stdin.take());
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         let pid = pid.and_then(rustix::process::Pid::from_raw);
-        let link = Self { input, child: AsyncMutex::new(child), pid, words };
+        let link = Self { input, child: AsyncMutex::new(child), pid, words, is_silent };
         Ok((link, Lines::new(BufReader::new(output))))
     }
 
@@ -94,20 +101,22 @@ impl StdioLink {
             serde_json::to_vec(message).map_err(|error| ClientError::Garbled(error.to_string()))?;
         line.push(b'\n');
         let mut input = self.input.lock().await;
-        let Some(pipe) = input.as_mut() else {
-            return Err(ClientError::Unreachable("it was closed".to_owned()));
+        // Put back when the line is written. Whoever stops waiting before that may leave half of it
+        // on its way, and nothing can be said after it.
+        let Some(mut pipe) = input.take() else {
+            return Err(ClientError::Unreachable(self.last_words().await));
         };
         let written = async {
             pipe.write_all(&line).await?;
             pipe.flush().await
         };
         match tokio::time::timeout(READING, written).await {
-            Ok(written) => written.map_err(|_| ClientError::Unreachable(self.last_words())),
-            Err(_) => {
-                // Half a line may be on its way: nothing can be said after it.
-                input.take();
-                Err(ClientError::Slow(READING.as_secs()))
+            Ok(Ok(())) => {
+                *input = Some(pipe);
+                Ok(())
             }
+            Ok(Err(_)) => Err(ClientError::Unreachable(self.last_words().await)),
+            Err(_) => Err(ClientError::Slow(READING.as_secs())),
         }
     }
 
@@ -131,8 +140,13 @@ impl StdioLink {
         }
     }
 
-    /// Why it is gone, as far as it said.
-    pub(crate) fn last_words(&self) -> String {
+    /// Why nothing can be said to it any more, as far as it said.
+    pub(crate) async fn last_words(&self) -> String {
+        let _ = tokio::time::timeout(LAST_WORDS_COME, self.is_silent.cancelled()).await;
+        let is_running = |mut child: MutexGuard<'_, Child>| matches!(child.try_wait(), Ok(None));
+        if self.child.try_lock().is_ok_and(is_running) {
+            return "the program does not listen any more".to_owned();
+        }
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         match words.back() {
             Some(last) => format!("the program ended; its last words: {last}"),
@@ -164,7 +178,11 @@ impl Drop for StdioLink {
     }
 }
 
-async fn listen(errors: impl AsyncRead + Unpin, words: Arc<Mutex<VecDeque<String>>>) {
+async fn listen(
+    errors: impl AsyncRead + Unpin,
+    words: Arc<Mutex<VecDeque<String>>>,
+    _over: DropGuard,
+) {
     let mut lines = Lines::new(BufReader::new(errors));
     while let Ok(Some(line)) = lines.next().await {
         let line = clean_line(&String::from_utf8_lossy(&line));

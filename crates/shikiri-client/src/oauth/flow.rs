@@ -16,6 +16,7 @@ use super::vault::{Kept, Registration};
 use super::web::Web;
 use super::{How, OAuth, Standing};
 use crate::error::ClientError;
+use crate::place::is_here;
 
 /// Strangers' words are repeated up to here.
 const MAX_SHOWN: usize = 300;
@@ -207,10 +208,7 @@ fn check_endpoints(metadata: &AuthorizationMetadata) -> Result<(), ClientError> 
         let url = Url::parse(endpoint).ok();
         let is_private = url.as_ref().is_some_and(|url| match url.scheme() {
             "https" => true,
-            "http" => url.host().is_some_and(|host| match host.to_string().as_str() {
-                "localhost" | "[::1]" => true,
-                host => host.parse::<std::net::Ipv4Addr>().is_ok_and(|it| it.is_loopback()),
-            }),
+            "http" => is_here(endpoint),
             _ => false,
         });
         if !is_private {

@@ -89,7 +89,7 @@ impl Server {
                 let authority = introduction.authority.clone();
                 Link::Http(Arc::new(HttpLink::new(url, headers, authority)?))
             }
-            Reach::Stdio { command, args, env, cwd } => {
+            Reach::Stdio { command, args, env, cwd, .. } => {
                 let program = Program { command, args, env, cwd: cwd.as_deref() };
                 let (link, lines) = StdioLink::start(&program)?;
                 let link = Arc::new(link);

@@ -22,12 +22,7 @@ fn program(cases: &str) -> ServerSpec {
             case "$line" in {cases} esac
         done"#
     );
-    let reach = Reach::Stdio {
-        command: "sh".to_owned(),
-        args: vec!["-c".to_owned(), script],
-        env: Default::default(),
-        cwd: None,
-    };
+    let reach = Reach::program("sh", &["-c".to_owned(), script]);
     ServerSpec { name: "program".to_owned(), reach, oauth: Default::default() }
 }
 

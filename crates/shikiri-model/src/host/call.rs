@@ -14,6 +14,9 @@ use crate::ids::{HostCallId, TenantId};
 use crate::record::{Columns, Document};
 use crate::time::Timestamp;
 
+/// Bytes of what a server tells by the way that one call keeps. Whoever tells more tells too much.
+const MAX_TOLD: usize = 32 * 1024 * 1024;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostCall {
     pub id: HostCallId,
@@ -34,6 +37,9 @@ pub struct HostCall {
     /// The last that was told.
     #[serde(default)]
     pub progress: Option<Progress>,
+    /// Bytes of logs, progress and questions that were kept.
+    #[serde(default)]
+    pub told: usize,
     /// Nobody waits longer.
     pub deadline: Timestamp,
     /// What the tool answered.
@@ -112,15 +118,21 @@ impl HostCall {
                 mark.session = None;
                 None
             }
-            News::Progress(progress) => self.advance(progress),
-            News::Log(line) => Some(event("log", &json!(line))),
+            News::Progress(progress) => {
+                let event = self.advance(progress)?;
+                self.tell(event)
+            }
+            News::Log(line) => self.tell(event("log", &json!(line))),
             News::Asked(question) => {
                 let known = mark.questions.insert(question.key.clone(), question.clone());
-                known.is_none().then(|| event("asked", &json!(question)))
+                if known.is_some() {
+                    return None;
+                }
+                self.tell(event("asked", &json!(question)))
             }
             News::Answered { key } => {
-                let known = mark.questions.remove(key);
-                known.map(|_| event("answered", &json!({ "key": key })))
+                mark.questions.remove(key)?;
+                self.tell(event("answered", &json!({ "key": key })))
             }
             News::Task(task) => {
                 mark.task = Some(task.clone());
@@ -137,6 +149,18 @@ impl HostCall {
             }
             News::Ended(outcome) => Some(self.end(outcome)),
         }
+    }
+
+    /// What a server can tell without end has a bound. The first that is beyond it is replaced by
+    /// a word about that.
+    fn tell(&mut self, told: NewEvent) -> Option<NewEvent> {
+        let was_within = self.told <= MAX_TOLD;
+        self.told = self.told.saturating_add(told.data().len());
+        if self.told <= MAX_TOLD {
+            return Some(told);
+        }
+        let text = "it tells more than is kept: the rest is left out";
+        was_within.then(|| event("log", &json!({ "level": "warning", "text": text })))
     }
 
     fn advance(&mut self, progress: &Progress) -> Option<NewEvent> {

@@ -16,6 +16,7 @@ fn call() -> HostCall {
         state: CallState::Open,
         bookmark: Bookmark::default(),
         progress: None,
+        told: 0,
         deadline: Timestamp::from_millis(1_000),
         result: None,
         reason: None,
@@ -131,4 +132,25 @@ fn a_question_that_waits_outlives_the_process_but_not_its_session() {
     assert_eq!(again.bookmark.questions.keys().collect::<Vec<_>>(), ["q2"]);
     told(&mut again, &[met("other")]);
     assert!(again.bookmark.questions.is_empty());
+}
+
+#[test]
+fn a_server_that_talks_without_end_is_kept_up_to_a_bound_and_followed_beyond_it() {
+    let mut call = call();
+    let line = "あ".repeat(300_000);
+    let log = News::Log(LogLine { level: "info".to_owned(), text: line });
+    let events: Vec<_> = (0..100).filter_map(|_| call.learn(&log)).collect();
+    let bytes: usize = events.iter().map(|event| event.data().len()).sum();
+    assert!(
+        bytes < 33 * 1024 * 1024 && events.len() > 30,
+        "{} events, {bytes} bytes",
+        events.len()
+    );
+    assert!(events.last().unwrap().data().contains("the rest is left out"));
+    // What it asks is still known, and how far it is, and its end is told.
+    assert_eq!(told(&mut call, &[asked("q"), progress(5.0)]), Vec::<&str>::new());
+    assert!(call.bookmark.questions.contains_key("q"));
+    assert_eq!(call.progress.as_ref().unwrap().progress, 5.0);
+    let end = News::Ended(Outcome::Cancelled);
+    assert_eq!(told(&mut call, &[News::Answered { key: "q".to_owned() }, end]), ["ended"]);
 }

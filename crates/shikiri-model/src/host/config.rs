@@ -36,16 +36,26 @@ impl std::fmt::Debug for OAuthSpec {
 
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reach {
-    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<String> },
-    Http { url: String, headers: BTreeMap<String, String> },
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        env: BTreeMap<String, String>,
+        cwd: Option<String>,
+        /// Program and arguments as they are written: what a variable holds may be secret.
+        written: String,
+    },
+    Http {
+        url: String,
+        headers: BTreeMap<String, String>,
+    },
 }
 
 impl std::fmt::Debug for Reach {
     /// Headers and variables hold secrets: only their names are printed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stdio { command, env, .. } => {
-                write!(f, "Stdio({command:?}, env {:?})", env.keys())
+            Self::Stdio { written, env, .. } => {
+                write!(f, "Stdio({written:?}, env {:?})", env.keys())
             }
             Self::Http { headers, .. } => {
                 write!(f, "Http({:?}, headers {:?})", self.endpoint(), headers.keys())
@@ -55,14 +65,22 @@ impl std::fmt::Debug for Reach {
 }
 
 impl Reach {
+    /// A program with nothing filled in.
+    pub fn program(command: &str, args: &[String]) -> Self {
+        Self::Stdio {
+            command: command.to_owned(),
+            args: args.to_vec(),
+            env: BTreeMap::new(),
+            cwd: None,
+            written: written(command, args),
+        }
+    }
+
     /// What tells this server from another: its address without what may be secret, or its
     /// program. A bookmark is only good where it was made.
     pub fn endpoint(&self) -> String {
         match self {
-            Self::Stdio { command, args, .. } => {
-                let words = std::iter::once(command).chain(args);
-                format!("stdio:{}", words.map(String::as_str).collect::<Vec<_>>().join(" "))
-            }
+            Self::Stdio { written, .. } => format!("stdio:{written}"),
             Self::Http { url, .. } => {
                 let plain = url.split(['?', '#']).next().unwrap_or(url);
                 match plain.split_once("://") {
@@ -76,6 +94,11 @@ impl Reach {
             }
         }
     }
+}
+
+fn written(command: &str, args: &[String]) -> String {
+    let words = std::iter::once(command).chain(args.iter().map(String::as_str));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Why a server of the file cannot be called. The others can.
@@ -146,6 +169,7 @@ fn read_entry(
             args: entry.args.iter().map(|arg| fill(arg)).collect::<Result<_, _>>()?,
             env: fill_all(&entry.env)?,
             cwd: entry.cwd.as_deref().map(fill).transpose()?,
+            written: written(command, &entry.args),
         },
         (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
             http(&fill(url)?, fill_all(&entry.headers)?)?
@@ -189,11 +213,15 @@ pub fn http(url: &str, headers: BTreeMap<String, String>) -> Result<Reach, Strin
     if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
         return Err(format!("its url {url:?} must start with http:// or https:// and a host"));
     }
+    // Readers of addresses do not agree on what these mean.
+    if url.contains(|c: char| c == '\\' || c.is_whitespace() || c.is_control()) {
+        return Err(format!("its url {url:?} holds a character that no address has"));
+    }
     Ok(Reach::Http { url: url.to_owned(), headers })
 }
 
 /// Fills in `${VAR}` and `${VAR:-otherwise}`.
-fn fill(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+pub fn fill(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -234,8 +262,10 @@ mod tests {
                 args: vec!["--key=秘密".to_owned(), "x".to_owned()],
                 env: BTreeMap::from([("K".to_owned(), "秘密".to_owned())]),
                 cwd: None,
+                written: "run --key=${KEY} ${NO:-x}".to_owned(),
             }
         );
+        assert_eq!(specs[0].reach.endpoint(), "stdio:run --key=${KEY} ${NO:-x}");
         assert_eq!(specs[1].reach.endpoint(), "https://h:1/mcp");
         let printed = format!("{specs:?}");
         assert!(!printed.contains("秘密") && printed.contains("Authorization"), "{printed}");
@@ -268,10 +298,10 @@ mod tests {
         let specs = read(
             r#"{ "ok": { "url": "http://h/" }, "none": {}, "both": { "command": "c", "url": "http://h" },
                  "var": { "url": "http://${HOST}/" }, "odd": { "url": "file:///etc" }, "sse": { "type": "sse", "url": "http://h" },
-                 "list": [], "kind": { "type": "stdio", "url": "http://h" } }"#,
+                 "list": [], "space": { "url": "http://evil\\@h/" }, "kind": { "type": "stdio", "url": "http://h" } }"#,
         );
         let said: Vec<_> = specs.iter().filter_map(|it| it.as_ref().err()).collect();
-        assert_eq!(said.len(), 7, "{said:?}");
+        assert_eq!(said.len(), 8, "{said:?}");
         assert!(
             said.iter().any(|it| it.to_string() == "server \"var\": the variable HOST is not set")
         );

@@ -17,6 +17,6 @@ pub mod plan;
 pub use bookmark::{Bookmark, Round, TaskMark, Way};
 pub use call::{CallState, HostCall};
 pub use clean::{MAX_LINE, clean, clean_line};
-pub use config::{OAuthSpec, Reach, ServerSpec, SpecError, http, read_servers};
+pub use config::{OAuthSpec, Reach, ServerSpec, SpecError, fill, http, read_servers};
 pub use form::{Answer, Field, FieldKind, Form, FormError};
 pub use news::{LogLine, News, Outcome, Progress, Question};

@@ -1,11 +1,12 @@
-//! The README's first session, run as it is written: only the build, the folder and the port are
-//! other ones.
+//! The README's first session and its section on the host, run as they are written: only the build,
+//! the folder and the port are other ones.
 
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -32,9 +33,11 @@ fn replaced(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// Below the ports that the other tests and the system choose from.
+/// Below the ports that the other tests and the system choose from; another one each time.
 fn free_port() -> u16 {
+    static ASKED: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + u16::try_from(std::process::id() % 5_000).unwrap();
+    let first = first + 100 * ASKED.fetch_add(1, Ordering::Relaxed);
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     (first..20_000).find(is_free).expect("a free port")
 }
@@ -64,6 +67,19 @@ impl Drop for Session {
     }
 }
 
+/// A script that begins so tells of every command that fails.
+const TELLING: &str = "set -o pipefail\ntrap 'echo \"FAILED $?: $BASH_COMMAND\"' ERR";
+
+/// Waits as a reader would, until the server is there.
+fn ready(port: u16) -> String {
+    format!(
+        "for _ in $(seq 300); do\n  \
+           if curl -sf http://127.0.0.1:{port}/healthz > /dev/null; then break; fi\n  \
+           sleep 0.1\n\
+         done"
+    )
+}
+
 /// The blocks as one script, which tells of every command that fails. Between the first and the
 /// second block it waits as a reader would, until the server is there.
 fn script(folder: &Path, port: u16) -> String {
@@ -71,16 +87,10 @@ fn script(folder: &Path, port: u16) -> String {
     let [start, rest, turns, mcp, commands] = blocks[..] else { panic!("five blocks: {blocks:?}") };
     let (build, start) = start.split_once('\n').unwrap();
     assert_eq!(build, r#"cargo build --release && export PATH="$PWD/target/release:$PATH""#);
-    let ready = format!(
-        "for _ in $(seq 300); do\n  \
-           if curl -sf http://127.0.0.1:{port}/healthz > /dev/null; then break; fi\n  \
-           sleep 0.1\n\
-         done"
-    );
+    let ready = ready(port);
     let folder = folder.to_str().unwrap();
     [
-        "set -o pipefail",
-        r#"trap 'echo "FAILED $?: $BASH_COMMAND"' ERR"#,
+        TELLING,
         &replaced(start, "/tmp/first", folder),
         &ready,
         "echo '== rest'",
@@ -103,25 +113,20 @@ fn has_curl() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-#[test]
-fn the_readmes_first_session_runs_as_written() {
-    if !has_curl() {
-        return skip("the README's first session", "curl is not installed");
-    }
-    let place = tempfile::tempdir().unwrap();
-    let (folder, port) = (place.path().join("first"), free_port());
-    let (output, errors) = (place.path().join("output"), place.path().join("errors"));
+/// What a script printed, on stdout and on stderr.
+fn play(place: &Path, port: u16, script: &str) -> (String, String) {
+    let (output, errors) = (place.join("output"), place.join("errors"));
     let programs = Path::new(PROGRAM).parent().unwrap().to_owned();
     let inherited = std::env::var_os("PATH").unwrap_or_default();
     let path =
         std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&inherited)));
     let mut bash = Command::new("bash");
-    bash.args(["--noprofile", "--norc", "-c", &script(&folder, port)])
+    bash.args(["--noprofile", "--norc", "-c", script])
         .env_clear()
         .env("PATH", path.unwrap())
-        .env("HOME", place.path())
+        .env("HOME", place)
         .env("SHIKIRI_LISTEN", format!("127.0.0.1:{port}"))
-        .current_dir(place.path())
+        .current_dir(place)
         // Files, not pipes: nothing that stays behind can hold up the test.
         .stdin(Stdio::null())
         .stdout(File::create(&output).unwrap())
@@ -132,8 +137,19 @@ fn the_readmes_first_session_runs_as_written() {
     drop(session);
     let read = |path| std::fs::read_to_string(path).unwrap();
     let (output, errors) = (read(&output), read(&errors));
+    assert_eq!(code, Some(0), "{output}\n-- stderr\n{errors}");
+    (output, errors)
+}
+
+#[test]
+fn the_readmes_first_session_runs_as_written() {
+    if !has_curl() {
+        return skip("the README's first session", "curl is not installed");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (folder, port) = (place.path().join("first"), free_port());
+    let (output, errors) = play(place.path(), port, &script(&folder, port));
     let told = format!("{output}\n-- stderr\n{errors}");
-    assert_eq!(code, Some(0), "{told}");
 
     // `timeout` says with 124 that it had to stop the command, which is what it is there for.
     let failed: Vec<_> = output.lines().filter(|line| line.starts_with("FAILED")).collect();
@@ -176,4 +192,47 @@ fn check_outputs(output: &str, told: &str) {
     ] {
         assert!(commands.contains(expected), "no {expected:?} in:\n{told}");
     }
+}
+
+#[test]
+fn the_readmes_host_calls_resumes_and_plans_as_written() {
+    if !has_curl() {
+        return skip("the README's host", "curl is not installed");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (folder, port) = (place.path().join("first"), free_port());
+    let session = blocks(README, "A first session");
+    let (_, start) = session[0].split_once('\n').unwrap();
+    let blocks = blocks(README, "Calling agents on other servers");
+    let [servers, killed, plan] = blocks[..] else { panic!("three blocks: {blocks:?}") };
+    let script = [
+        TELLING,
+        &replaced(start, "/tmp/first", folder.to_str().unwrap()),
+        &ready(port),
+        &replaced(servers, "127.0.0.1:7420", &format!("127.0.0.1:{port}")),
+        "echo '== killed'",
+        killed,
+        "echo '== plan'",
+        plan,
+        "kill %1; wait %1",
+        "",
+    ]
+    .join("\n");
+    let (output, errors) = play(place.path(), port, &script);
+    let told = format!("{output}\n-- stderr\n{errors}");
+    let failed: Vec<_> = output.lines().filter(|line| line.starts_with("FAILED")).collect();
+    let kill = "timeout -s KILL 2 shikiri host call trips long_running_agent --arg steps=20 --arg step_ms=200";
+    assert_eq!(failed, [format!("FAILED 137: {kill}")], "{told}");
+    let (calls, rest) = output.split_once("== killed\n").expect(&told);
+    let (resumed, planned) = rest.split_once("== plan\n").expect(&told);
+    for server in ["trips ", "here "] {
+        let is_listed = |line: &str| line.starts_with(server) && line.contains("2026-07-28");
+        assert!(calls.lines().any(is_listed), "{server}: {told}");
+    }
+    assert!(calls.contains("Kyoto") && calls.contains("booked"), "{told}");
+    assert!(resumed.contains("long_running_agent") && resumed.contains("20"), "{told}");
+    assert!(
+        planned.starts_with("To Kyoto for 1200 dollars. [offline, no model was asked]"),
+        "{told}"
+    );
 }

@@ -91,6 +91,19 @@ fn crates_depend_downwards_only() {
     }
 }
 
+/// Row 4.20: whoever calls knows nothing of whoever is called, and neither is where events are kept.
+#[test]
+fn server_client_and_event_store_are_separate_parts() {
+    let parts = ["shikiri-mcp", "shikiri-client", "shikiri-store"];
+    for part in parts {
+        let manifest = workspace().join("crates").join(part).join("Cargo.toml");
+        let uses = dependencies(&manifest);
+        let others = parts.iter().filter(|other| **other != part);
+        let shared: Vec<_> = others.filter(|other| uses.contains(**other)).collect();
+        assert!(shared.is_empty(), "{part} uses {shared:?}");
+    }
+}
+
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -176,11 +189,12 @@ fn every_failpoint_is_killed_at() {
 
     let mut listed = Vec::new();
     for (killer, name) in [
-        ("journal_kill.rs", "const POINTS: "),
-        ("journal_kill.rs", "const SWEEP_POINTS: "),
-        ("execution_kill.rs", "const EXECUTION_POINTS: "),
+        ("chaos/journal_kill.rs", "const POINTS: "),
+        ("chaos/journal_kill.rs", "const SWEEP_POINTS: "),
+        ("chaos/execution_kill.rs", "const EXECUTION_POINTS: "),
+        ("host/chaos/points.rs", "const HOST_POINTS: "),
     ] {
-        let killer = workspace().join("crates/shikiri/tests/it/chaos").join(killer);
+        let killer = workspace().join("crates/shikiri/tests/it").join(killer);
         let text = std::fs::read_to_string(killer).unwrap();
         let (_, list) = text.split_once(name).expect("the list");
         let (_, list) = list.split_once("= [").expect("the list");

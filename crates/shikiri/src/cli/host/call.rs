@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use shikiri_app::host::{Called, Host, NewCall};
+use shikiri_client::Tool;
 use shikiri_model::host::{CallState, HostCall};
 use shikiri_model::record::Stored;
 use tokio_util::sync::CancellationToken;
@@ -46,9 +47,9 @@ pub(super) struct Following {
     /// Ask nobody: questions are declined
     #[arg(long)]
     no_input: bool,
-    /// Give up after so long, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = TIME_LIMIT.as_secs())]
-    timeout: u64,
+    /// Give up after so long, in seconds, and tell the server [default: a day after it was called]
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
     /// Print the call with its result as JSON
     #[arg(long)]
     json: bool,
@@ -78,14 +79,25 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
         server,
         tool,
         arguments: read_arguments(&arguments.arg, arguments.args.as_deref())?,
-        time_limit: Duration::from_secs(arguments.following.timeout.clamp(1, 30 * 86_400)),
+        time_limit: arguments.following.time_limit().unwrap_or(TIME_LIMIT),
     };
     // A login, if the server wants one, comes before there is anything to watch.
     host.connect(&new.server).await?;
+    let new =
+        if arguments.arg.is_empty() { new } else { fitted(host, new, &arguments.arg).await? };
     let cancel = CancellationToken::new();
     let seat = arguments.following.seat();
     let called = seat.attend(host.call_tool(new, &seat, &cancel), &cancel).await?;
     arguments.following.report(called)
+}
+
+/// What was typed as `--arg`, read as the tool wants it.
+async fn fitted(host: &Host, mut new: NewCall, each: &[String]) -> Result<NewCall, Failure> {
+    let tool = host.tool(&new.server, &new.tool).await?;
+    for (name, value) in each.iter().filter_map(|one| argument_of(&tool, one)) {
+        new.arguments.insert(name, value);
+    }
+    Ok(new)
 }
 
 /// With --url there is one server, whatever it is called.
@@ -103,7 +115,8 @@ pub(super) async fn take_up(
 ) -> Result<(), Failure> {
     let cancel = CancellationToken::new();
     let seat = following.seat();
-    let called = seat.attend(host.resume_call(&call.value.id, &seat, &cancel), &cancel).await?;
+    let resuming = host.resume_call(&call.value.id, following.time_limit(), &seat, &cancel);
+    let called = seat.attend(resuming, &cancel).await?;
     following.report(called)
 }
 
@@ -114,6 +127,10 @@ impl Arguments {
 }
 
 impl Following {
+    fn time_limit(&self) -> Option<Duration> {
+        self.timeout.map(|seconds| Duration::from_secs(seconds.clamp(1, 30 * 86_400)))
+    }
+
     /// Whether there is somebody to be asked.
     pub(super) fn may_ask(&self) -> bool {
         !self.no_input
@@ -217,8 +234,19 @@ fn read_arguments(each: &[String], all: Option<&str>) -> Result<Map<String, Valu
     Ok(arguments)
 }
 
+/// NAME=VALUE for this tool: a text that looks like a number stays one where a text is wanted.
+pub(super) fn argument_of(tool: &Tool, given: &str) -> Option<(String, Value)> {
+    let (name, value) = argument(given)?;
+    let schema = tool.arguments().into_iter().find(|(known, ..)| *known == name);
+    let wants_text = schema.is_some_and(|(_, schema, _)| schema["type"] == "string");
+    let text = given.split_once('=').map(|(_, text)| text).unwrap_or_default();
+    let value =
+        if wants_text && !value.is_string() { Value::String(text.to_owned()) } else { value };
+    Some((name, value))
+}
+
 /// NAME=VALUE, where the value is JSON or else a text.
-pub(super) fn argument(given: &str) -> Option<(String, Value)> {
+fn argument(given: &str) -> Option<(String, Value)> {
     let (name, value) = given.split_once('=').filter(|(name, _)| !name.is_empty())?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
     Some((name.to_owned(), value))

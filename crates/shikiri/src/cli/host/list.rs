@@ -38,9 +38,10 @@ pub(super) async fn list(host: &Host, arguments: ListArguments) -> Result<(), Fa
     let listed = host.list().await;
     if arguments.json.json {
         let items: Vec<Value> = listed.iter().map(described).collect();
-        return Output::stdout().json(&json!({ "items": items }));
+        Output::stdout().json(&json!({ "items": items }))?;
+    } else {
+        table(&LIST_HEAD, &listed.iter().map(list_row).collect::<Vec<_>>())?;
     }
-    table(&LIST_HEAD, &listed.iter().map(list_row).collect::<Vec<_>>())?;
     failed_all(&listed)
 }
 
@@ -65,7 +66,7 @@ pub(super) fn list_row(listed: &Listed) -> Vec<String> {
         ],
         Err(error) => vec!["-".to_owned(), "-".to_owned(), clean_line(&error.to_string())],
     };
-    [vec![listed.server.clone(), listed.endpoint.clone()], state].concat()
+    [vec![clean_line(&listed.server), clean_line(&listed.endpoint)], state].concat()
 }
 
 /// A list of nothing but failures is one.
@@ -119,9 +120,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
                     Err(error) => note(&clean_line(&format!("shikiri: {}: {error}", one.server))),
                 }
             }
-            if !arguments.json.json {
-                failed_all(&listed)?;
-            }
+            failed_all(&listed)?;
         }
     }
     if arguments.json.json {
@@ -155,5 +154,5 @@ pub(super) fn tool_row(server: &str, tool: &Tool) -> Vec<String> {
     });
     let does = clean_line(tool.title.as_deref().unwrap_or(&tool.description));
     let does: String = does.chars().take(80).collect();
-    vec![server.to_owned(), tool.name.clone(), arguments.collect::<Vec<_>>().join(" "), does]
+    vec![clean_line(server), tool.name.clone(), arguments.collect::<Vec<_>>().join(" "), does]
 }

@@ -22,7 +22,7 @@ use shikiri_client::ClientError;
 use super::{Global, open};
 use crate::exit::{Exit, Failure};
 use crate::wiring::{self, Access};
-use places::Places;
+use places::{Places, Wanted};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -58,8 +58,13 @@ enum Command {
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let config = global.config()?;
     let app = open(&config, Access::Write).await?;
-    let asks = arguments.command.as_ref().is_some_and(Command::may_ask) && is_attended();
-    let host = arguments.places.host(app, &config, asks).await?.with_speaker(wiring::speaker());
+    let command = arguments.command.as_ref();
+    let wanted = Wanted {
+        asks: command.is_some_and(Command::may_ask) && is_attended(),
+        left: command.is_none_or(|command| matches!(command, Command::Resume(_))),
+        nothing: matches!(command, Some(Command::Tokens(_))),
+    };
+    let host = arguments.places.host(app, &config, wanted).await?.with_speaker(wiring::speaker());
     let Some(command) = arguments.command else {
         return shell::run(host, &config).await;
     };
@@ -100,6 +105,7 @@ impl From<HostError> for Failure {
         let exit = match error {
             HostError::NoServer { .. } | HostError::NoTool { .. } => Exit::NotFound,
             HostError::Server { ref error, .. } => exit_of(error),
+            HostError::Cancelled { .. } => Exit::Failed,
             HostError::Call(_) => Exit::Refused,
             HostError::Plan(_) => Exit::Usage,
             HostError::App(error) => return error.into(),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use shikiri_app::App;
-use shikiri_app::host::{Host, SealedVault};
-use shikiri_client::{Authority, Browser, Introduction, OAuth};
-use shikiri_model::host::{OAuthSpec, Reach, ServerSpec, http, read_servers};
+use shikiri_app::host::{Host, SealedVault, open_calls};
+use shikiri_client::{Authority, Browser, Introduction, OAuth, is_here};
+use shikiri_model::host::{HostCall, OAuthSpec, Reach, ServerSpec, fill, http, read_servers};
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::Status;
 use shikiri_model::server::{Transport, fill_in};
@@ -41,17 +41,27 @@ pub(super) struct Places {
     protocol: Option<String>,
 }
 
+/// What a command wants of the servers.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// Whoever sits at the terminal is asked to log in where that is wanted.
+    pub(super) asks: bool,
+    /// Also those that calls were left at which nobody names any more.
+    pub(super) left: bool,
+    /// It can do without any.
+    pub(super) nothing: bool,
+}
+
 impl Places {
-    /// With `asks`, whoever sits at the terminal is asked to log in where that is wanted.
     pub(super) async fn host(
         &self,
         app: App,
         config: &Config,
-        asks: bool,
+        wanted: Wanted,
     ) -> Result<Host, Failure> {
         let servers = match &self.url {
             Some(url) => vec![self.by_address(url, config)?],
-            None => self.by_name(&app, config).await?,
+            None => self.by_name(&app, config, wanted).await?,
         };
         let introduction = Introduction {
             name: "shikiri".to_owned(),
@@ -61,8 +71,9 @@ impl Places {
             authority: None,
             protocol: self.protocol.clone(),
         };
-        let authority =
-            |spec: &ServerSpec| Some((spec.name.clone(), authority_for(&app, config, spec, asks)?));
+        let authority = |spec: &ServerSpec| {
+            Some((spec.name.clone(), authority_for(&app, config, spec, wanted.asks)?))
+        };
         let authorities: HashMap<_, _> = servers.iter().filter_map(authority).collect();
         let host =
             Host::new(app, TenantId::local(), servers, introduction)?.with_authorities(authorities);
@@ -76,7 +87,13 @@ impl Places {
                 let what = format!("--header {header:?} has no colon");
                 return Err(Failure::usage(what, "write it as \"Name: value\""));
             };
-            headers.insert(name.trim().to_owned(), value.trim().to_owned());
+            // Given as a variable, a secret does not stand in the list of processes.
+            let value =
+                fill(value.trim(), &|name: &str| std::env::var(name).ok()).map_err(|reason| {
+                    let name = name.trim();
+                    Failure::usage(format!("--header {name:?}: {reason}"), "set it first")
+                })?;
+            headers.insert(name.trim().to_owned(), value);
         }
         let is_given = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
         if let Some(key) = key_for(url, config).filter(|_| !is_given) {
@@ -84,13 +101,17 @@ impl Places {
         }
         let reach = http(url, headers)
             .map_err(|reason| Failure::usage(format!("--url: {reason}"), "give a whole address"))?;
-        let name = url.split("://").nth(1).and_then(|rest| rest.split('/').next());
-        let name = name.unwrap_or(url).to_owned();
+        let name = name_of(&reach.endpoint()).to_owned();
         Ok(ServerSpec { name, reach, oauth: OAuthSpec::default() })
     }
 
     /// The file's servers, then those of the store that it does not name.
-    async fn by_name(&self, app: &App, config: &Config) -> Result<Vec<ServerSpec>, Failure> {
+    async fn by_name(
+        &self,
+        app: &App,
+        config: &Config,
+        wanted: Wanted,
+    ) -> Result<Vec<ServerSpec>, Failure> {
         let file = self.config.clone().unwrap_or_else(|| config.root.join(FILE));
         let mut servers = match read_file(&file) {
             Ok(text) => named(&text, &file)?,
@@ -102,12 +123,13 @@ impl Places {
                 return Err(Failure::new(Exit::Usage, what, "name another with --config"));
             }
         };
-        for spec in stored(app).await? {
+        let left = if wanted.left { left_by_address(app, config).await? } else { Vec::new() };
+        for spec in stored(app).await?.into_iter().chain(left) {
             if !servers.iter().any(|known| known.name == spec.name) {
                 servers.push(spec);
             }
         }
-        if servers.is_empty() {
+        if servers.is_empty() && !wanted.nothing {
             let what = format!("no server is known: there is no {}", file.display());
             return Err(Failure::new(
                 Exit::NotFound,
@@ -188,32 +210,71 @@ async fn stored(app: &App) -> Result<Vec<ServerSpec>, Failure> {
         });
         let reach = match (&server.transport, headers.collect::<Result<_, _>>()) {
             (Transport::Http { url }, Ok(headers)) => Reach::Http { url: url.clone(), headers },
-            (Transport::Stdio { command }, Ok(_)) if !command.is_empty() => Reach::Stdio {
-                command: command[0].clone(),
-                args: command[1..].to_vec(),
-                env: BTreeMap::new(),
-                cwd: None,
-            },
+            (Transport::Stdio { command }, Ok(_)) if !command.is_empty() => {
+                Reach::program(&command[0], &command[1..])
+            }
             (_, Err(error)) => {
                 note(&format!("shikiri: server {:?}: {error}; it is left out", server.name));
                 continue;
             }
-            _ => continue,
+            (transport, Ok(_)) => {
+                let (name, kind) = (&server.name, transport.kind());
+                note(&format!(
+                    "shikiri: server {name:?}: {kind} is not spoken here; it is left out"
+                ));
+                continue;
+            }
         };
         servers.push(ServerSpec { name: server.name, reach, oauth: OAuthSpec::default() });
     }
     Ok(servers)
 }
 
-/// A key for a server of ours: the one that was set for it, or, on this machine, the project's.
+/// Where calls were left that `--url` led to: they are found again without being told once more.
+async fn left_by_address(app: &App, config: &Config) -> Result<Vec<ServerSpec>, Failure> {
+    let mut servers: Vec<ServerSpec> = Vec::new();
+    for call in open_calls(app, TenantId::local()).await? {
+        let HostCall { server, endpoint, .. } = call.value;
+        let is_by_address = endpoint.starts_with("http") && name_of(&endpoint) == server;
+        if !is_by_address || servers.iter().any(|known| known.name == server) {
+            continue;
+        }
+        let key = key_for(&endpoint, config).map(|key| format!("Bearer {key}"));
+        let headers = key.map(|key| ("Authorization".to_owned(), key)).into_iter().collect();
+        if let Ok(reach) = http(&endpoint, headers) {
+            servers.push(ServerSpec { name: server, reach, oauth: OAuthSpec::default() });
+        }
+    }
+    Ok(servers)
+}
+
+/// What a server is called that was named by its address: host and port.
+fn name_of(endpoint: &str) -> &str {
+    let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
+}
+
+/// A key for a server of ours on this machine: the one that was set for it, or the project's. To
+/// other places nothing is sent that was not given for them.
 fn key_for(url: &str, config: &Config) -> Option<String> {
+    if !is_here(url) {
+        return None;
+    }
     let set = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.is_empty());
-    let is_here = ["http://127.0.0.1:", "http://localhost:", "http://[::1]:"]
-        .iter()
-        .any(|here| url.starts_with(here));
     let kept = || {
-        let text = is_here.then(|| std::fs::read_to_string(config.key_file()).ok()).flatten()?;
+        let text = std::fs::read_to_string(config.key_file()).ok()?;
         Some(text.trim().to_owned()).filter(|key| !key.is_empty())
     };
     set.or_else(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_by_address_is_called_by_its_host_and_port() {
+        let reach = http("https://me:secret@h.example:1/a/mcp?key=k", BTreeMap::new()).unwrap();
+        assert_eq!(name_of(&reach.endpoint()), "h.example:1");
+    }
 }

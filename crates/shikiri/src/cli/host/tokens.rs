@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 use shikiri_app::host::Host;
+use shikiri_model::host::clean_line;
 
 use super::count;
 use crate::cli::JsonArgument;
@@ -52,8 +53,8 @@ pub(super) async fn run(host: &Host, command: Command) -> Result<(), Failure> {
                     let progress = call.value.progress.as_ref().map(|it| it.progress.to_string());
                     vec![
                         call.value.id.to_string(),
-                        call.value.server.clone(),
-                        call.value.tool.clone(),
+                        clean_line(&call.value.server),
+                        clean_line(&call.value.tool),
                         progress.unwrap_or_else(|| "-".to_owned()),
                         call.created_at.to_string(),
                     ]

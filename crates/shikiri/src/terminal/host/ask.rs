@@ -79,22 +79,20 @@ async fn one(screen: &Arc<Screen>, keyboard: &Keyboard, field: &Field) -> Filled
     }
 }
 
+/// Only a clear yes is one: whatever else is typed is no.
 pub(super) async fn yes_or_no(screen: &Arc<Screen>, keyboard: &Keyboard, label: &str) -> Said {
-    loop {
-        let typed = match screen.read_answer(keyboard, label).await {
-            Typed::Line(typed) => typed,
-            Typed::Interrupt => {
-                screen.interrupt();
-                return Said::Nothing;
-            }
-            Typed::End | Typed::Broken(_) => return Said::Nothing,
-        };
-        match typed.trim().to_lowercase().as_str() {
-            "y" | "yes" => return Said::Yes,
-            "n" | "no" | "!decline" => return Said::No,
-            "!cancel" => return Said::Nothing,
-            _ => screen.say(&wrong("y or n is wanted")),
+    let typed = match screen.read_answer(keyboard, label).await {
+        Typed::Line(typed) => typed,
+        Typed::Interrupt => {
+            screen.interrupt();
+            return Said::Nothing;
         }
+        Typed::End | Typed::Broken(_) => return Said::Nothing,
+    };
+    match typed.trim().to_lowercase().as_str() {
+        "y" | "yes" => Said::Yes,
+        "!cancel" => Said::Nothing,
+        _ => Said::No,
     }
 }
 

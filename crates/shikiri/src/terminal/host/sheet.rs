@@ -52,11 +52,11 @@ impl State {
     /// Takes away everything that stands there, on a terminal of this width.
     fn erase(&mut self, width: usize) {
         let rows = self.drawn.iter().map(|line| line.div_ceil(width.max(1)).max(1)).sum::<usize>();
-        if rows > 1 {
-            self.out.push_str(&format!("\u{1b}[{}A", rows - 1));
-        }
+        // Line by line: erasing to the end of the screen from its first row would have some terminals
+        // keep every drawing among what has scrolled away.
         if rows > 0 {
-            self.out.push_str("\r\u{1b}[J");
+            self.out.push_str("\r\u{1b}[2K");
+            self.out.push_str(&"\u{1b}[1A\u{1b}[2K".repeat(rows - 1));
         }
         self.drawn.clear();
     }
@@ -124,7 +124,8 @@ mod tests {
         }
         assert_eq!(std::mem::take(&mut state.out), "日本語のバー\r\nsecond");
         state.erase(5);
-        assert_eq!(std::mem::take(&mut state.out), "\u{1b}[4A\r\u{1b}[J", "three rows and two");
+        let erased = format!("\r\u{1b}[2K{}", "\u{1b}[1A\u{1b}[2K".repeat(4));
+        assert_eq!(std::mem::take(&mut state.out), erased, "three rows and two");
         state.erase(5);
         assert_eq!(state.out, "", "nothing is there any more");
     }

@@ -1,8 +1,13 @@
 //! Our side as a client, against servers of ours and of others.
 
+mod chaos;
+mod commands;
 mod conformance;
 mod foreign;
-mod kill;
+mod lies;
 mod oauth;
+mod patience;
 mod plans;
+mod raw;
+mod stranger;
 mod terminal;

@@ -78,18 +78,26 @@ pub(super) fn details(server: &str, tool: &Tool) -> Vec<String> {
         let must = if required { "required" } else { "optional" };
         let mut line = format!("  {} ({}, {must})", clean_line(name), kind(schema));
         if let Some(default) = schema.get("default") {
-            line += &format!(" [{}]", clean_line(&default.to_string()));
+            line += &format!(" [{}]", shown(default));
         }
         if let Some(text) = schema.get("description").and_then(Value::as_str) {
             line += &format!(": {}", clean_line(text));
         }
         lines.push(line);
         if let Some(options) = schema.get("enum").and_then(Value::as_array) {
-            let options = options.iter().map(|it| clean_line(&it.to_string()));
-            lines.push(format!("    one of {}", options.collect::<Vec<_>>().join(", ")));
+            let options = options.iter().map(shown).collect::<Vec<_>>();
+            lines.push(format!("    one of {}", options.join(", ")));
         }
     }
     lines
+}
+
+/// A value as JSON. A text is cleaned before it is quoted, so that nothing of it is left but words.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => Value::String(clean_line(text)).to_string(),
+        other => clean_line(&other.to_string()),
+    }
 }
 
 fn kind(schema: &Value) -> String {
@@ -116,7 +124,7 @@ mod tests {
             description: "does\u{1b}[2J it".to_owned(),
             input_schema: json!({
                 "properties": {
-                    "city": { "type": "string", "default": "Paris", "description": "where\u{7} to" },
+                    "city": { "type": "string", "default": "Pa\u{1b}[2Jris", "description": "where\u{7} to" },
                     "class": { "type": ["string", "null"], "enum": ["eco", "biz"] },
                 },
                 "required": ["class"],

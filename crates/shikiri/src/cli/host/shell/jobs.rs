@@ -63,7 +63,7 @@ impl Jobs {
             tokio::spawn(async move {
                 let called = match call {
                     Call::New(new) => host.call_tool(new, person.as_ref(), &cancel).await,
-                    Call::Left(id) => host.resume_call(&id, person.as_ref(), &cancel).await,
+                    Call::Left(id) => host.resume_call(&id, None, person.as_ref(), &cancel).await,
                 };
                 person.leave();
                 report(&screen, &name, called);

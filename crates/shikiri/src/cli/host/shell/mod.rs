@@ -11,7 +11,7 @@ use shikiri_app::host::{Host, NewCall};
 use shikiri_client::Tool;
 use shikiri_model::host::clean_line;
 
-use super::call::{TIME_LIMIT, argument};
+use super::call::{TIME_LIMIT, argument_of};
 use super::list::{LIST_HEAD, TOOLS_HEAD, list_row, tool_row};
 use super::{count, is_attended};
 use crate::config::Config;
@@ -186,19 +186,9 @@ impl Shell {
         }
         let mut arguments = Map::new();
         for word in given {
-            let Some((name, value)) = argument(word) else {
+            let Some((name, value)) = argument_of(tool, word) else {
                 self.screen.say(&format!("{word:?} is no NAME=VALUE"));
                 return None;
-            };
-            // A text that looks like a number stays one where the tool wants a text.
-            let schema =
-                known.iter().find(|(known, ..)| *known == name).map(|(_, schema, _)| schema);
-            let wants_text = schema.is_some_and(|schema| schema["type"] == "string");
-            let value = match word.split_once('=') {
-                Some((_, text)) if wants_text && !value.is_string() => {
-                    Value::String(text.to_owned())
-                }
-                _ => value,
             };
             arguments.insert(name, value);
         }

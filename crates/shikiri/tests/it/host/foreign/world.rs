@@ -39,12 +39,7 @@ impl World {
     pub(super) fn everything_over_stdio() -> Option<Self> {
         let (node, program) = (peer("SHIKIRI_PEER_NODE")?, peer("SHIKIRI_PEER_EVERYTHING")?);
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let reach = Reach::Stdio {
-            command: text(&node),
-            args: vec![text(&program), "stdio".to_owned()],
-            env: Default::default(),
-            cwd: None,
-        };
+        let reach = Reach::program(&text(&node), &[text(&program), "stdio".to_owned()]);
         Some(Self { folder: TempDir::new().unwrap(), reach, protocol: None, _server: None })
     }
 
@@ -167,7 +162,7 @@ impl World {
         let open = host.open_calls().await.unwrap();
         let [call] = open.as_slice() else { panic!("not one call: {open:?}") };
         let cancel = CancellationToken::new();
-        let resuming = host.resume_call(&call.value.id, watcher, &cancel);
+        let resuming = host.resume_call(&call.value.id, None, watcher, &cancel);
         let both = async { tokio::join!(resuming, meanwhile(watcher)) };
         let (called, ()) = tokio::time::timeout(PATIENCE, both).await.expect("an end in time");
         let (state, text) = super::ended(called.unwrap());

@@ -7,6 +7,8 @@ use super::check::{Plan, Told};
 use super::world::{Home, World};
 use super::{LEGACY, MODERN};
 
+/// Where a host dies: just before it keeps something, and just after.
+const HOST_POINTS: [&str; 2] = ["host.before_keep", "host.after_keep"];
 /// More points than a call has.
 const MAX_POINTS: usize = 60;
 /// Processes at the same time.
@@ -16,7 +18,7 @@ const AT_ONCE: usize = 4;
 async fn a_host_killed_before_it_keeps_something_has_not_shown_it() {
     for protocol in [LEGACY, MODERN] {
         let world = World::new().await;
-        let (whole, asked) = sweep(&world.host, protocol, "host.before_keep").await;
+        let (whole, asked) = sweep(&world.host, protocol, HOST_POINTS[0]).await;
         assert!(asked > 0, "no question was open when its host was killed");
         let progress: Vec<_> = whole.iter().map(Told::progress).collect();
         // In the newer era a task is looked at from time to time, and not every step is seen.
@@ -32,7 +34,7 @@ async fn a_host_killed_before_it_keeps_something_has_not_shown_it() {
 async fn a_host_killed_after_it_kept_something_does_not_show_it_later() {
     for protocol in [LEGACY, MODERN] {
         let World { app, host } = World::new().await;
-        let (all, asked) = sweep(&host, protocol, "host.after_keep").await;
+        let (all, asked) = sweep(&host, protocol, HOST_POINTS[1]).await;
         assert!(asked > 0, "no question was open when its host was killed");
         assert_eq!(answers(&app.local()).await, vec![1; all.len()], "answers of each run");
     }
