@@ -2,4 +2,6 @@
 
 pub mod claude_code;
 pub mod messages;
+pub mod native;
 pub mod offline;
+mod redact;

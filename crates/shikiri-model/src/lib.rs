@@ -16,6 +16,7 @@ pub mod journal;
 pub mod key;
 pub mod lease;
 pub mod models;
+pub mod native;
 pub mod record;
 pub mod run;
 pub mod server;

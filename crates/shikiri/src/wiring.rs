@@ -1,6 +1,7 @@
 //! The one file that names concrete types: which store, which agents. It opens the store and
 //! brings a fresh one to life (tenant `local`; for a server, the admin key).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use shikiri_app::run::Agent;
 use shikiri_app::{App, AppOptions, Environment};
 use shikiri_engines::claude_code::ClaudeCode;
 use shikiri_engines::messages::Messages;
+use shikiri_engines::native::Native;
 use shikiri_mcp::{Extras, McpOptions};
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
@@ -49,12 +51,23 @@ fn environment() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
+/// What engines may see of this process's environment.
+pub fn engine_environment() -> BTreeMap<String, String> {
+    execution::inherited(environment())
+}
+
 /// What executions run on.
 fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
     let claude_code = ClaudeCode::new(config.claude_bin.clone())
         .with_readable(config.engine_paths.clone())
         .with_hidden(config.secret_places());
-    vec![Arc::new(OfflineEngine), Arc::new(claude_code)]
+    let home = std::env::home_dir();
+    vec![
+        Arc::new(OfflineEngine),
+        Arc::new(claude_code),
+        Arc::new(Native::anthropic()),
+        Arc::new(Native::bedrock().at_home(home)),
+    ]
 }
 
 /// Who has models speak for the servers that a host calls.
@@ -85,7 +98,7 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         lock_lease: config.lock_lease,
         team: config.team.clone(),
         data: Some(config.data_folder()),
-        engine_env: Environment(execution::inherited(environment())),
+        engine_env: Environment(engine_environment()),
         ..AppOptions::default()
     };
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));

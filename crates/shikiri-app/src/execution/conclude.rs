@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::engine::TitleOrder;
 use super::flow::{Context, Ended, Stopped, is_lost};
+use super::journal::closing;
 use super::options::{aliases, environment};
 use super::request::Means;
 use crate::app::{App, busy, max_tries};
@@ -113,8 +114,11 @@ fn ending(processor: &Processor, ended: &Ended, limit: Duration, rows: &[UsageRo
         (None, Err(failed), _) => error("SDK_ERROR", failed.to_string()),
         (None, Ok(()), None) => error("SDK_ERROR", "the engine ended without a result".to_owned()),
         (None, Ok(()), Some(finish)) => {
-            let data =
+            let mut data =
                 result(&finish.result, finish.is_error, &finish.errors, finish.num_turns, false);
+            if let Some(limit) = finish.limit {
+                data["limit"] = json!(limit);
+            }
             let why = || match finish.errors.is_empty() {
                 true => finish.result.clone(),
                 false => finish.errors.join("; "),
@@ -224,6 +228,7 @@ impl App {
             .guarded_by(context.lock.guard.clone())
             .lease(LeaseChange::Release { guard: context.lock.guard.clone() });
         commit.records.extend(bill(&decision.run, &report.rows, now)?);
+        commit.appends.extend(run.value.goes_on().then(|| closing(&run.value)));
         if report.is_success {
             commit.records.extend(kept(&decision.run, context)?);
             commit.records.push(continued(conversation, report)?);
@@ -269,10 +274,7 @@ impl App {
 
     async fn aborting(&self, stored: &Stored<Run>, error: &RunError) -> Result<Commit, AppError> {
         let run = &stored.value;
-        let stream = self.store.stream(&run.tenant, &run.stream()).await?;
-        let note = stream.and_then(|stream| stream.note);
-        let rows: Vec<UsageRow> =
-            note.and_then(|note| serde_json::from_str(&note).ok()).unwrap_or_default();
+        let rows = self.noted(run).await?;
         let (usage, total_cost_usd) = total(&rows);
         let ending = Ending::Error(error.clone());
         let conclusion = Conclusion { ending, usage, total_cost_usd };
@@ -280,6 +282,7 @@ impl App {
         let decision = decide(run, Command::Conclude(conclusion), now)?;
         let mut commit = apply(Commit::new(), &decision, Expect::Version(stored.version))?;
         commit.records.extend(bill(&decision.run, &rows, now)?);
+        commit.appends.extend(run.goes_on().then(|| closing(run)));
         if let Some(execution) = &run.execution {
             let lock = self.store.lease(&lock_of(&execution.conversation)).await?;
             let own = lock.filter(|(lease, lapsed)| lease.owner == run.id.as_str() && !lapsed);

@@ -5,19 +5,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use shikiri_model::execution::{EngineMessage, Usage};
+use serde_json::Value;
+use shikiri_model::execution::{PriceList, Usage, UsageRow};
 use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::native::Limits;
 use shikiri_model::server::Transport;
 use shikiri_model::skill::Skill;
-use tokio::sync::mpsc;
+use shikiri_model::time::Timestamp;
 use tokio_util::sync::CancellationToken;
+
+use super::told::Told;
+use super::toolbox::ToolBox;
 
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     fn kind(&self) -> EngineKind;
 
-    /// Whether it can work here at all: a program that is missing is told before anything starts.
-    async fn check(&self, model: &Model) -> Result<(), EngineError>;
+    /// Whether it can work here at all, in this environment: a program or a key that is missing is
+    /// told before anything starts.
+    async fn check(&self, model: &Model, env: &BTreeMap<String, String>)
+    -> Result<(), EngineError>;
+
+    /// Whether its loop is ours: it keeps the limits of an order, has the steps of a turn kept, and
+    /// takes up a session or a turn from what the order remembers of it.
+    fn is_native(&self) -> bool {
+        false
+    }
 
     /// Does one turn. Returns when nothing of it lives any more, with the last `Finished` told.
     ///
@@ -59,6 +72,8 @@ pub struct Order {
     pub resume: Option<String>,
     pub servers: Vec<Server>,
     pub skills: Vec<Skill>,
+    /// For engines that call tools themselves; others take `servers` and `skills`.
+    pub tools: Arc<dyn ToolBox>,
     /// Where the engine works.
     pub folder: PathBuf,
     /// Where the engine keeps what it needs to resume. It belongs to the conversation.
@@ -67,6 +82,31 @@ pub struct Order {
     pub env: BTreeMap<String, String>,
     /// What must not be told, whatever else is: the tokens of the request.
     pub secrets: Vec<String>,
+    /// What the turn may use up.
+    pub limits: Limits,
+    pub prices: PriceList,
+    /// Filled for a native engine.
+    pub memory: Memory,
+}
+
+/// What the store knows of a session, and of a turn that another process has begun.
+#[derive(Clone, Default)]
+pub struct Memory {
+    /// The session's messages before this turn, as the Messages API has them.
+    pub past: Vec<Value>,
+    /// The turn's steps so far.
+    pub steps: Vec<Step>,
+    /// The main thread's text that readers have seen.
+    pub text: String,
+    /// What was told to be spent.
+    pub spent: Vec<UsageRow>,
+}
+
+/// A step that was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    pub at: Timestamp,
+    pub entry: Value,
 }
 
 /// An MCP server with its headers filled in. Those are secrets: this is not printed.
@@ -79,25 +119,6 @@ pub struct Server {
     /// This program's own door, opened with the token of an agent's session: the turn is that
     /// agent's work in a team.
     pub is_own: bool,
-}
-
-/// Where an engine tells. Waits while nobody takes what it told: a flood stops at its source.
-#[derive(Clone)]
-pub struct Told(mpsc::Sender<EngineMessage>);
-
-/// Messages that may wait to be taken.
-const WAITING: usize = 256;
-
-impl Told {
-    pub fn channel() -> (Self, mpsc::Receiver<EngineMessage>) {
-        let (sender, receiver) = mpsc::channel(WAITING);
-        (Self(sender), receiver)
-    }
-
-    /// If nobody listens any more the engine is about to be dropped: it may go on till then.
-    pub async fn tell(&self, message: EngineMessage) {
-        let _ = self.0.send(message).await;
-    }
 }
 
 /// Why an engine gave up. The text reaches the caller: it must hold no secret.

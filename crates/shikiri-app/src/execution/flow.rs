@@ -19,9 +19,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shikiri_model::event::NewEvent;
-use shikiri_model::execution::{EngineMessage, Expected, Processor};
+use shikiri_model::execution::{EngineMessage, Expected, Processor, UsageRow};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::Guard;
 use shikiri_model::record::Stored;
@@ -32,9 +32,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conclude::{Report, title};
-use super::engine::{EngineError, Order, Server, Told};
+use super::engine::{EngineError, Order, Server};
+use super::journal::{STEP, journal_of};
 use super::lock::Locked;
 use super::request::{Means, NewExecution};
+use super::told::{Kept, Told, Word};
 use crate::app::App;
 use crate::error::AppError;
 use crate::run::Outbox;
@@ -77,6 +79,8 @@ impl App {
 pub(crate) struct Errand {
     pub(super) means: Means,
     pub(super) prompt: String,
+    /// Another process has begun it.
+    pub(super) taken_up: bool,
     /// The tenant's place for one execution.
     pub(super) _slot: crate::gate::limits::Slot,
 }
@@ -108,13 +112,20 @@ pub(crate) async fn carry(
     stops: Stops,
 ) -> Result<(), AppError> {
     // 4. context
+    let taken_up = errand.taken_up;
     let mut context = Context::new(app, started, errand, node, lock, &stops);
     // 5. options
     let resume = context.means.conversation.value.session_id.clone();
-    let order = app.order(&context.means, &context.prompt, resume.clone()).await?;
-    context.expect(&order);
-    if let Some(session) = resume {
+    let mut order = app.order(&context.means, &context.prompt, resume.clone()).await?;
+    if context.means.engine.is_native() {
+        let begun = taken_up.then_some(&started.value);
+        order.memory = app.memory(&context.means, resume.as_deref(), begun).await?;
+    } else if let Some(session) = resume {
         app.unpack(&context.means, &order.home, &session).await?;
+    }
+    context.expect(&order);
+    if taken_up {
+        context.catch_up(&order.memory.spent).await?;
     }
     let carried = context.work(started, order, &stops).await;
     if carried.is_err() {
@@ -135,6 +146,10 @@ pub(super) struct Context<'a> {
     pub(super) home: PathBuf,
     /// When the request was taken.
     pub(super) asked_at: Timestamp,
+    /// When this process began with it.
+    begun_at: Timestamp,
+    /// Whether its steps are kept, so that it can go on elsewhere.
+    goes_on: bool,
     pub(super) processor: Processor,
     turn: u64,
     outbox: Arc<Outbox>,
@@ -161,9 +176,12 @@ impl<'a> Context<'a> {
         stops: &Stops,
     ) -> Self {
         let run = &started.value;
-        let Errand { means, prompt, _slot } = errand;
+        let Errand { means, prompt, _slot, .. } = errand;
         let guards = vec![node.clone(), lock.clone()];
         let outbox = Outbox::new(Arc::clone(&app.store), run.tenant.clone(), run.stream(), guards);
+        let goes_on = run.goes_on();
+        let outbox = if goes_on { outbox.with_journal(journal_of(run)) } else { outbox };
+        let outbox = Arc::new(outbox);
         Self {
             app,
             prompt,
@@ -171,6 +189,8 @@ impl<'a> Context<'a> {
             lock: Locked::new(app, lock),
             home: PathBuf::new(),
             asked_at: started.created_at,
+            begun_at: started.created_at,
+            goes_on,
             processor: Processor::default(),
             turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
             outbox,
@@ -194,6 +214,13 @@ impl<'a> Context<'a> {
         });
     }
 
+    /// Goes on where another process stopped.
+    async fn catch_up(&mut self, spent: &[UsageRow]) -> Result<(), AppError> {
+        self.begun_at = self.app.store.now().await?;
+        self.processor.carry_over(spent);
+        Ok(())
+    }
+
     async fn work(
         &mut self,
         started: &Stored<Run>,
@@ -209,6 +236,10 @@ impl<'a> Context<'a> {
         self.tell_all(left_out.collect()).await?;
         // 6. engine run, with 7. messages and 8. tools inside
         let ended = self.run_engine(order, stops).await?;
+        if ended.stopped == Some(Stopped::Interrupted) && self.goes_on {
+            // Its steps are kept: another process takes it up.
+            return Err(AppError::Unavailable("this node is stopping".to_owned()));
+        }
         // 9. results
         let left = self.processor.close();
         self.tell_all(left).await?;
@@ -229,17 +260,17 @@ impl<'a> Context<'a> {
         let engine = Arc::clone(&self.means.engine);
         let mut work = engine.run(order, told, stop.clone());
         let (mut outcome, mut stopped) = (None, None);
-        let mut messages = Vec::with_capacity(TAKEN_AT_ONCE);
+        let mut words = Vec::with_capacity(TAKEN_AT_ONCE);
         let limit = self.begun + self.app.options.execution_timeout;
         let mut end = limit;
         let lock_lost = self.lock.lost().clone();
         loop {
             let why = tokio::select! {
-                taken = heard.recv_many(&mut messages, TAKEN_AT_ONCE) => {
+                taken = heard.take(&mut words, TAKEN_AT_ONCE) => {
                     if taken == 0 && outcome.is_some() {
                         break;
                     }
-                    self.take_all(&mut messages).await?;
+                    self.take_all(&mut words).await?;
                     continue;
                 }
                 // What it told before is still in the channel.
@@ -264,30 +295,71 @@ impl<'a> Context<'a> {
             stop.cancel();
         }
         // What it told before it was dropped counts: it may be what it spent.
-        while let Ok(message) = heard.try_recv() {
-            messages.push(message);
-        }
-        self.take_all(&mut messages).await?;
+        heard.take_left(&mut words);
+        self.take_all(&mut words).await?;
         let outcome = outcome.unwrap_or(Ok(()));
-        Ok(Ended { stopped, outcome, took: self.begun.elapsed() })
+        let took = self.begun_at.since(self.asked_at) + self.begun.elapsed();
+        Ok(Ended { stopped, outcome, took })
     }
 
     /// 7 and 8: what was told, as events in the order in which it was told.
-    async fn take_all(&mut self, messages: &mut Vec<EngineMessage>) -> Result<(), AppError> {
+    async fn take_all(&mut self, words: &mut Vec<Word>) -> Result<(), AppError> {
         // This process's time will do for how long a tool took; a store that is away must not end
         // the engine's work.
-        let now = self.asked_at + self.begun.elapsed();
-        let mut events = Vec::with_capacity(messages.len());
-        for message in messages.drain(..) {
-            events.append(&mut self.processor.take(message, now));
+        let now = self.begun_at + self.begun.elapsed();
+        let mut events = Vec::with_capacity(words.len());
+        for word in words.drain(..) {
+            match word {
+                Word::Message(message) => events.append(&mut self.processor.take(message, now)),
+                Word::Again { messages, at } => {
+                    messages.into_iter().for_each(|m| self.processor.take_again(m, at));
+                }
+                Word::Step { entry, messages, kept } => {
+                    self.tell_all(std::mem::take(&mut events)).await?;
+                    self.keep(&entry, messages, kept, now).await?;
+                }
+            }
         }
         self.tell_all(events).await?;
-        if self.processor.take_spent() {
-            // Whoever finds this execution without its node writes the bill from this.
-            let note = serde_json::to_string(&self.processor.rows())?;
+        if let Some(note) = self.note()? {
             self.outbox.note(note);
         }
         Ok(())
+    }
+
+    /// A step and what is told of it, in one commit. Whoever waits for it is told afterwards.
+    async fn keep(
+        &mut self,
+        entry: &Value,
+        messages: Vec<EngineMessage>,
+        kept: Kept,
+        now: Timestamp,
+    ) -> Result<(), AppError> {
+        let mut events = Vec::new();
+        for message in messages {
+            events.append(&mut self.processor.take(message, now));
+        }
+        if !self.goes_on {
+            self.tell_all(events).await?;
+            kept.done();
+            return Ok(());
+        }
+        let (step, note) = (NewEvent::from_value(STEP, entry), self.note()?);
+        let ticket = self.unless_gone(self.outbox.push_step(events, step, note)).await?;
+        let outbox = Arc::clone(&self.outbox);
+        tokio::spawn(async move {
+            if outbox.committed(ticket).await.is_ok() {
+                kept.done();
+            }
+        });
+        Ok(())
+    }
+
+    /// What was spent, if that has changed. Whoever finds this execution without its node writes
+    /// the bill from it.
+    fn note(&mut self) -> Result<Option<String>, AppError> {
+        let has_spent = self.processor.take_spent();
+        Ok(has_spent.then(|| serde_json::to_string(&self.processor.rows())).transpose()?)
     }
 
     async fn tell_all(&self, events: Vec<shikiri_model::event::NewEvent>) -> Result<(), AppError> {

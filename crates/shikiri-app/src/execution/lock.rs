@@ -112,6 +112,7 @@ impl App {
             model_id: means.model.id.clone(),
             engine: means.model.engine,
             executor: request.executor.clone(),
+            goes_on: means.goes_on() && place.is_lasting(),
             usage: Usage::default(),
             total_cost_usd: Cost::default(),
         }));
@@ -124,7 +125,8 @@ impl App {
         let version = means.conversation.version;
         let (run, commit) = crate::run::started_here(&run, &place, now)?;
         let commit = commit.lease(acquire).requiring(conversation.clone(), version);
-        let errand = Errand { means, prompt: request.user_input.clone(), _slot: slot };
+        let errand =
+            Errand { means, prompt: request.user_input.clone(), taken_up: false, _slot: slot };
         match place.start(run.clone(), commit, Work::Engine(Box::new(errand))).await {
             Ok(committed) => Ok(Attempt::Started(Box::new(Stored {
                 version: 1,

@@ -22,19 +22,12 @@ impl App {
             Err(other) => return Err(other),
         };
         if !run.value.status.is_terminal() {
-            let so_far = total(&self.bill_so_far(&run.value).await?);
+            let so_far = total(&self.noted(&run.value).await?);
             if let Some(execution) = &mut run.value.execution {
                 (execution.usage, execution.total_cost_usd) = so_far;
             }
         }
         Ok(run)
-    }
-
-    /// Of an execution that runs: as it was last written down.
-    async fn bill_so_far(&self, run: &Run) -> Result<Vec<UsageRow>, AppError> {
-        let stream = self.store.stream(&run.tenant, &run.stream()).await?;
-        let rows = stream.and_then(|stream| serde_json::from_str(&stream.note?).ok());
-        Ok(rows.unwrap_or_default())
     }
 
     /// A conversation's executions, newest first.
@@ -107,7 +100,7 @@ impl App {
             let logs: Vec<UsageLog> = self.all_of(tenant, id).await?;
             return Ok((run.status, logs.into_iter().map(|log| log.row).collect()));
         }
-        Ok((run.status, self.bill_so_far(&run).await?))
+        Ok((run.status, self.noted(&run).await?))
     }
 
     async fn all_of<T: Document + Send>(

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use shikiri_model::ids::ConversationId;
 use shikiri_model::models::Model;
 
-use super::engine::Order;
+use super::engine::{Memory, Order};
 use super::request::Means;
+use super::toolbox::NoTools;
 use crate::app::App;
 use crate::error::AppError;
 use crate::workspace;
@@ -122,10 +124,14 @@ impl App {
             resume,
             servers: means.servers.clone(),
             skills: means.skills.clone(),
+            tools: Arc::new(NoTools),
             folder,
             home,
             env,
             secrets: means.secrets.clone(),
+            limits: means.limits.clone(),
+            prices: means.prices(),
+            memory: Memory::default(),
         })
     }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shikiri_model::conversation::{Conversation, ConversationStatus, lock_of};
-use shikiri_model::execution::{Executor, PriceList};
+use shikiri_model::execution::{Executor, PriceList, Prices};
 use shikiri_model::ids::{ConversationId, ModelId, TenantId};
 use shikiri_model::models::{Model, Status};
+use shikiri_model::native::Limits;
 use shikiri_model::record::{RecordQuery, Stored};
 use shikiri_model::server::{McpServer, TemplateError, fill_in};
 use shikiri_model::skill::Skill;
@@ -28,6 +29,8 @@ pub struct NewExecution {
     pub preferred_skills: Vec<String>,
     pub model_id: Option<ModelId>,
     pub idempotency_key: Option<String>,
+    /// Only native engines keep any.
+    pub limits: Limits,
 }
 
 const MAX_INPUT: usize = 1024 * 1024;
@@ -61,6 +64,7 @@ impl NewExecution {
                 return Err(AppError::invalid("tokens", reason));
             }
         }
+        self.limits.check().map_err(|error| AppError::invalid(error.field, error.reason))?;
         let key = self.idempotency_key.as_deref();
         if !key.is_none_or(crate::run::is_good_key) {
             let reason = "must have 1 to 200 characters, none of them a control character";
@@ -71,7 +75,12 @@ impl NewExecution {
 
     /// As it is kept: without the tokens.
     pub(super) fn input(&self) -> Value {
-        json!({ "user_input": self.user_input, "preferred_skills": self.preferred_skills })
+        let mut input =
+            json!({ "user_input": self.user_input, "preferred_skills": self.preferred_skills });
+        if !self.limits.is_none() {
+            input["limits"] = json!(self.limits);
+        }
+        input
     }
 
     /// Unique in the tenant, and of no use for another conversation.
@@ -114,6 +123,7 @@ pub(crate) struct Means {
     pub(super) preferred_skills: Vec<String>,
     /// The request's tokens.
     pub(super) secrets: Vec<String>,
+    pub(super) limits: Limits,
     pub(super) engine: std::sync::Arc<dyn Engine>,
 }
 
@@ -122,6 +132,26 @@ impl Means {
         // Two records may name one model: the execution's own counts.
         let models = std::iter::once(&self.model).chain(&self.models);
         PriceList::new(models.map(|model| (model.model_name.clone(), model.prices)))
+    }
+
+    /// Whether another process could do what is left of the turn: that needs an engine whose steps
+    /// are kept, and no secret that only this process knows.
+    pub(super) fn goes_on(&self) -> bool {
+        let has_door = self.servers.iter().any(|server| server.is_own);
+        self.engine.is_native() && self.secrets.is_empty() && !has_door
+    }
+
+    fn check_limits(&self) -> Result<(), AppError> {
+        if !self.limits.is_none() && !self.engine.is_native() {
+            let engine = self.model.engine.as_str();
+            let reason = format!("the engine {engine} keeps none: use anthropic or bedrock");
+            return Err(AppError::invalid("limits", reason));
+        }
+        if self.limits.needs_prices() && self.model.prices == Prices::default() {
+            let reason = format!("the model {} has no prices to count with", self.model.id);
+            return Err(AppError::invalid("limits.max_cost_usd", reason));
+        }
+        Ok(())
     }
 
     pub(super) fn workspace_enabled(&self) -> bool {
@@ -168,7 +198,7 @@ impl App {
         let mut servers = fill_all(servers, &request.tokens)?;
         servers.extend(door.cloned());
         let engine = self.engine_for(&model).await?;
-        Ok(Means {
+        let means = Means {
             tenant,
             conversation,
             locked_by: lock?.filter(|(_, lapsed)| !lapsed).map(|(lease, _)| lease.owner),
@@ -179,8 +209,11 @@ impl App {
             skills,
             preferred_skills: request.preferred_skills.clone(),
             secrets: request.tokens.values().cloned().collect(),
+            limits: request.limits.clone(),
             engine,
-        })
+        };
+        means.check_limits()?;
+        Ok(means)
     }
 
     /// Servers at addresses that they may be at, and the others with what is wrong with them.
@@ -241,7 +274,8 @@ impl App {
             let text = format!("model {}: this server has no engine {kind:?}", model.id);
             return Err(AppError::NoEngine(text));
         };
-        engine.check(model).await.map_err(|error| AppError::NoEngine(error.to_string()))?;
+        let env = self.engine_environment(model);
+        engine.check(model, &env).await.map_err(|error| AppError::NoEngine(error.to_string()))?;
         Ok(std::sync::Arc::clone(engine))
     }
 

@@ -93,9 +93,19 @@ impl Slots {
             let detail = format!("the tenant's {max} {what} are all in use: end one first");
             return Err(AppError::Limit { detail, retry_after: RETRY_SLOT });
         }
+        Ok(self.place(&mut taken, tenant))
+    }
+
+    /// A place for what has begun already, be it one too many.
+    pub(crate) fn take_anyway(self: &Arc<Self>, tenant: &TenantId) -> Slot {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        self.place(&mut taken, tenant)
+    }
+
+    fn place(self: &Arc<Self>, taken: &mut Taken, tenant: &TenantId) -> Slot {
         taken.total += 1;
-        taken.by_tenant.insert(tenant.clone(), own + 1);
-        Ok(Slot { slots: Arc::clone(self), tenant: tenant.clone() })
+        *taken.by_tenant.entry(tenant.clone()).or_default() += 1;
+        Slot { slots: Arc::clone(self), tenant: tenant.clone() }
     }
 }
 

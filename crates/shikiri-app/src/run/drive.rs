@@ -87,6 +87,7 @@ impl Driver {
     ) -> Arc<Self> {
         let store = Arc::clone(&app.store);
         let outbox = Outbox::new(store, run.tenant.clone(), run.stream(), vec![guard.clone()]);
+        let outbox = Arc::new(outbox);
         Arc::new(Self {
             app,
             run,

@@ -117,6 +117,7 @@ impl Tenure {
             self.node.clone(),
             self.guard.clone(),
             lost.clone(),
+            appetite == Appetite::Everything,
         ));
         self.app.here.set(Some(&worker));
         joined.cancel();

@@ -24,6 +24,8 @@ pub(crate) struct Outbox {
     store: Arc<dyn Store>,
     tenant: TenantId,
     stream: StreamId,
+    /// Where steps are written, together with the events that tell of them.
+    journal: Option<StreamId>,
     /// Leases under which it writes.
     guards: Vec<Guard>,
     state: Mutex<State>,
@@ -33,6 +35,7 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct State {
     waiting: Vec<NewEvent>,
+    steps: Vec<NewEvent>,
     bytes: usize,
     note: Option<String>,
     pushed: u64,
@@ -52,9 +55,14 @@ impl Outbox {
         tenant: TenantId,
         stream: StreamId,
         guards: Vec<Guard>,
-    ) -> Arc<Self> {
+    ) -> Self {
         let state = Mutex::default();
-        Arc::new(Self { store, tenant, stream, guards, state, moved: Notify::new() })
+        Self { store, tenant, stream, journal: None, guards, state, moved: Notify::new() }
+    }
+
+    #[must_use]
+    pub(crate) fn with_journal(self, journal: StreamId) -> Self {
+        Self { journal: Some(journal), ..self }
     }
 
     /// Queues an event; waits only while too much is queued already.
@@ -109,6 +117,39 @@ impl Outbox {
         Ok(())
     }
 
+    /// Queues a step with the events that tell of it: they are written together or not at all.
+    pub(crate) async fn push_step(
+        self: &Arc<Self>,
+        events: Vec<NewEvent>,
+        step: NewEvent,
+        note: Option<String>,
+    ) -> Result<Ticket, CommitError> {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            {
+                let mut state = self.lock();
+                if let Some(lost) = &state.lost {
+                    return Err(lost.clone());
+                }
+                if state.bytes < MAX_WAITING {
+                    state.bytes += step.size() + events.iter().map(NewEvent::size).sum::<usize>();
+                    // The step counts as one that was pushed.
+                    state.pushed += 1 + events.len() as u64;
+                    state.waiting.extend(events);
+                    state.steps.push(step);
+                    if note.is_some() {
+                        state.note = note;
+                    }
+                    self.start_flush(&mut state);
+                    return Ok(Ticket(state.pushed));
+                }
+            }
+            moved.await;
+        }
+    }
+
     fn queue(self: &Arc<Self>, state: &mut State, event: NewEvent, note: Option<String>) -> Ticket {
         state.bytes += event.size();
         state.waiting.push(event);
@@ -134,7 +175,7 @@ impl Outbox {
     }
 
     /// Waits until the ticket's event is durable.
-    pub(super) async fn committed(&self, ticket: Ticket) -> Result<(), CommitError> {
+    pub(crate) async fn committed(&self, ticket: Ticket) -> Result<(), CommitError> {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
@@ -183,19 +224,21 @@ impl Outbox {
 
     async fn flush(self: Arc<Self>) {
         loop {
-            let (events, note) = {
+            let (events, steps, note) = {
                 let mut state = self.lock();
-                let nothing = state.waiting.is_empty() && state.note.is_none();
+                let nothing =
+                    state.waiting.is_empty() && state.steps.is_empty() && state.note.is_none();
                 if nothing || state.lost.is_some() {
                     state.flushing = false;
                     drop(state);
                     return self.moved.notify_waiters();
                 }
                 state.bytes = 0;
-                (std::mem::take(&mut state.waiting), state.note.take())
+                let events = std::mem::take(&mut state.waiting);
+                (events, std::mem::take(&mut state.steps), state.note.take())
             };
-            let count = events.len() as u64;
-            let result = self.write(events, note).await;
+            let count = (events.len() + steps.len()) as u64;
+            let result = self.write(events, steps, note).await;
             let mut state = self.lock();
             match result {
                 Ok(()) => state.committed += count,
@@ -210,7 +253,12 @@ impl Outbox {
 
     /// Nothing was written when the store is unavailable, so trying again is safe; it ends when
     /// the store is back or the lease is gone. An unknown outcome must not be tried again.
-    async fn write(&self, events: Vec<NewEvent>, note: Option<String>) -> Result<(), CommitError> {
+    async fn write(
+        &self,
+        events: Vec<NewEvent>,
+        steps: Vec<NewEvent>,
+        note: Option<String>,
+    ) -> Result<(), CommitError> {
         let append = Append {
             tenant: self.tenant.clone(),
             stream: self.stream.clone(),
@@ -219,7 +267,10 @@ impl Outbox {
             note,
             close: false,
         };
-        let commit = Commit { guards: self.guards.clone(), ..Commit::new() }.append(append);
+        let mut commit = Commit { guards: self.guards.clone(), ..Commit::new() }.append(append);
+        if let Some(journal) = self.journal.clone().filter(|_| !steps.is_empty()) {
+            commit = commit.append(Append::new(self.tenant.clone(), journal, steps));
+        }
         loop {
             failpoint::hit("outbox.before_commit");
             match self.store.commit(commit.clone()).await {

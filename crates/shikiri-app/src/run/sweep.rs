@@ -101,7 +101,11 @@ pub(super) async fn requeue_runs_of(app: &App, node: &NodeId) -> Result<(), AppE
     }
 }
 
-/// Puts one run back in the queue; an execution is ended, since no engine can be taken up. A run that is not the node's any more needs nothing.
+/// Executions that lost so many nodes in a row are ended: they may be what ends the nodes.
+const MOST_LOSSES: u32 = 40;
+
+/// Puts one run back in the queue; an execution that cannot go on is ended. A run that is not the
+/// node's any more needs nothing.
 pub(super) async fn lose(
     app: &App,
     tenant: &TenantId,
@@ -112,7 +116,8 @@ pub(super) async fn lose(
         Err(AppError::NotFound { .. }) => return Ok(()),
         found => found?,
     };
-    if found.value.execution.is_some() {
+    let is_execution = found.value.execution.is_some();
+    if is_execution && (!found.value.goes_on() || found.value.losses >= MOST_LOSSES) {
         let gone = RunError::new("INTERRUPTED", "the server that ran it is gone");
         return app.abort_execution(tenant, run, node, gone, None).await;
     }

@@ -44,6 +44,8 @@ pub(crate) struct Worker {
     node: NodeId,
     guard: Guard,
     lost: CancellationToken,
+    /// It takes runs from the queue.
+    is_lasting: bool,
     slots: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Engines at work. Closed when this node takes nothing new.
@@ -78,6 +80,12 @@ pub(crate) struct Invitation {
 impl Invitation {
     pub(crate) fn node(&self) -> NodeId {
         self.worker.node.clone()
+    }
+
+    /// Whether this node takes up what others have begun: one that does not will soon end, and an
+    /// execution with it.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.worker.is_lasting
     }
 
     /// What the commit that starts the run must carry.
@@ -142,13 +150,20 @@ impl Drop for Place<'_> {
 }
 
 impl Worker {
-    pub(super) fn new(app: App, node: NodeId, guard: Guard, lost: CancellationToken) -> Self {
+    pub(super) fn new(
+        app: App,
+        node: NodeId,
+        guard: Guard,
+        lost: CancellationToken,
+        is_lasting: bool,
+    ) -> Self {
         let slots = Arc::new(Semaphore::new(app.options.max_runs));
         Self {
             app,
             node,
             guard,
             lost,
+            is_lasting,
             slots,
             tasks: TaskTracker::new(),
             engines: TaskTracker::new(),
@@ -290,6 +305,15 @@ impl Worker {
         };
         let stops = Stops { cancel, lost: self.lost.clone() };
         let carried = execution::carry(&self.app, started, errand, self.guard.clone(), lock, stops);
+        self.watched(started, carried).await
+    }
+
+    /// An execution that goes wrong in a way that nobody foresaw is ended.
+    async fn watched(
+        &self,
+        started: &Stored<Run>,
+        carried: impl Future<Output = Result<(), AppError>>,
+    ) -> Result<(), AppError> {
         let error = match std::panic::AssertUnwindSafe(carried).catch_unwind().await {
             Ok(Ok(())) => return Ok(()),
             // Another node may end it, or this one once the store is back.
@@ -345,6 +369,11 @@ impl Worker {
         let run = &started.value;
         if run.status != RunStatus::Running {
             return self.after_end(run).await;
+        }
+        if run.execution.is_some() {
+            let stops = Stops { cancel, lost: self.lost.clone() };
+            let carried = execution::take_up(&self.app, &started, self.guard.clone(), stops);
+            return self.engines.track_future(self.watched(&started, carried)).await;
         }
         let ending = match self.read_journal(run).await {
             Ok(journal) => self.drive(run, journal, cancel).await,

@@ -16,6 +16,7 @@ use shikiri_model::execution::{EngineMessage, Executor, Finish, Spender, Usage};
 use shikiri_model::ids::{ConversationId, TenantId};
 use shikiri_model::key::KeyScope;
 use shikiri_model::models::{EngineKind, Model, Status};
+use shikiri_model::native::Limits;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ impl Engine for Clerk {
         EngineKind::ClaudeCode
     }
 
-    async fn check(&self, model: &Model) -> Result<(), EngineError> {
+    async fn check(&self, model: &Model, _: &BTreeMap<String, String>) -> Result<(), EngineError> {
         match model.model_name.as_str() {
             "missing" => Err(EngineError::new("the program is not here")),
             _ => Ok(()),
@@ -127,6 +128,7 @@ impl Office {
             preferred_skills: vec![],
             model_id: None,
             idempotency_key: None,
+            limits: Limits::default(),
         }
     }
 

@@ -48,6 +48,7 @@ async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows:
         model_id: ModelId::offline(),
         engine: EngineKind::Offline,
         executor: Executor { user_id: user.into(), name: Some("名".into()), email: None },
+        goes_on: false,
         usage: Usage::default(),
         total_cost_usd: Cost::default(),
     }));

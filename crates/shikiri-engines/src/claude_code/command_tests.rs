@@ -1,10 +1,18 @@
+use std::sync::Arc;
+
+use shikiri_app::execution::{Memory, NoTools};
+use shikiri_model::execution::PriceList;
 use shikiri_model::models::Model;
+use shikiri_model::native::Limits;
 
 use super::*;
 
 fn order() -> Order {
     Order {
         secrets: Vec::new(),
+        limits: Limits::default(),
+        prices: PriceList::default(),
+        memory: Memory::default(),
         prompt: "p".into(),
         system_prompt: String::new(),
         model: Model { model_name: "opus-x".into(), ..Model::offline() },
@@ -13,6 +21,7 @@ fn order() -> Order {
         resume: None,
         servers: Vec::new(),
         skills: Vec::new(),
+        tools: Arc::new(NoTools),
         folder: "/work".into(),
         home: "/home".into(),
         env: BTreeMap::from([

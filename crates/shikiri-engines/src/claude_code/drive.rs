@@ -16,10 +16,10 @@ use super::endings::Endings;
 use super::files::{self, ServersFile};
 use super::lines;
 use super::process::{Process, Start};
-use super::redact::Redactor;
 use super::supervisor;
 use super::transcripts::Transcripts;
 use super::translate::{Phase, Translator, unavailable};
+use crate::redact::Redactor;
 
 /// How long the CLI may take to give a result once it was interrupted. With what follows, to the
 /// end of its last process, it must be less than the five seconds after which a run is dropped.

@@ -1,8 +1,12 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 
+use shikiri_app::execution::{Memory, NoTools};
+use shikiri_model::execution::PriceList;
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::Status;
+use shikiri_model::native::Limits;
 
 use super::*;
 
@@ -65,10 +69,14 @@ fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
         resume: None,
         servers: Vec::new(),
         skills: Vec::new(),
+        tools: Arc::new(NoTools),
         folder: place.path().join("work"),
         home: place.path().join("home"),
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        limits: Limits::default(),
+        prices: PriceList::default(),
+        memory: Memory::default(),
     };
     prepare(&order).unwrap();
     let home = &order.home;

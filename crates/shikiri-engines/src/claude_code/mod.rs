@@ -19,12 +19,12 @@ mod files;
 mod ledger;
 mod lines;
 mod process;
-mod redact;
 mod supervisor;
 mod transcripts;
 mod translate;
 mod version;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -92,7 +92,11 @@ impl Engine for ClaudeCode {
         EngineKind::ClaudeCode
     }
 
-    async fn check(&self, _model: &Model) -> Result<(), EngineError> {
+    async fn check(
+        &self,
+        _model: &Model,
+        _env: &BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
         self.program().await.map(drop)
     }
 

@@ -268,6 +268,7 @@ impl Translator {
             is_error,
             num_turns: self.num_turns,
             session_id: line["session_id"].as_str().map(str::to_owned),
+            limit: None,
         })
     }
 }

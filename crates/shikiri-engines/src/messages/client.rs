@@ -10,9 +10,11 @@ use serde::Deserialize;
 use shikiri_model::time::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::ask::Ask;
 use super::failure::Failure;
 use super::http;
-use super::provider::Provider;
+use super::provider::{Call, Provider};
+use super::stream::Streaming;
 use super::wire::{Request, Response};
 
 /// The largest answer that is read.
@@ -25,6 +27,9 @@ const MAX_TRIES: u32 = 2;
 /// Before the second try, where the API names no time.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// A request that is ready to be sent.
+pub struct Prepared(Call);
+
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -35,6 +40,22 @@ impl Client {
     /// `env` names the proxies.
     pub fn new(provider: Provider, env: &BTreeMap<String, String>) -> Result<Self, Failure> {
         Ok(Self { http: http::client(env)?, provider })
+    }
+
+    /// Over connections that others use, too.
+    pub fn over(http: reqwest::Client, provider: Provider) -> Self {
+        Self { http, provider }
+    }
+
+    /// A question, written and signed: it borrows nothing any more.
+    pub fn prepare(&self, ask: &Ask<'_>) -> Result<Prepared, Failure> {
+        Ok(Prepared(self.provider.streaming_call(ask, now())?))
+    }
+
+    /// Asks for a message that is read as it arrives. Not tried again.
+    pub async fn stream(&self, asked: Prepared) -> Result<Streaming, Failure> {
+        let answer = self.sent(asked.0).await?;
+        Ok(Streaming::new(self.clone(), answer, self.provider.is_bedrock()))
     }
 
     /// Asks for a message and waits for all of it, at most `limit`.
@@ -73,7 +94,10 @@ impl Client {
     }
 
     async fn attempt(&self, request: &Request) -> Result<reqwest::Response, Failure> {
-        let call = self.provider.call(request, now())?;
+        self.sent(self.provider.call(request, now())?).await
+    }
+
+    async fn sent(&self, call: Call) -> Result<reqwest::Response, Failure> {
         let sent = self.http.post(call.url).headers(call.headers).body(call.body).send().await;
         let answer = sent.map_err(|error| self.unreachable(error))?;
         let status = answer.status();
@@ -118,7 +142,17 @@ impl Client {
         }
     }
 
-    fn unreachable(&self, error: reqwest::Error) -> Failure {
+    /// A failure as it may be told.
+    pub(super) fn cleaned(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::BrokenOff { kind, message } => {
+                Failure::BrokenOff { kind: self.told(&kind), message: self.told(&message) }
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn unreachable(&self, error: reqwest::Error) -> Failure {
         if error.is_timeout() {
             return Failure::TimedOut;
         }

@@ -22,6 +22,9 @@ pub enum Failure {
     TimedOut,
     #[error("the model API answered with more than {0} bytes")]
     TooLarge(usize),
+    /// A message that had begun did not come to its end.
+    #[error("the model API broke off its reply: {kind}: {message}")]
+    BrokenOff { kind: String, message: String },
     #[error("the model API answered with something that is not a message: {0}")]
     Unreadable(String),
 }
@@ -35,7 +38,35 @@ impl Failure {
         matches!(self, Self::Refused { status, .. } if matches!(status, 429 | 500..=OVERLOADED))
     }
 
-    pub(super) fn retry_after(&self) -> Option<Duration> {
+    /// The same question may be answered a little later. It may have been answered already, and
+    /// paid for: this is for whoever keeps count.
+    pub fn is_worth_a_retry(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=OVERLOADED),
+            Self::Unreachable(_) | Self::TimedOut => true,
+            // Whatever has a name of its own was not meant for us.
+            Self::BrokenOff { kind, .. } => {
+                !matches!(kind.as_str(), "invalid_request_error" | "validationException")
+            }
+            Self::NotConfigured(_) | Self::TooLarge(_) | Self::Unreadable(_) => false,
+        }
+    }
+
+    /// The conversation has grown beyond what the model can take.
+    pub fn is_context_full(&self) -> bool {
+        match self {
+            Self::Refused { status: 413, .. } => true,
+            Self::Refused { status: 400, message, .. } => {
+                let message = message.to_lowercase();
+                message.contains("prompt is too long")
+                    || message.contains("input is too long")
+                    || message.contains("exceed context limit")
+            }
+            _ => false,
+        }
+    }
+
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => None,

@@ -12,11 +12,11 @@ use super::provider::set;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Between two pieces of an answer, for calls without a limit of their own.
-const READ_LIMIT: Duration = Duration::from_secs(60);
+const READ_LIMIT: Duration = Duration::from_secs(90);
 
 type MakeProxy = fn(String) -> reqwest::Result<Proxy>;
 
-pub(super) fn client(env: &BTreeMap<String, String>) -> Result<reqwest::Client, Failure> {
+pub(crate) fn client(env: &BTreeMap<String, String>) -> Result<reqwest::Client, Failure> {
     let broken = |error: reqwest::Error| Failure::NotConfigured(error.without_url().to_string());
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls().map_err(Failure::NotConfigured)?)

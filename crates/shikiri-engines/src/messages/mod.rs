@@ -1,22 +1,31 @@
 //! A small client for the Messages API, at Anthropic or on Bedrock.
 //!
 //! `provider` says where a request goes and what proves who sends it, `wire` what is said, `client`
-//! how it is sent, tried again and given up. A call is opened first and read afterwards, so that a
-//! stream can be read from the same opening.
+//! how it is sent, tried again and given up. A message that is wanted as it arrives (`stream`) comes
+//! as server-sent events (`sse`) or in AWS's frames (`frames`), and is put together in `assemble`.
 
+mod ask;
+mod assemble;
 mod client;
 mod failure;
-mod http;
+mod frames;
+pub(crate) mod http;
+mod profile;
 mod provider;
 mod sign;
 mod speaker;
+mod sse;
+mod stream;
 mod title;
 mod wire;
 
-pub use client::Client;
+pub use ask::Ask;
+pub use assemble::{News, Whole};
+pub use client::{Client, Prepared};
 pub use failure::Failure;
 pub use provider::{Credentials, Provider};
 pub use speaker::Messages;
+pub use stream::Streaming;
 pub use title::title;
 pub use wire::{Block, Message, Request, Response, Role};
 

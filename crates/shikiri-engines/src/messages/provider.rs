@@ -9,7 +9,9 @@ use shikiri_model::key::Secret;
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::time::Timestamp;
 
+use super::ask::Ask;
 use super::failure::Failure;
+use super::profile::Profile;
 use super::sign::{self, Keys, Unsigned};
 use super::wire::Request;
 
@@ -19,6 +21,8 @@ const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 const BEDROCK_VERSION: &str = "bedrock-2023-05-31";
 const BEDROCK_SERVICE: &str = "bedrock";
+/// Says which subagent asks, to whoever counts on the way.
+const AGENT_HEADER: &str = "x-shikiri-agent-id";
 const DEFAULT_REGION: &str = "us-west-2";
 
 #[derive(Clone, Debug)]
@@ -71,19 +75,26 @@ impl Provider {
     fn bedrock(model: &Model, env: &Env) -> Result<Self, Failure> {
         let region = model.region.clone().filter(|region| !region.is_empty());
         let region = region.or_else(|| set(env, "AWS_REGION"));
-        let region = region.unwrap_or_else(|| DEFAULT_REGION.to_owned());
+        let bearer = set(env, "AWS_BEARER_TOKEN_BEDROCK");
+        let bearer = bearer.map(|text| Credentials::Bearer(secret(&text)));
+        let known = bearer.or_else(|| keys(env).map(Credentials::Keys));
+        // Only where variables do not say all of it.
+        let profile = match known {
+            Some(_) => Profile::default(),
+            None => Profile::from_env(env)?,
+        };
+        let region = region.or(profile.region).unwrap_or_else(|| DEFAULT_REGION.to_owned());
         // It becomes a part of the host's name.
         if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             return Err(not_configured("the region may hold letters, digits and `-` only"));
         }
-        let bearer = set(env, "AWS_BEARER_TOKEN_BEDROCK");
-        let bearer = bearer.map(|text| Credentials::Bearer(secret(&text)));
-        let credentials = bearer.or_else(|| keys(env).map(Credentials::Keys)).ok_or_else(|| {
-            not_configured(
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, \
-                 to call Bedrock",
-            )
-        })?;
+        let credentials =
+            known.or_else(|| profile.keys.map(Credentials::Keys)).ok_or_else(|| {
+                not_configured(
+                    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or \
+                 AWS_BEARER_TOKEN_BEDROCK, to call Bedrock",
+                )
+            })?;
         let usual = format!("https://bedrock-runtime.{region}.amazonaws.com");
         let base_url = base_url(env, "ANTHROPIC_BEDROCK_BASE_URL", &usual)?;
         Ok(Self::Bedrock { base_url, credentials, region })
@@ -103,11 +114,41 @@ impl Provider {
                 (base_url, format!("model/{}/invoke", sign::encoded(&request.model)))
             }
         };
-        let mut url = base.clone();
-        url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
-        let mut call = Call { url, headers: HeaderMap::new(), body: said.to_string().into() };
-        call.header("content-type", "application/json")?;
+        let mut call = Call::new(base, &path, said.to_string().into());
         call.header("accept", "application/json")?;
+        self.prove(call, now)
+    }
+
+    pub(super) fn streaming_call(&self, ask: &Ask<'_>, now: Timestamp) -> Result<Call, Failure> {
+        let unreadable = |error: serde_json::Error| Failure::NotConfigured(error.to_string());
+        let mut call = match self {
+            Self::Anthropic { base_url, .. } => {
+                let body = ask.body(None).map_err(unreadable)?;
+                let mut call = Call::new(base_url, "v1/messages", body);
+                call.header("accept", "text/event-stream")?;
+                call
+            }
+            Self::Bedrock { base_url, .. } => {
+                let model = sign::encoded(ask.model);
+                let path = format!("model/{model}/invoke-with-response-stream");
+                let body = ask.body(Some(BEDROCK_VERSION)).map_err(unreadable)?;
+                let mut call = Call::new(base_url, &path, body);
+                call.header("accept", "application/vnd.amazon.eventstream")?;
+                call
+            }
+        };
+        if let Some(agent) = ask.agent {
+            call.header(AGENT_HEADER, agent)?;
+        }
+        self.prove(call, now)
+    }
+
+    pub(super) fn is_bedrock(&self) -> bool {
+        matches!(self, Self::Bedrock { .. })
+    }
+
+    fn prove(&self, mut call: Call, now: Timestamp) -> Result<Call, Failure> {
+        call.header("content-type", "application/json")?;
         match self {
             Self::Anthropic { credentials, .. } => {
                 call.header("anthropic-version", ANTHROPIC_VERSION)?;
@@ -131,6 +172,12 @@ impl Provider {
 }
 
 impl Call {
+    fn new(base: &Url, path: &str, body: Vec<u8>) -> Self {
+        let mut url = base.clone();
+        url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
+        Self { url, headers: HeaderMap::new(), body }
+    }
+
     fn header(&mut self, name: &'static str, value: &str) -> Result<(), Failure> {
         let Ok(mut value) = HeaderValue::from_str(value) else {
             let detail = "a key for the model API holds characters that cannot be sent";

@@ -60,9 +60,9 @@ impl Response {
     }
 }
 
-/// Tokens as the API counts them.
-#[derive(Default, Deserialize)]
-struct Counted {
+/// Tokens as the API counts them. In a stream they come in parts, the later ones being right.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct Counted {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -72,26 +72,41 @@ struct Counted {
     cache_creation: Option<Kept>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 struct Kept {
     ephemeral_5m_input_tokens: Option<u64>,
     ephemeral_1h_input_tokens: Option<u64>,
 }
 
+impl Counted {
+    pub(super) fn update(&mut self, later: Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.cache_read_input_tokens =
+            later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_creation = later.cache_creation.or(self.cache_creation);
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let kept = self.cache_creation.unwrap_or_default();
+        let [short, long] = [kept.ephemeral_5m_input_tokens, kept.ephemeral_1h_input_tokens]
+            .map(Option::unwrap_or_default);
+        // What is not said to be kept for an hour is kept for five minutes.
+        let rest = self.cache_creation_input_tokens.unwrap_or(0).saturating_sub(long);
+        Usage {
+            input_tokens: self.input_tokens.unwrap_or(0),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            cache_write_5m_tokens: short.max(rest),
+            cache_write_1h_tokens: long,
+            cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
+        }
+    }
+}
+
 fn usage<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usage, D::Error> {
-    let counted = Option::<Counted>::deserialize(deserializer)?.unwrap_or_default();
-    let kept = counted.cache_creation.unwrap_or_default();
-    let [short, long] = [kept.ephemeral_5m_input_tokens, kept.ephemeral_1h_input_tokens]
-        .map(Option::unwrap_or_default);
-    // What is not said to be kept for an hour is kept for five minutes.
-    let rest = counted.cache_creation_input_tokens.unwrap_or(0).saturating_sub(long);
-    Ok(Usage {
-        input_tokens: counted.input_tokens.unwrap_or(0),
-        output_tokens: counted.output_tokens.unwrap_or(0),
-        cache_write_5m_tokens: short.max(rest),
-        cache_write_1h_tokens: long,
-        cache_read_tokens: counted.cache_read_input_tokens.unwrap_or(0),
-    })
+    Ok(Option::<Counted>::deserialize(deserializer)?.unwrap_or_default().usage())
 }
 
 #[cfg(test)]

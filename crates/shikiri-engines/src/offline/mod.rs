@@ -4,6 +4,8 @@
 mod play;
 mod script;
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use shikiri_app::execution::{Engine, EngineError, Order, Told};
 use shikiri_model::models::{EngineKind, Model};
@@ -22,7 +24,7 @@ impl Engine for Offline {
         EngineKind::Offline
     }
 
-    async fn check(&self, _: &Model) -> Result<(), EngineError> {
+    async fn check(&self, _: &Model, _: &BTreeMap<String, String>) -> Result<(), EngineError> {
         Ok(())
     }
 

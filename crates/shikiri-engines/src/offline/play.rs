@@ -59,6 +59,7 @@ impl Play {
             errors: Vec::new(),
             num_turns: if is_long { 2 } else { 1 },
             session_id: Some(self.session_id.clone()),
+            limit: None,
         };
         self.tell(EngineMessage::Finished(finish)).await;
         Ok(())

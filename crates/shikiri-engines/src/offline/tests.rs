@@ -1,13 +1,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use shikiri_app::execution::{Heard, Memory, NoTools};
 use shikiri_model::execution::{
-    EngineMessage, Expected, Price, PriceList, Prices, Processor, SpenderKind, Usage, total,
+    Expected, Price, PriceList, Prices, Processor, SpenderKind, Usage, total,
 };
+use shikiri_model::native::Limits;
 use shikiri_model::time::Timestamp;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::*;
@@ -22,10 +24,14 @@ fn order(prompt: &str) -> Order {
         resume: None,
         servers: Vec::new(),
         skills: Vec::new(),
+        tools: Arc::new(NoTools),
         folder: PathBuf::new(),
         home: PathBuf::new(),
         env: BTreeMap::new(),
         secrets: Vec::new(),
+        limits: Limits::default(),
+        prices: PriceList::default(),
+        memory: Memory::default(),
     }
 }
 
@@ -57,7 +63,7 @@ fn processor() -> Processor {
     Processor::new(Expected { turn: 1, prices, ..Expected::default() })
 }
 
-async fn listen(mut messages: mpsc::Receiver<EngineMessage>) -> (Vec<(String, Value)>, Processor) {
+async fn listen(mut messages: Heard) -> (Vec<(String, Value)>, Processor) {
     let (mut events, mut processor) = (Vec::new(), processor());
     while let Some(message) = messages.recv().await {
         for event in processor.take(message, Timestamp::default()) {

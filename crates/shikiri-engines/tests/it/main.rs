@@ -7,3 +7,4 @@
 )]
 
 mod claude_code;
+mod native;

@@ -12,6 +12,7 @@ use shikiri_app::run::NewRun;
 use shikiri_app::{App, AppError};
 use shikiri_model::execution::Executor;
 use shikiri_model::ids::ConversationId;
+use shikiri_model::native::Limits;
 
 use super::{arguments, refused, run_tool};
 use crate::catalogue::ShortTool;
@@ -137,6 +138,7 @@ impl RunAgent {
             preferred_skills: Vec::new(),
             model_id: None,
             idempotency_key,
+            limits: Limits::default(),
         };
         let run = self.0.execute(&connection.tenant, new).await?;
         Ok(handle(&self.0.run(&connection.tenant, &run.value.id).await?))

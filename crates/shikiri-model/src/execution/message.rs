@@ -94,4 +94,6 @@ pub struct Finish {
     pub errors: Vec<String>,
     pub num_turns: u64,
     pub session_id: Option<String>,
+    /// The limit that ended it.
+    pub limit: Option<&'static str>,
 }

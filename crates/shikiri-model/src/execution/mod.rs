@@ -33,6 +33,9 @@ pub struct Execution {
     pub model_id: ModelId,
     pub engine: EngineKind,
     pub executor: Executor,
+    /// Its steps are kept, so that another process can go on with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goes_on: bool,
     /// The whole run's, once it has ended.
     #[serde(default)]
     pub usage: Usage,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::message::{EngineMessage, Finish, SubagentStart, ToolUse};
+use super::message::{EngineMessage, Finish, Spender, SubagentStart, ToolUse};
 use super::tally::{PriceList, Tally, UsageRow};
 use super::tools::{ToolCall, ToolTracker};
 use crate::event::NewEvent;
@@ -110,6 +110,21 @@ impl Processor {
                 self.finish = Some(finish);
                 Vec::new()
             }
+        }
+    }
+
+    /// What another process told: readers have it. What was spent is carried over as a whole.
+    pub fn take_again(&mut self, message: EngineMessage, at: Timestamp) {
+        if !matches!(message, EngineMessage::Spent { .. }) {
+            self.take(message, at);
+        }
+    }
+
+    /// What another process told to be spent, whether or not it kept what that was spent on.
+    pub fn carry_over(&mut self, rows: &[UsageRow]) {
+        for (row, number) in rows.iter().zip(1..) {
+            let who = row.tool_use_id.clone().map_or(Spender::Main, Spender::Subagent);
+            self.tally.spend(who, format!("before-{number}"), row.model.clone(), row.usage);
         }
     }
 

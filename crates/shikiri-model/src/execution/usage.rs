@@ -145,6 +145,27 @@ impl Cost {
         // By way of its digits: a division of rounded parts would round twice.
         format!("{}.{:012}", self.0 / PICOS, self.0 % PICOS).parse().unwrap_or(f64::MAX)
     }
+
+    /// None if that is no amount of money.
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        if !(0.0..1e18).contains(&dollars) {
+            return None;
+        }
+        let digits = format!("{dollars:.12}");
+        let (whole, part) = digits.split_once('.').unwrap_or((&digits, "0"));
+        let number = |text: &str| text.parse::<u128>().ok();
+        Some(Self(number(whole)? * PICOS + number(part)?))
+    }
+
+    #[must_use]
+    pub fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// How many times `one` is in it; without end if that is nothing.
+    pub fn parts_of(self, one: Self) -> u64 {
+        self.0.checked_div(one.0).map_or(u64::MAX, |many| u64::try_from(many).unwrap_or(u64::MAX))
+    }
 }
 
 impl Add for Cost {
@@ -177,13 +198,7 @@ impl Serialize for Cost {
 impl<'de> Deserialize<'de> for Cost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let dollars = f64::deserialize(deserializer)?;
-        if !(0.0..1e18).contains(&dollars) {
-            return Err(D::Error::custom("not an amount of dollars"));
-        }
-        let digits = format!("{dollars:.12}");
-        let (whole, part) = digits.split_once('.').unwrap_or((&digits, "0"));
-        let number = |text: &str| text.parse::<u128>().map_err(D::Error::custom);
-        Ok(Self(number(whole)? * PICOS + number(part)?))
+        Self::from_dollars(dollars).ok_or_else(|| D::Error::custom("not an amount of dollars"))
     }
 }
 

@@ -69,7 +69,10 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, R
         (status, _) if status.is_terminal() => Err(Refusal::Ended(status)),
 
         (Queued, Command::Enqueue) => Ok(next.enqueued()),
-        (Queued | Waiting, Command::Start { .. }) if run.cancel_requested => {
+        // An execution has a bill: whoever takes it up concludes it.
+        (Queued | Waiting, Command::Start { .. })
+            if run.cancel_requested && run.execution.is_none() =>
+        {
             Ok(next.finished(Outcome::Cancelled, now))
         }
         (Queued | Waiting, Command::Start { node }) => Ok(next.started(node, now)),
@@ -87,13 +90,13 @@ pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, R
             Ok(next.child_ended(index, &child, &outcome, now))
         }
 
-        (Queued | Waiting, Command::Cancel) => Ok(next.finished(Outcome::Cancelled, now)),
-        (Running, Command::Cancel) => Ok(next.cancel_requested()),
+        (Queued | Waiting, Command::Cancel) if run.execution.is_none() => {
+            Ok(next.finished(Outcome::Cancelled, now))
+        }
+        (Queued | Waiting | Running, Command::Cancel) => Ok(next.cancel_requested()),
 
-        // An execution cannot be taken up again: whoever finds it lost concludes it.
-        (Running, Command::Lose { node })
-            if run.node.as_ref() == Some(&node) && run.execution.is_none() =>
-        {
+        // Most executions cannot be taken up again: whoever finds such a one lost concludes it.
+        (Running, Command::Lose { node }) if run.node.as_ref() == Some(&node) && run.goes_on() => {
             Ok(next.requeued(now))
         }
         (status, _) => Err(Refusal::NotNow(status)),
@@ -347,7 +350,7 @@ impl Next {
         self.run.status = RunStatus::Queued;
         self.run.node = None;
         self.run.due_at = Some(now + pause);
-        self.tell("node_lost", &json!({}));
+        self.tell_of_agent("node_lost", &json!({}));
         self.done()
     }
 }

@@ -255,6 +255,7 @@ fn execution() -> Run {
         model_id: crate::ids::ModelId::offline(),
         engine: crate::models::EngineKind::Offline,
         executor: crate::execution::Executor { user_id: "太郎".into(), name: None, email: None },
+        goes_on: false,
         usage: crate::execution::Usage::default(),
         total_cost_usd: crate::execution::Cost::default(),
     };
@@ -319,4 +320,21 @@ fn only_an_execution_is_concluded() {
     let started = decide(&run, Command::Start { node: "nod_1".parse().unwrap() }, now).unwrap();
     let ending = crate::execution::Ending::Error(RunError::new("X", "x"));
     assert!(decide(&started.run, conclude(ending), now).is_err());
+}
+
+#[test]
+fn an_execution_that_goes_on_is_queued_again_and_a_cancelled_one_waits_for_its_bill() {
+    let now = Timestamp::from_millis(7);
+    let node: NodeId = "nod_1".parse().unwrap();
+    let mut run = execution();
+    run.execution.as_mut().unwrap().goes_on = true;
+    let running = decide(&run, Command::Start { node: node.clone() }, now).unwrap().run;
+    let lost = decide(&running, Command::Lose { node: node.clone() }, now).unwrap();
+    assert_eq!((lost.run.status, lost.run.due_at), (RunStatus::Queued, Some(now)));
+    assert!(lost.events.is_empty(), "readers see nothing of it");
+    let cancelled = decide(&lost.run, Command::Cancel, now).unwrap();
+    assert!(cancelled.run.cancel_requested && cancelled.run.status == RunStatus::Queued);
+    let again = decide(&cancelled.run, Command::Start { node }, now).unwrap();
+    assert_eq!((again.run.status, again.run.cancel_requested), (RunStatus::Running, true));
+    assert!(cancelled.events.is_empty() && again.events.is_empty());
 }

@@ -133,6 +133,11 @@ impl Run {
         stream_of(&self.id)
     }
 
+    /// Whether another process can go on with it once its node is gone.
+    pub fn goes_on(&self) -> bool {
+        self.execution.as_ref().is_none_or(|execution| execution.goes_on)
+    }
+
     pub fn outcome(&self) -> Option<Outcome> {
         match self.status {
             RunStatus::Completed => Some(Outcome::Completed(self.result.clone()?)),

@@ -11,6 +11,7 @@ mod bedrock;
 mod reply;
 mod request;
 mod server;
+mod signature;
 mod spent;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ mod wire;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -46,6 +47,7 @@ struct Shared {
     unscripted: Kept<ModelRequest>,
     answered: AtomicUsize,
     spent: spent::Book,
+    keys: OnceLock<signature::Keys>,
 }
 
 type Answer = Box<dyn Fn(&ModelRequest) -> Option<Reply> + Send>;
@@ -64,6 +66,7 @@ impl FakeModel {
             unscripted: Kept::new(),
             answered: AtomicUsize::new(0),
             spent: spent::Book::default(),
+            keys: OnceLock::new(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("its address");
@@ -77,6 +80,12 @@ impl FakeModel {
     /// What clients take as `ANTHROPIC_BASE_URL` or `ANTHROPIC_BEDROCK_BASE_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// From now on what is asked of Bedrock must be signed with these keys.
+    pub fn require_keys(&self, id: &str, secret: &str) {
+        let keys = signature::Keys { id: id.to_owned(), secret: secret.to_owned() };
+        let _ = self.shared.keys.set(keys);
     }
 
     /// The replies, one after the other, to a user who says `words`.

@@ -47,9 +47,9 @@ impl ModelRequest {
         self.header("x-claude-code-session-id")
     }
 
-    /// Claude Code's subagent; None on the main thread.
+    /// Claude Code's subagent, or a native engine's; None on the main thread.
     pub fn agent_id(&self) -> Option<&str> {
-        self.header("x-claude-code-agent-id")
+        self.header("x-claude-code-agent-id").or_else(|| self.header("x-shikiri-agent-id"))
     }
 
     /// As it was named: in a path of Bedrock, a slash is `%2F`.

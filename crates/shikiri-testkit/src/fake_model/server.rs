@@ -37,6 +37,13 @@ async fn serve(
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
     shared.requests.push(request.clone());
+    if let Some(keys) = shared.keys.get().filter(|_| request.bedrock().is_some())
+        && let Err(why) = keys.verify(&request, &body)
+    {
+        let refused = json!({ "message": why });
+        let kind = [("x-amzn-errortype", "InvalidSignatureException")];
+        return (StatusCode::FORBIDDEN, kind, refused.to_string()).into_response();
+    }
     match (request.method.as_str(), request.path.as_str()) {
         _ if request.is_message() => message(shared, &request).await,
         ("POST", "/v1/messages/count_tokens") => {

@@ -7,8 +7,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use shikiri_app::execution::NewExecution;
-use shikiri_model::execution::Executor;
+use shikiri_model::execution::{Cost, Executor};
 use shikiri_model::ids::ModelId;
+use shikiri_model::native::Limits;
 use utoipa::ToSchema;
 
 use super::run_events::EventsQuery;
@@ -39,6 +40,61 @@ pub(crate) struct Execute {
     /// In place of the conversation's or the tenant's.
     #[schema(value_type = Option<String>)]
     model_id: Option<ModelId>,
+    /// What it may use up; only native engines (`anthropic`, `bedrock`) keep any.
+    #[schema(value_type = Option<LimitsBody>)]
+    limits: Option<Object<LimitsBody>>,
+}
+
+/// Checked before each request to the model, against what is spent and set aside by then. An
+/// execution that a limit ended has `limit` in its `result`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitsBody {
+    /// Replies of the model, without those to subagents.
+    #[schema(minimum = 1)]
+    max_turns: Option<u64>,
+    /// Tokens of all kinds, in and out, with those of subagents.
+    #[schema(minimum = 1)]
+    max_tokens: Option<u64>,
+    /// Dollars, with what subagents cost. The model's record must have prices.
+    #[schema(exclusive_minimum = 0)]
+    max_cost_usd: Option<f64>,
+    /// The same of each subagent, with the subagents that it has itself.
+    #[schema(value_type = Option<SubagentLimitsBody>)]
+    subagent: Option<Object<SubagentLimitsBody>>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SubagentLimitsBody {
+    #[schema(minimum = 1)]
+    max_turns: Option<u64>,
+    #[schema(minimum = 1)]
+    max_tokens: Option<u64>,
+    #[schema(exclusive_minimum = 0)]
+    max_cost_usd: Option<f64>,
+}
+
+impl LimitsBody {
+    fn read(self) -> Result<Limits, Problem> {
+        let of_each = |Object(own): Object<SubagentLimitsBody>| {
+            let max_cost_usd = money("limits.subagent.max_cost_usd", own.max_cost_usd)?;
+            let (max_turns, max_tokens) = (own.max_turns, own.max_tokens);
+            let own = Limits { max_turns, max_tokens, max_cost_usd, subagent: None };
+            Ok::<_, Problem>(Box::new(own))
+        };
+        Ok(Limits {
+            max_turns: self.max_turns,
+            max_tokens: self.max_tokens,
+            max_cost_usd: money("limits.max_cost_usd", self.max_cost_usd)?,
+            subagent: self.subagent.map(of_each).transpose()?,
+        })
+    }
+}
+
+fn money(field: &'static str, dollars: Option<f64>) -> Result<Option<Cost>, Problem> {
+    let wrong = || Problem::invalid(field, "must be an amount of dollars");
+    dollars.map(|dollars| Cost::from_dollars(dollars).ok_or_else(wrong)).transpose()
 }
 
 /// On whose behalf.
@@ -83,6 +139,7 @@ pub(crate) async fn execute(
         preferred_skills: body.preferred_skills,
         model_id: body.model_id,
         idempotency_key: idempotency_key(&headers)?,
+        limits: body.limits.map(|Object(limits)| limits.read()).transpose()?.unwrap_or_default(),
     };
     let run = web.app.execute(&access.tenant, request).await?;
     let location = format!("/v1/tenants/{}/executions/{}", access.tenant, run.value.id);

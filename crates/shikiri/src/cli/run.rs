@@ -5,7 +5,9 @@ use std::io::Read as _;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use shikiri_app::AppError;
+use shikiri_model::execution::Cost;
 use shikiri_model::ids::{ConversationId, RunId};
+use shikiri_model::native::Limits;
 
 use super::{Global, TenantArgument};
 use crate::env_vars;
@@ -29,6 +31,24 @@ pub(super) struct Arguments {
     /// Use this model [default: the conversation's, else the tenant's]
     #[arg(long, value_name = "ID")]
     model: Option<String>,
+    /// End it after so many replies of the model
+    #[arg(long, value_name = "N")]
+    max_turns: Option<u64>,
+    /// End it before it uses more tokens than this, in and out and with its subagents
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+    /// End it before it costs more than this
+    #[arg(long, value_name = "DOLLARS", value_parser = money)]
+    max_cost_usd: Option<Cost>,
+    /// End each subagent after so many replies
+    #[arg(long, value_name = "N")]
+    subagent_max_turns: Option<u64>,
+    /// End each subagent before it uses more tokens than this
+    #[arg(long, value_name = "N")]
+    subagent_max_tokens: Option<u64>,
+    /// End each subagent before it costs more than this
+    #[arg(long, value_name = "DOLLARS", value_parser = money)]
+    subagent_max_cost_usd: Option<Cost>,
     /// text: the answer on stdout and all else on stderr. stream-json: one JSON object per event
     /// on stdout, with the fields of its SSE data (seq, at, execution_id, …) and its name as `event`
     #[arg(long, value_name = "FORM", default_value = "text")]
@@ -92,7 +112,31 @@ async fn start(place: &Place, arguments: &Arguments, prompt: String) -> Result<R
         Some(conversation) => conversation.clone(),
         None => place.new_conversation().await?,
     };
-    place.execute(Wanted { conversation, user_input: prompt, user_id: user_id(), model_id }).await
+    let limits = arguments.limits();
+    let wanted = Wanted { conversation, user_input: prompt, user_id: user_id(), model_id, limits };
+    place.execute(wanted).await
+}
+
+fn money(text: &str) -> Result<Cost, String> {
+    let dollars = text.parse().ok().and_then(Cost::from_dollars);
+    dollars.ok_or_else(|| "an amount of dollars, such as 0.25".to_owned())
+}
+
+impl Arguments {
+    fn limits(&self) -> Limits {
+        let subagent = Limits {
+            max_turns: self.subagent_max_turns,
+            max_tokens: self.subagent_max_tokens,
+            max_cost_usd: self.subagent_max_cost_usd,
+            subagent: None,
+        };
+        Limits {
+            max_turns: self.max_turns,
+            max_tokens: self.max_tokens,
+            max_cost_usd: self.max_cost_usd,
+            subagent: (!subagent.is_none()).then(|| Box::new(subagent)),
+        }
+    }
 }
 
 async fn follow(

@@ -1,11 +1,15 @@
 //! The program and the machine that it runs on.
 
 use hyper::{Method, StatusCode};
+use shikiri_app::execution::Engine as _;
 use shikiri_engines::claude_code::{ClaudeCode, is_confined};
+use shikiri_engines::native::Native;
+use shikiri_model::models::Model;
 
 use super::{Finding, Verdict};
 use crate::client::Client;
 use crate::config::Config;
+use crate::wiring;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -88,4 +92,28 @@ pub(super) async fn claude(config: &Config) -> Finding {
             Finding::new(CHECK, Verdict::Info, text)
         }
     }
+}
+
+/// Whether there is what the native engines need; whether it opens anything only the API knows.
+pub(super) async fn native() -> Finding {
+    const CHECK: &str = "native";
+    let env = wiring::engine_environment();
+    let home = std::env::home_dir();
+    let engines = [Native::anthropic(), Native::bedrock().at_home(home)];
+    let (mut ready, mut missing) = (Vec::new(), Vec::new());
+    for engine in engines {
+        let kind = engine.kind();
+        match engine.check(&Model { engine: kind, ..Model::offline() }, &env).await {
+            Ok(()) => ready.push(kind.as_str()),
+            Err(error) => missing.push(format!("{}: {error}", kind.as_str())),
+        }
+    }
+    let missing = missing.join("; ");
+    if ready.is_empty() {
+        let text =
+            format!("no native engine works here, unless a model's record has a key: {missing}");
+        return Finding::new(CHECK, Verdict::Info, text);
+    }
+    let text = format!("there are keys for the engines: {}", ready.join(", "));
+    Finding::new(CHECK, Verdict::Ok, text)
 }

@@ -31,8 +31,12 @@ impl Engine for OfflineEngine {
         EngineKind::Offline
     }
 
-    async fn check(&self, model: &Model) -> Result<(), EngineError> {
-        Offline.check(model).await
+    async fn check(
+        &self,
+        model: &Model,
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
+        Offline.check(model, env).await
     }
 
     async fn run(
@@ -117,6 +121,7 @@ async fn follow(
                 errors: Vec::new(),
                 num_turns: 1,
                 session_id: Some(session_id),
+                limit: None,
             };
             told.tell(EngineMessage::Finished(finish)).await;
             Ok(())

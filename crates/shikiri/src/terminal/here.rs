@@ -69,6 +69,7 @@ impl Here {
             preferred_skills: Vec::new(),
             model_id: model_id.transpose()?,
             idempotency_key: None,
+            limits: wanted.limits,
         };
         let _ = tokio::time::timeout(JOINING, self.node.joined()).await;
         Ok(self.app.execute(&self.tenant, request).await?.value.id)

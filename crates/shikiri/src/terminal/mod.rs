@@ -11,6 +11,7 @@ use serde_json::Value;
 use shikiri_app::{App, Watch};
 use shikiri_model::event::Seq;
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
+use shikiri_model::native::Limits;
 use shikiri_model::run::stream_of;
 
 use crate::exit::Failure;
@@ -35,6 +36,7 @@ pub struct Wanted {
     /// On whose behalf.
     pub user_id: String,
     pub model_id: Option<String>,
+    pub limits: Limits,
 }
 
 /// A model that one could ask for.

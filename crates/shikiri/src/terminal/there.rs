@@ -62,6 +62,9 @@ impl There {
         if let Some(model_id) = wanted.model_id {
             body["model_id"] = json!(model_id);
         }
+        if !wanted.limits.is_none() {
+            body["limits"] = json!(wanted.limits);
+        }
         let asynchronous = [("prefer", "respond-async")];
         let answer = self.client.request_with(Method::POST, &path, &asynchronous, Some(&body));
         id_of(&self.taken(answer.await)?)

@@ -7,6 +7,7 @@ use shikiri_model::conversation::ConversationStatus;
 use shikiri_model::execution::Executor;
 use shikiri_model::ids::{AgentSessionId, ConversationId, RunId, TenantId};
 use shikiri_model::key::Secret;
+use shikiri_model::native::Limits;
 use shikiri_model::record::Stored;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_model::server::Transport;
@@ -197,6 +198,7 @@ impl Term {
             preferred_skills: Vec::new(),
             model_id: agent.model_id.clone(),
             idempotency_key: None,
+            limits: Limits::default(),
         };
         self.app.execute_with(&seat.tenant, request, Some(door)).await
     }

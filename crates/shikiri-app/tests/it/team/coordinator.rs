@@ -44,7 +44,11 @@ impl Engine for Stand {
         EngineKind::Offline
     }
 
-    async fn check(&self, _: &Model) -> Result<(), EngineError> {
+    async fn check(
+        &self,
+        _: &Model,
+        _: &std::collections::BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The client against a model API on the loopback: what it sends, and what it makes of answers.
 
 mod server;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

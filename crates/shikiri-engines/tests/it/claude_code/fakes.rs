@@ -41,10 +41,14 @@ impl Fake {
             resume: None,
             servers: Vec::new(),
             skills: Vec::new(),
+            tools: Arc::new(NoTools),
             folder: self.place.path().join("work"),
             home: self.place.path().join("home"),
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
             secrets: vec!["token-4711".to_owned()],
+            limits: Limits::default(),
+            prices: PriceList::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -165,18 +169,24 @@ async fn one_that_gives_up_is_quoted_without_secrets() {
 #[tokio::test]
 async fn a_program_that_will_not_do_is_told_before_anything_starts() {
     let model = Model::offline();
-    let missing = engine(Path::new("/no/such/claude")).check(&model).await.unwrap_err().0;
+    let missing =
+        engine(Path::new("/no/such/claude")).check(&model, &BTreeMap::new()).await.unwrap_err().0;
     let start = "Claude Code cannot be started from /no/such/claude: ";
     assert!(missing.starts_with(start) && missing.contains("SHIKIRI_CLAUDE_BIN"), "{missing}");
     let old = Fake::of_version("2.0.14 (Claude Code)", "touch ../started");
     let place = old.place.path().join("claude").display().to_string();
     let expected = format!("Claude Code at {place} is too old: 2.0.14, needed is 2.1.197 or newer");
-    assert_eq!(old.engine.check(&model).await.unwrap_err().0, expected);
+    assert_eq!(old.engine.check(&model, &BTreeMap::new()).await.unwrap_err().0, expected);
     assert_eq!(old.failure().await, expected);
     assert!(!old.place.path().join("started").exists());
-    let other = Fake::of_version("GNU coreutils 9.4", "").engine.check(&model).await.unwrap_err().0;
+    let other = Fake::of_version("GNU coreutils 9.4", "")
+        .engine
+        .check(&model, &BTreeMap::new())
+        .await
+        .unwrap_err()
+        .0;
     assert!(other.ends_with("is no Claude Code: its version is \"GNU coreutils 9.4\""), "{other}");
-    assert_eq!(Fake::new("").engine.check(&model).await, Ok(()));
+    assert_eq!(Fake::new("").engine.check(&model, &BTreeMap::new()).await, Ok(()));
 }
 
 /// In the role of a server: runs this CLI until it is killed.

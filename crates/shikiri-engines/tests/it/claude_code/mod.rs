@@ -10,19 +10,20 @@ mod subagents;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use shikiri_app::execution::{Engine as _, EngineError, Order, Told};
+use shikiri_app::execution::{Engine as _, EngineError, Heard, Memory, NoTools, Order, Told};
 use shikiri_engines::claude_code::{ClaudeCode, is_confined};
 use shikiri_model::execution::{
-    EngineMessage, Expected, Processor, SpenderKind, Usage, UsageRow, total,
+    EngineMessage, Expected, PriceList, Processor, SpenderKind, Usage, UsageRow, total,
 };
 use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::native::Limits;
 use shikiri_model::time::Timestamp;
 use shikiri_testkit::FakeModel;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 const MODEL: &str = "claude-opus-5-5";
@@ -78,10 +79,14 @@ impl World {
             resume: None,
             servers: Vec::new(),
             skills: Vec::new(),
+            tools: Arc::new(NoTools),
             folder: self.work(),
             home: self.home(),
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
             secrets: Vec::new(),
+            limits: Limits::default(),
+            prices: PriceList::default(),
+            memory: Memory::default(),
         }
     }
 
@@ -118,7 +123,7 @@ impl World {
 }
 
 async fn hear(
-    mut heard: mpsc::Receiver<EngineMessage>,
+    mut heard: Heard,
     stop: &CancellationToken,
     enough: impl Fn(&EngineMessage) -> bool,
 ) -> Vec<EngineMessage> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use shikiri_testkit::{Signal, role, signal, spawn_role};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 
-use super::{claim_storm, lease_pause, lease_wait, node_child};
+use super::{claim_storm, lease_pause, lease_wait, native_kill, node_child};
 
 /// What a child does, with all that it needs to know.
 #[derive(Debug, Serialize, Deserialize)]
@@ -19,6 +19,7 @@ pub(crate) enum Role {
     HoldLease(lease_wait::Holder),
     Claim(claim_storm::Claimer),
     Node(node_child::NodeTask),
+    Native(native_kill::NativeTask),
 }
 
 /// Not a story: what a child of the stories runs.
@@ -33,6 +34,7 @@ fn child_role() {
             Role::HoldLease(task) => lease_wait::hold(task, orders).await,
             Role::Claim(task) => claim_storm::claim(task).await,
             Role::Node(task) => node_child::carry(task).await,
+            Role::Native(task) => native_kill::carry(task).await,
         }
     });
 }

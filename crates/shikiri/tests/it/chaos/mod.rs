@@ -14,6 +14,7 @@ mod mcp_modern;
 mod mcp_outage;
 mod mcp_pause;
 mod mcp_question;
+mod native_kill;
 mod node_check;
 mod node_child;
 mod node_loss;

@@ -5,6 +5,7 @@ mod files;
 pub(crate) mod kit;
 mod lock;
 mod models;
+mod native;
 mod offline;
 mod real_cli;
 mod schemathesis;

@@ -13,7 +13,7 @@ const PLAIN_HEADERS: [&str; 3] = ["accept", "content-type", "user-agent"];
 const SECRET_NAMES: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 
 #[derive(Default)]
-pub(super) struct Redactor {
+pub(crate) struct Redactor {
     /// The longest first: of two that start alike the longer one is meant.
     secrets: Vec<String>,
     /// The end of a streamed text that may be the start of a secret.
@@ -21,7 +21,7 @@ pub(super) struct Redactor {
 }
 
 impl Redactor {
-    pub(super) fn new(order: &Order) -> Self {
+    pub(crate) fn new(order: &Order) -> Self {
         let headers = order.servers.iter().flat_map(|server| &server.headers);
         let headers = headers
             .filter(|(name, _)| !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str()))
@@ -46,7 +46,7 @@ impl Redactor {
         Self { secrets, held: String::new() }
     }
 
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         if self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
             self.scan(text, true).0
         } else {
@@ -83,7 +83,7 @@ impl Redactor {
         *text = self.text(text);
     }
 
-    fn clean_value(&self, value: &mut Value) {
+    pub(crate) fn clean_value(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.clean(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.clean_value(item)),
@@ -99,7 +99,7 @@ impl Redactor {
     }
 
     /// What may be told, which is less or more than one message while text is streamed.
-    pub(super) fn message(&mut self, mut message: EngineMessage) -> Vec<EngineMessage> {
+    pub(crate) fn message(&mut self, mut message: EngineMessage) -> Vec<EngineMessage> {
         if self.secrets.is_empty() {
             return vec![message];
         }
@@ -149,7 +149,7 @@ impl Redactor {
     }
 
     /// What was held back of a text that has ended.
-    pub(super) fn flush(&mut self) -> Option<EngineMessage> {
+    pub(crate) fn flush(&mut self) -> Option<EngineMessage> {
         let held = std::mem::take(&mut self.held);
         let text = self.text(&held);
         (!text.is_empty()).then_some(EngineMessage::TextDelta { text })

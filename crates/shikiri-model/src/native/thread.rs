@@ -1,0 +1,198 @@
+//! One line of thought: messages with the model, and what comes next.
+
+use serde_json::{Value, json};
+
+use super::entry::{Call, Reply, text};
+use super::limits::{Limit, Limits};
+
+/// Bytes of a request for a token, or less: what is not English takes more of both.
+const BYTES_PER_TOKEN: u64 = 3;
+/// Times in a row that the model is asked to go on after a reply that broke off.
+const MOST_REPAIRS: u32 = 3;
+
+const GO_ON: &str = "Your reply was cut off here, before its end. Go on from exactly where it \
+stopped, without repeating what you have said.";
+
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// 0 for the main one.
+    pub(super) depth: u32,
+    pub(super) parent: super::ThreadId,
+    max_turns: Option<u64>,
+    messages: Vec<Value>,
+    turns: u64,
+    last: Option<Reply>,
+    calls: Vec<(Call, Option<Value>)>,
+    /// Replies in a row that broke off.
+    repairs: u32,
+    /// Whoever spawned it has its answer.
+    pub(super) is_over: bool,
+    /// What the model has counted of the messages, and the bytes that came since.
+    counted: u64,
+    uncounted_bytes: u64,
+}
+
+/// What a thread does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    Ask,
+    /// All at the same time.
+    Call(Vec<Call>),
+    End(Ending),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The model has said all it wanted to.
+    Done,
+    /// It cannot go on, for this reason.
+    Stopped(String),
+    Limit(Limit),
+}
+
+impl Thread {
+    pub(super) fn new(past: Vec<Value>, prompt: &str, limits: &Limits) -> Self {
+        let mut thread = Self {
+            depth: 0,
+            parent: None,
+            max_turns: limits.max_turns,
+            messages: Vec::new(),
+            turns: 0,
+            last: None,
+            calls: Vec::new(),
+            repairs: 0,
+            is_over: false,
+            counted: 0,
+            uncounted_bytes: 0,
+        };
+        for message in past {
+            thread.push(message);
+        }
+        thread.push(user(vec![json!({ "type": "text", "text": prompt })]));
+        thread
+    }
+
+    /// As the API takes them.
+    pub fn messages(&self) -> &[Value] {
+        &self.messages
+    }
+
+    /// Replies of the model so far.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// What the model said last.
+    pub fn answer(&self) -> String {
+        self.last.as_ref().map(Reply::text).unwrap_or_default()
+    }
+
+    /// Tokens that the next request has at most, `base` being the bytes around the messages.
+    pub(super) fn input_tokens(&self, base: u64) -> u64 {
+        let base = if self.counted == 0 { base } else { 0 };
+        let bytes = self.uncounted_bytes.saturating_add(base);
+        self.counted.saturating_add(bytes.div_ceil(BYTES_PER_TOKEN))
+    }
+
+    pub fn next(&self) -> Next {
+        if self.is_over {
+            return Next::End(Ending::Done);
+        }
+        let open = self.calls.iter().filter(|(_, answer)| answer.is_none());
+        let open: Vec<Call> = open.map(|(call, _)| call.clone()).collect();
+        let Some(reply) = &self.last else { return self.ask() };
+        let stopped = |why: &str| Next::End(Ending::Stopped(why.to_owned()));
+        match reply.stop_reason.as_deref() {
+            Some("max_tokens") => match reply.capped {
+                Some(limit) => Next::End(Ending::Limit(limit)),
+                None => stopped("the model's reply reached the most tokens that one may have"),
+            },
+            Some("refusal") => stopped("the model refuses to answer"),
+            Some("model_context_window_exceeded") => stopped(CONTEXT_FULL),
+            Some("pause_turn") if open.is_empty() => self.ask(),
+            _ if !open.is_empty() => Next::Call(open),
+            // All of them have answered.
+            _ if !self.calls.is_empty() => self.ask(),
+            _ => Next::End(Ending::Done),
+        }
+    }
+
+    fn ask(&self) -> Next {
+        if self.max_turns.is_some_and(|max| self.turns >= max) {
+            return Next::End(Ending::Limit(Limit::MaxTurns));
+        }
+        if self.repairs > MOST_REPAIRS {
+            let why = "the model API broke off its replies again and again";
+            return Next::End(Ending::Stopped(why.to_owned()));
+        }
+        Next::Ask
+    }
+
+    pub(super) fn replied(&mut self, reply: &Reply) {
+        self.turns += 1;
+        self.repairs = 0;
+        self.calls = reply.calls().into_iter().map(|call| (call, None)).collect();
+        self.last = Some(reply.clone());
+        // The API takes no text without words, and no message without blocks.
+        let is_empty = |block: &Value| block["type"] == "text" && text(block).is_none();
+        let content: Vec<_> =
+            reply.content.iter().filter(|block| !is_empty(block)).cloned().collect();
+        if !content.is_empty() {
+            self.messages.push(json!({ "role": "assistant", "content": content }));
+        }
+        let usage = &reply.usage;
+        let told = usage.input_tokens
+            + usage.output_tokens
+            + usage.cache_write_5m_tokens
+            + usage.cache_write_1h_tokens
+            + usage.cache_read_tokens;
+        (self.counted, self.uncounted_bytes) = (told, 0);
+    }
+
+    pub(super) fn cut(&mut self, text: &str) {
+        self.repairs += 1;
+        if !text.trim().is_empty() {
+            let said = json!({ "type": "text", "text": text });
+            self.push(json!({ "role": "assistant", "content": [said] }));
+            self.push(user(vec![json!({ "type": "text", "text": GO_ON })]));
+        }
+        // What was asked before has been answered: this is a question of its own.
+        (self.last, self.calls) = (None, Vec::new());
+    }
+
+    /// The first answer to a call counts. Once all have come, they are said to the model.
+    pub(super) fn answered(&mut self, id: &str, content: &Value, is_error: bool) {
+        let Some((_, answer)) = self.calls.iter_mut().find(|(call, _)| call.id == id) else {
+            return;
+        };
+        if answer.is_some() {
+            return;
+        }
+        let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": content });
+        if is_error {
+            block["is_error"] = json!(true);
+        }
+        *answer = Some(block);
+        if self.calls.iter().all(|(_, answer)| answer.is_some()) {
+            let blocks = self.calls.iter().filter_map(|(_, answer)| answer.clone()).collect();
+            self.push(user(blocks));
+        }
+    }
+
+    fn push(&mut self, message: Value) {
+        self.uncounted_bytes += message.to_string().len() as u64;
+        self.messages.push(message);
+    }
+}
+
+/// What to do about it is the caller's.
+pub const CONTEXT_FULL: &str = "the conversation does not fit the model's context any more: \
+start another, or begin a new session (set its session_id to null)";
+
+fn user(content: Vec<Value>) -> Value {
+    json!({ "role": "user", "content": content })
+}
+
+#[cfg(test)]
+#[path = "thread_tests.rs"]
+mod tests;

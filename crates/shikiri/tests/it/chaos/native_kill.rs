@@ -1,0 +1,382 @@
+//! A turn of a native engine, killed at random moments: it goes on in another process, asks for no
+//! reply again that was kept, makes no call twice, and readers see each event once.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use shikiri_app::conversations::ConversationPatch;
+use shikiri_app::execution::{
+    Answer, Engine, EngineError, Engines, NewExecution, Order, Told, Tool, ToolBox,
+};
+use shikiri_app::models::ModelPatch;
+use shikiri_app::run::Node;
+use shikiri_app::{App, AppOptions, Environment};
+use shikiri_engines::native::Native;
+use shikiri_model::event::StreamId;
+use shikiri_model::execution::Executor;
+use shikiri_model::ids::{ConversationId, RunId, TenantId};
+use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::native::Limits;
+use shikiri_model::run::{Run, RunStatus, stream_of};
+use shikiri_store::{Store, StoreError, store};
+use shikiri_testkit::{FakeModel, ModelRequest, Reply, Rng};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::child::{Child, Role, in_noise, was_killed};
+use super::place::{Home, Place};
+
+/// Calls of tools, a reply each, and then an end.
+const STEPS: usize = 9;
+const LEASE: Duration = Duration::from_millis(500);
+const KILLS: usize = 20;
+const AT_ONCE: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NativeTask {
+    place: Place,
+    data: PathBuf,
+    model_url: String,
+    /// The file in which every call leaves a line.
+    lines: PathBuf,
+    conversation: String,
+}
+
+/// The child: a node with one turn to do, however often it is started.
+pub(crate) async fn carry(task: NativeTask) {
+    let app = app(&task).await;
+    let node = Node::start(app.clone());
+    node.joined().await;
+    let request = NewExecution {
+        conversation: task.conversation.parse().unwrap(),
+        user_input: "go".to_owned(),
+        executor: Executor { user_id: "花子".to_owned(), name: None, email: None },
+        tokens: BTreeMap::new(),
+        preferred_skills: Vec::new(),
+        model_id: None,
+        idempotency_key: Some("once".to_owned()),
+        limits: Limits::default(),
+    };
+    let run = app.execute(&TenantId::local(), request).await.unwrap().value.id;
+    loop {
+        let found = app.execution(&TenantId::local(), &run).await;
+        if found.is_ok_and(|run| run.value.status.is_terminal()) {
+            break;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    node.leave().await;
+}
+
+async fn app(task: &NativeTask) -> App {
+    let env = [("ANTHROPIC_BASE_URL", &*task.model_url), ("ANTHROPIC_API_KEY", "sk-test")];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = AppOptions {
+        node_lease: LEASE,
+        data: Some(task.data.clone()),
+        engine_env: Environment(env.into()),
+        ..AppOptions::default()
+    };
+    let tools = Arc::new(Counted::new(&task.lines));
+    let engine = WithTools { engine: Native::anthropic(), tools };
+    App::new(task.place.open().await, vec![], options)
+        .with_engines(Engines::new(vec![Arc::new(engine)]))
+}
+
+/// The engine with tools of the test's.
+struct WithTools {
+    engine: Native,
+    tools: Arc<Counted>,
+}
+
+#[async_trait]
+impl Engine for WithTools {
+    fn kind(&self) -> EngineKind {
+        self.engine.kind()
+    }
+
+    async fn check(
+        &self,
+        model: &Model,
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
+        self.engine.check(model, env).await
+    }
+
+    fn is_native(&self) -> bool {
+        true
+    }
+
+    async fn run(
+        &self,
+        order: Order,
+        told: Told,
+        stop: CancellationToken,
+    ) -> Result<(), EngineError> {
+        let tools = Arc::clone(&self.tools);
+        self.engine.run(Order { tools, ..order }, told, stop).await
+    }
+}
+
+/// A tool whose calls are counted, whatever becomes of the process.
+struct Counted {
+    tools: Vec<Tool>,
+    lines: PathBuf,
+}
+
+impl Counted {
+    fn new(lines: &Path) -> Self {
+        let tool = Tool {
+            name: "count".to_owned(),
+            description: "counts".to_owned(),
+            input_schema: json!({ "type": "object", "required": ["n"] }),
+            is_repeatable: false,
+        };
+        Self { tools: vec![tool], lines: lines.to_owned() }
+    }
+}
+
+#[async_trait]
+impl ToolBox for Counted {
+    fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    async fn call(&self, _: &str, input: &Value) -> Answer {
+        let mut file =
+            std::fs::File::options().create(true).append(true).open(&self.lines).unwrap();
+        file.write_all(format!("{}\n", input["n"]).as_bytes()).unwrap();
+        sleep(Duration::from_millis(8)).await;
+        Answer::text(format!("counted {}", input["n"]))
+    }
+}
+
+/// How often each call was made.
+fn counts(lines: &Path) -> BTreeMap<String, usize> {
+    let text = std::fs::read_to_string(lines).unwrap_or_default();
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        *counts.entry(line.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// The model: one call after the other, whatever else was said in between.
+fn reply(request: &ModelRequest) -> Option<Reply> {
+    let messages = request.body["messages"].to_string();
+    if request.body.get("tools").is_none() {
+        return Some(Reply::text("題"));
+    }
+    let n = messages.matches("\"tool_use\"").count();
+    let pace = Duration::from_millis(2);
+    Some(match n {
+        STEPS => Reply::text("all of them are counted").paced(pace),
+        n => Reply::thinking("which is next?")
+            .and_text(&format!("Number {n} is next, I believe. "))
+            .and_call("count", json!({ "n": n }))
+            .paced(pace),
+    })
+}
+
+struct World {
+    task: NativeTask,
+    store: Arc<dyn Store>,
+    app: App,
+    model: FakeModel,
+    _home: Home,
+}
+
+impl World {
+    async fn new(home: Home) -> Self {
+        let model = FakeModel::start().await;
+        model.answer(reply);
+        let mut task = NativeTask {
+            place: home.place(),
+            data: home.folder().join("data"),
+            model_url: model.url(),
+            lines: home.folder().join("lines"),
+            conversation: String::new(),
+        };
+        let app = app(&task).await;
+        app.ensure_local_tenant().await.unwrap();
+        let id = "main".parse().unwrap();
+        let patch = ModelPatch { model_name: Some("m".to_owned()), ..ModelPatch::default() };
+        app.create_model(Some(id), EngineKind::Anthropic, patch).await.unwrap();
+        let new = ConversationPatch {
+            model_id: Some(Some("main".parse().unwrap())),
+            ..ConversationPatch::default()
+        };
+        let made = app.create_conversation(&TenantId::local(), new).await.unwrap();
+        task.conversation = made.value.id.to_string();
+        Self { store: Arc::clone(app.store()), task, app, model, _home: home }
+    }
+
+    async fn run(&self) -> Option<Run> {
+        let key = format!("execution:{}:once", self.task.conversation);
+        let found = self.store.find("run", &TenantId::local(), &key).await.unwrap();
+        found.map(|record| store::decode::<Run>(&record).unwrap().value)
+    }
+
+    /// Everything in a stream, with its numbers.
+    async fn all(&self, stream: StreamId) -> Vec<(u64, String, Value)> {
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let page = match self.store.read(&TenantId::local(), &stream, after, 1 << 20).await {
+                Err(StoreError::NoStream(_)) => return found,
+                page => page.unwrap(),
+            };
+            for event in page.chunks.iter().flat_map(|chunk| chunk.events_after(after)) {
+                let data = serde_json::from_str(event.data).unwrap();
+                found.push((event.seq, event.kind.to_owned(), data));
+            }
+            match page.chunks.last() {
+                Some(last) => after = last.last_seq(),
+                None => return found,
+            }
+        }
+    }
+
+    /// Replies that were kept.
+    async fn replies(&self, run: &RunId) -> usize {
+        let steps = self.all(StreamId::new(format!("journal/{run}"))).await;
+        steps.iter().filter(|(_, _, step)| step["entry"] == "reply").count()
+    }
+
+    /// Requests for a reply of the turn: the title's is none.
+    fn asked(&self) -> usize {
+        self.model.messages().iter().filter(|request| request.body.get("tools").is_some()).count()
+    }
+}
+
+/// What became of one story: where it was killed.
+async fn killed_after(world: World, wait: Duration) -> Option<usize> {
+    let role = Role::Native(world.task.clone());
+    let mut node = Child::spawn(&role);
+    let begun = timeout(PATIENCE, world.model.asked(PATIENCE, ModelRequest::is_message));
+    begun.await.unwrap();
+    let run = world.run().await.unwrap().id;
+    let reader = tokio::spawn(follow(world.app.clone(), run.clone()));
+    sleep(wait).await;
+    node.kill();
+    let status = node.end().await;
+    let (kept, asked) = (world.replies(&run).await, world.asked());
+    let is_killed = was_killed(status);
+
+    let mut node = Child::spawn(&role);
+    let status = timeout(PATIENCE, node.end()).await.expect("it is stuck");
+    assert!(status.success(), "{status}");
+    // No reply that was kept was asked for again.
+    let again = world.asked() - asked;
+    assert_eq!(again, STEPS + 1 - kept, "after {kept} replies were kept");
+    check(&world, &run, reader.await.unwrap()).await;
+    (is_killed && kept <= STEPS).then_some(kept)
+}
+
+async fn check(world: &World, run: &RunId, seen: Vec<(u64, String)>) {
+    let counts = counts(&world.task.lines);
+    assert!(counts.values().all(|times| *times == 1), "a call was made twice: {counts:?}");
+    let told = world.all(stream_of(run)).await;
+    let count = |kind: &str| told.iter().filter(|(_, k, _)| k == kind).count();
+    let numbers: Vec<_> = told.iter().map(|(seq, _, _)| *seq).collect();
+    assert_eq!(numbers, (1..=told.len() as u64).collect::<Vec<_>>());
+    // Who read all the time saw the same, each once and in order.
+    let all: Vec<_> = told.iter().map(|(seq, kind, _)| (*seq, kind.clone())).collect();
+    assert_eq!(seen, all);
+    assert_eq!(
+        (count("session_start"), count("tool_use"), count("tool_result")),
+        (1, STEPS, STEPS)
+    );
+    let unknown =
+        told.iter().filter(|(_, kind, data)| kind == "tool_result" && data["is_error"] == true);
+    let unknown = unknown.count();
+    assert!(unknown <= 1 && counts.len() >= STEPS - unknown, "{unknown}: {counts:?}");
+
+    let ended = world.app.execution(&TenantId::local(), run).await.unwrap().value;
+    assert_eq!(ended.status, RunStatus::Completed, "{:?}", ended.error);
+    assert_eq!(ended.result.as_ref().unwrap()["result"], "all of them are counted");
+    // Readers' text is the text of the account.
+    let pieces = told.iter().filter(|(_, kind, _)| kind == "text_delta");
+    let pieces: String = pieces.map(|(_, _, data)| data["text"].as_str().unwrap()).collect();
+    let messages = messages(world).await;
+    let of = |kind: &'static str| messages.iter().filter(move |content| content["type"] == kind);
+    let texts: String =
+        of("text").skip(1).map(|content| content["text"].as_str().unwrap()).collect();
+    assert_eq!(pieces, texts);
+    assert_eq!((of("tool_use").count(), of("tool_result").count()), (STEPS, STEPS));
+
+    // Every reply that was kept is billed once; what was cut, as far as it was told.
+    let usage = ended.execution.as_ref().unwrap().usage;
+    let spent = world.model.spent();
+    let (input, output) = spent.iter().fold((0, 0), |(input, output), spent| {
+        (input + spent.usage.input_tokens, output + spent.usage.output_tokens)
+    });
+    let kept = STEPS as u64 + 1;
+    assert!(usage.input_tokens >= 100 * kept && usage.input_tokens <= input, "{usage:?} {spent:?}");
+    assert!(usage.output_tokens >= 10 * kept && usage.output_tokens <= output, "{usage:?}");
+    if spent.len() as u64 == kept {
+        assert_eq!((usage.input_tokens, usage.output_tokens), (input, output), "nothing was cut");
+    }
+}
+
+/// The contents of the conversation's messages.
+async fn messages(world: &World) -> Vec<Value> {
+    let conversation: ConversationId = world.task.conversation.parse().unwrap();
+    let tenant = TenantId::local();
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = world.app.list_messages(&tenant, &conversation, after, 200).await.unwrap();
+        all.extend(page.0.into_iter().map(|message| message.value.content));
+        match page.1 {
+            Some(next) => after = Some(next),
+            None => return all,
+        }
+    }
+}
+
+/// A reader that was there before the kill and stays.
+async fn follow(app: App, run: RunId) -> Vec<(u64, String)> {
+    let mut watch = app.watch(&TenantId::local(), stream_of(&run), 0).await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(delivery) = watch.next().await.unwrap() {
+        seen.extend(delivery.events().map(|event| (event.seq, event.kind.to_owned())));
+    }
+    seen
+}
+
+async fn kill_at_random(story: &str, homes: Vec<Home>) {
+    let _guard = in_noise().await;
+    let mut rng = Rng::seeded(story);
+    // It takes about half a second, longer on a machine that has other things to do.
+    let waits: Vec<_> = homes.iter().map(|_| Duration::from_millis(rng.range(0, 700))).collect();
+    let stories = stream::iter(homes.into_iter().zip(waits))
+        .map(|(home, wait)| async move { killed_after(World::new(home).await, wait).await });
+    let kept: Vec<_> = stories.buffer_unordered(AT_ONCE).collect().await;
+    let kept: Vec<_> = kept.into_iter().flatten().collect();
+    eprintln!("{story}: killed with so many replies kept: {kept:?}");
+    assert!(kept.len() * 2 >= KILLS.min(kept.len() + 1), "it was over before it was killed");
+    assert!(kept.iter().max() > kept.iter().min(), "always at the same place: {kept:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_sqlite_a_native_turn_killed_at_random_moments_goes_on() {
+    let homes = (0..KILLS).map(|_| Home::with_file()).collect();
+    kill_at_random("native_kill on SQLite", homes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_a_native_turn_killed_at_random_moments_goes_on() {
+    let mut homes = Vec::new();
+    for _ in 0..4 {
+        let Some(home) = Home::with_database("native_kill").await else { return };
+        homes.push(home);
+    }
+    kill_at_random("native_kill on PostgreSQL", homes).await;
+}
