@@ -23,6 +23,7 @@ pub mod servers;
 pub mod skills;
 pub mod team;
 pub mod tenants;
+mod tools;
 pub mod usage;
 mod watch;
 pub mod workspace;

@@ -3,18 +3,21 @@
 mod address;
 mod check;
 mod http;
+pub(crate) mod openapi;
 mod permit;
 mod sse;
 mod stdio;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use hyper::Uri;
 use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::key::KeyScope;
 use shikiri_model::models::Status;
 use shikiri_model::record::{Document, Position, RecordQuery, Stored};
-use shikiri_model::server::{McpServer, Transport};
+use shikiri_model::server::{McpServer, Transport, spec_url};
+use shikiri_openapi::{Place, translate};
 use shikiri_store::StoreExt;
 
 use crate::app::{App, entropy};
@@ -30,10 +33,13 @@ pub use check::{ServerReport, TriedServer};
 pub struct ServerPatch {
     pub name: Option<String>,
     pub kind: Option<ServerKind>,
-    /// For `http` and `sse`.
+    /// For `http` and `sse`; for `openapi`, if the API is not where its document says, and empty
+    /// if it is.
     pub url: Option<String>,
     /// For `stdio`: the program and its arguments.
     pub command: Option<Vec<String>>,
+    /// For `openapi`: the document, or where it is.
+    pub spec: Option<String>,
     pub headers_template: Option<BTreeMap<String, String>>,
     pub allowed_tools: Option<Option<Vec<String>>>,
     pub allow_private: Option<bool>,
@@ -45,11 +51,11 @@ pub enum ServerKind {
     Http,
     Sse,
     Stdio,
-    /// Comes with the native engines.
     Openapi,
 }
 
 const MAX_URL: usize = 2_000;
+const MAX_SPEC: usize = 2 * 1024 * 1024;
 const MAX_WORDS: usize = 100;
 const MAX_WORD: usize = 4_000;
 const MAX_HEADERS: usize = 50;
@@ -87,44 +93,59 @@ impl ServerPatch {
 
     /// Of the patch where it says so, else of what there is.
     fn transport(&self, old: Option<&Transport>) -> Result<Transport, AppError> {
-        let old_kind = old.map(|old| match old {
-            Transport::Http { .. } => ServerKind::Http,
-            Transport::Sse { .. } => ServerKind::Sse,
-            Transport::Stdio { .. } => ServerKind::Stdio,
-        });
-        let Some(kind) = self.kind.or(old_kind) else {
-            return Err(AppError::invalid("type", "is needed: http, sse or stdio"));
+        let Some(kind) = self.kind.or(old.map(kind_of)) else {
+            return Err(AppError::invalid("type", "is needed: http, sse, stdio or openapi"));
         };
-        let old_url = old.and_then(|old| match old {
-            Transport::Http { url } | Transport::Sse { url } => Some(url),
-            Transport::Stdio { .. } => None,
-        });
-        let old_command = old.and_then(|old| match old {
-            Transport::Stdio { command } => Some(command),
-            Transport::Http { .. } | Transport::Sse { .. } => None,
-        });
-        let (url, command) = (self.url.as_ref(), self.command.as_ref());
-        let url = || url.or(old_url).cloned();
-        let command = || command.or(old_command).cloned();
+        self.refuse_stray(kind)?;
+        let (mut old_url, mut old_command, mut old_api) = (None, None, None);
+        match old {
+            Some(Transport::Http { url } | Transport::Sse { url }) => old_url = Some(url),
+            Some(Transport::Stdio { command }) => old_command = Some(command),
+            Some(Transport::Openapi { spec, url }) => old_api = Some((spec, url.as_ref())),
+            None => {}
+        }
         let needed = |field| AppError::invalid(field, "is needed for this type");
+        let url = || self.url.as_ref().or(old_url).cloned().ok_or_else(|| needed("url"));
         match kind {
-            ServerKind::Stdio if self.url.is_some() => {
-                Err(AppError::invalid("url", "is for http and sse: stdio has a `command`"))
-            }
-            ServerKind::Http | ServerKind::Sse if self.command.is_some() => {
-                Err(AppError::invalid("command", "is for stdio: http and sse have a `url`"))
-            }
-            ServerKind::Http => Ok(Transport::Http { url: url().ok_or_else(|| needed("url"))? }),
-            ServerKind::Sse => Ok(Transport::Sse { url: url().ok_or_else(|| needed("url"))? }),
+            ServerKind::Http => Ok(Transport::Http { url: url()? }),
+            ServerKind::Sse => Ok(Transport::Sse { url: url()? }),
             ServerKind::Stdio => {
-                let command = command().ok_or_else(|| needed("command"))?;
-                Ok(Transport::Stdio { command })
+                let command = self.command.as_ref().or(old_command).cloned();
+                Ok(Transport::Stdio { command: command.ok_or_else(|| needed("command"))? })
             }
             ServerKind::Openapi => {
-                let reason = "openapi comes with the native engines: use http, sse or stdio";
-                Err(AppError::invalid("type", reason))
+                let spec = self.spec.as_ref().or(old_api.map(|(spec, _)| spec)).cloned();
+                let url = self.url.as_ref().or(old_api.and_then(|(_, url)| url)).cloned();
+                let spec = spec.ok_or_else(|| needed("spec"))?;
+                Ok(Transport::Openapi { spec, url: url.filter(|url| !url.is_empty()) })
             }
         }
+    }
+
+    /// Refuses what belongs to another type.
+    fn refuse_stray(&self, kind: ServerKind) -> Result<(), AppError> {
+        let is_program = kind == ServerKind::Stdio;
+        if is_program && self.url.is_some() {
+            let reason = "is for http, sse and openapi: stdio has a `command`";
+            return Err(AppError::invalid("url", reason));
+        }
+        if !is_program && self.command.is_some() {
+            let reason = "is for stdio: http and sse have a `url`, openapi has a `spec`";
+            return Err(AppError::invalid("command", reason));
+        }
+        if kind != ServerKind::Openapi && self.spec.is_some() {
+            return Err(AppError::invalid("spec", "is for the type openapi"));
+        }
+        Ok(())
+    }
+}
+
+fn kind_of(transport: &Transport) -> ServerKind {
+    match transport {
+        Transport::Http { .. } => ServerKind::Http,
+        Transport::Sse { .. } => ServerKind::Sse,
+        Transport::Stdio { .. } => ServerKind::Stdio,
+        Transport::Openapi { .. } => ServerKind::Openapi,
     }
 }
 
@@ -215,6 +236,11 @@ impl App {
     }
 }
 
+/// The addresses of a URL's host, judged: where a connection may go.
+pub(crate) async fn addresses(url: &str, allow_private: bool) -> Result<Vec<SocketAddr>, String> {
+    address::resolve(&address::uri(url)?, allow_private).await
+}
+
 /// The words of a command that was written on one line.
 pub fn words(line: &str) -> Result<Vec<String>, AppError> {
     if line.contains(['"', '\'', '\\']) {
@@ -233,11 +259,12 @@ fn patched(by: &KeyScope, patch: &ServerPatch, server: &mut McpServer) -> Result
 fn check(server: &McpServer) -> Result<(), AppError> {
     check_name(&server.name)?;
     match &server.transport {
-        Transport::Http { url } | Transport::Sse { url } => check_url(url)?,
+        Transport::Http { url } | Transport::Sse { url } => check_url("url", url)?,
+        Transport::Openapi { spec, url } => check_api(spec, url.as_deref())?,
         Transport::Stdio { command } => {
             check_command(command)?;
             if !server.headers_template.is_empty() {
-                let reason = "is for http and sse: a program gets no headers";
+                let reason = "is for http, sse and openapi: a program gets no headers";
                 return Err(AppError::invalid("headers_template", reason));
             }
         }
@@ -250,8 +277,22 @@ fn check(server: &McpServer) -> Result<(), AppError> {
     tools.iter().try_for_each(|tool| check_text("allowed_tools", tool, 200))
 }
 
-fn check_url(url: &str) -> Result<(), AppError> {
-    let refuse = |reason: &str| Err(AppError::invalid("url", reason));
+/// A document that is here is read as a whole: what is wrong with it is told at once.
+fn check_api(spec: &str, url: Option<&str>) -> Result<(), AppError> {
+    url.map_or(Ok(()), |url| check_url("url", url))?;
+    if let Some(address) = spec_url(spec) {
+        return check_url("spec", address);
+    }
+    if spec.len() > MAX_SPEC {
+        let reason = "must have at most 2 MiB: name the address of a larger document";
+        return Err(AppError::invalid("spec", reason));
+    }
+    let translated = translate(spec, Place { url, document: None });
+    translated.map(drop).map_err(|error| AppError::invalid("spec", error.to_string()))
+}
+
+fn check_url(field: &'static str, url: &str) -> Result<(), AppError> {
+    let refuse = |reason: &str| Err(AppError::invalid(field, reason));
     if url.len() > MAX_URL {
         return refuse("must have at most 2,000 characters");
     }

@@ -4,6 +4,7 @@ mod connect;
 #[cfg(test)]
 mod connect_tests;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,6 +43,9 @@ pub struct Introduction {
     pub authority: Option<Arc<dyn Authority>>,
     /// Only this revision, instead of the newest that both speak.
     pub protocol: Option<String>,
+    /// Where the server's host is, if whoever connects has looked and judged; connections go to just
+    /// these, whatever the name points to by then. Otherwise the name is looked up.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// What the server says of itself: a stranger's words.

@@ -41,6 +41,14 @@ pub enum Transport {
     Stdio {
         command: Vec<String>,
     },
+    /// An API whose operations are tools.
+    Openapi {
+        /// The document that describes it, or where that is.
+        spec: String,
+        /// Where the API is, if not where its document says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+    },
 }
 
 impl Transport {
@@ -49,8 +57,17 @@ impl Transport {
             Self::Http { .. } => "http",
             Self::Sse { .. } => "sse",
             Self::Stdio { .. } => "stdio",
+            Self::Openapi { .. } => "openapi",
         }
     }
+}
+
+/// Of a `spec`: where the document is; None if it is the document itself.
+pub fn spec_url(spec: &str) -> Option<&str> {
+    let spec = spec.trim();
+    let is_address = spec.starts_with("http://") || spec.starts_with("https://");
+    // A document has white space, an address has none.
+    (is_address && !spec.contains(char::is_whitespace)).then_some(spec)
 }
 
 /// A token that a template names and nobody gave.

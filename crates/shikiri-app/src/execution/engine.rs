@@ -109,13 +109,15 @@ pub struct Step {
     pub entry: Value,
 }
 
-/// An MCP server with its headers filled in. Those are secrets: this is not printed.
+/// A server with its headers filled in. Those are secrets: this is not printed.
 #[derive(Clone)]
 pub struct Server {
     pub name: String,
     pub transport: Transport,
     pub headers: BTreeMap<String, String>,
     pub allowed_tools: Option<Vec<String>>,
+    /// Whether it may be at an address of this machine or this network.
+    pub allow_private: bool,
     /// This program's own door, opened with the token of an agent's session: the turn is that
     /// agent's work in a team.
     pub is_own: bool,

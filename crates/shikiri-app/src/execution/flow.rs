@@ -35,11 +35,13 @@ use super::conclude::{Report, title};
 use super::engine::{EngineError, Order, Server};
 use super::journal::{STEP, journal_of};
 use super::lock::Locked;
+use super::options::Prepared;
 use super::request::{Means, NewExecution};
 use super::told::{Kept, Told, Word};
 use crate::app::App;
 use crate::error::AppError;
 use crate::run::Outbox;
+use crate::tools::Door;
 
 /// How long an engine that was asked to stop may take to tell what it spent.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -116,7 +118,10 @@ pub(crate) async fn carry(
     let mut context = Context::new(app, started, errand, node, lock, &stops);
     // 5. options
     let resume = context.means.conversation.value.session_id.clone();
-    let mut order = app.order(&context.means, &context.prompt, resume.clone()).await?;
+    let prepared = app.order(&context.means, &context.prompt, resume.clone(), &stops.cancel);
+    let Prepared { mut order, left_out, door } = prepared.await?;
+    context.means.unreachable.extend(left_out);
+    context.door = door;
     if context.means.engine.is_native() {
         let begun = taken_up.then_some(&started.value);
         order.memory = app.memory(&context.means, resume.as_deref(), begun).await?;
@@ -152,6 +157,8 @@ pub(super) struct Context<'a> {
     goes_on: bool,
     pub(super) processor: Processor,
     turn: u64,
+    /// Through which a program finds this run's tools.
+    door: Option<Door>,
     outbox: Arc<Outbox>,
     begun: Instant,
     /// This node is stopping, or is no node any more.
@@ -193,6 +200,7 @@ impl<'a> Context<'a> {
             goes_on,
             processor: Processor::default(),
             turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
+            door: None,
             outbox,
             begun: Instant::now(),
             node_lost: stops.lost.clone(),
@@ -236,6 +244,7 @@ impl<'a> Context<'a> {
         self.tell_all(left_out.collect()).await?;
         // 6. engine run, with 7. messages and 8. tools inside
         let ended = self.run_engine(order, stops).await?;
+        self.door = None;
         if ended.stopped == Some(Stopped::Interrupted) && self.goes_on {
             // Its steps are kept: another process takes it up.
             return Err(AppError::Unavailable("this node is stopping".to_owned()));

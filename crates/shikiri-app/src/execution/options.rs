@@ -1,17 +1,20 @@
 //! What an engine is ordered to do: prompt, model, servers, skills and environment.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shikiri_model::ids::ConversationId;
-use shikiri_model::models::Model;
+use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::server::Transport;
+use tokio_util::sync::CancellationToken;
 
-use super::engine::{Memory, Order};
+use super::engine::{Memory, Order, Server};
 use super::request::Means;
-use super::toolbox::NoTools;
+use super::toolbox::{NoTools, ToolBox};
 use crate::app::App;
 use crate::error::AppError;
+use crate::tools::{Door, LeftOut, Supplies, TurnTools};
 use crate::workspace;
 
 /// Variables of the server's environment that an engine may see, besides those that start with a
@@ -85,6 +88,29 @@ pub(super) fn environment(
     env
 }
 
+/// An order, and what comes with it.
+pub(super) struct Prepared {
+    pub(super) order: Order,
+    /// Servers that could not be met.
+    pub(super) left_out: LeftOut,
+    /// Open for as long as the engine works.
+    pub(super) door: Option<Door>,
+}
+
+/// What an engine is given to work with, in the form that it takes.
+struct Equipment {
+    servers: Vec<Server>,
+    tools: Arc<dyn ToolBox>,
+    left_out: LeftOut,
+    door: Option<Door>,
+}
+
+impl Equipment {
+    fn none() -> Self {
+        Self { servers: Vec::new(), tools: Arc::new(NoTools), left_out: Vec::new(), door: None }
+    }
+}
+
 impl App {
     /// What a model's engine may see of this process's environment.
     pub(crate) fn engine_environment(&self, model: &Model) -> BTreeMap<String, String> {
@@ -96,7 +122,8 @@ impl App {
         means: &Means,
         prompt: &str,
         resume: Option<String>,
-    ) -> Result<Order, AppError> {
+        cancel: &CancellationToken,
+    ) -> Result<Prepared, AppError> {
         let mut env = environment(&self.options.engine_env.0, &means.model);
         if means.servers.iter().any(|server| server.is_own) {
             keep_at_home(&mut env);
@@ -115,24 +142,62 @@ impl App {
             make_private(&home)?;
             make_private(&folder)?;
         }
-        Ok(Order {
+        let equipment = tokio::select! {
+            equipment = self.equipment(means, &folder) => equipment,
+            // Nobody waits for servers that an execution will not use.
+            () = cancel.cancelled() => Equipment::none(),
+        };
+        let Equipment { servers, tools, left_out, door } = equipment;
+        if door.is_some() {
+            keep_at_home(&mut env);
+        }
+        let order = Order {
             prompt: prompt.to_owned(),
             system_prompt: self.system_prompt(means).await?,
             model: means.model.clone(),
             subagent_model,
             aliases,
             resume,
-            servers: means.servers.clone(),
+            servers,
             skills: means.skills.clone(),
-            tools: Arc::new(NoTools),
+            tools,
             folder,
             home,
             env,
-            secrets: means.secrets.clone(),
+            secrets: secrets(means),
             limits: means.limits.clone(),
             prices: means.prices(),
             memory: Memory::default(),
-        })
+        };
+        Ok(Prepared { order, left_out, door })
+    }
+
+    /// An engine that calls tools itself gets a box of them. A program of its own gets servers, and
+    /// those of them that are APIs behind a door that is opened for this run.
+    async fn equipment(&self, means: &Means, folder: &Path) -> Equipment {
+        let servers = means.servers.clone();
+        match means.model.engine {
+            EngineKind::Anthropic | EngineKind::Bedrock => {
+                let conversation = &means.conversation.value;
+                let supplies = Supplies {
+                    app: self,
+                    tenant: &conversation.tenant,
+                    conversation: &conversation.id,
+                    has_workspace: means.workspace_enabled() && self.options.data.is_some(),
+                    servers: &servers,
+                    skills: &means.skills,
+                    folder,
+                    limit: self.options.execution_timeout,
+                };
+                let (tools, left_out) = TurnTools::gather(&supplies).await;
+                Equipment { servers, tools: Arc::new(tools), left_out, door: None }
+            }
+            EngineKind::ClaudeCode => {
+                let (servers, door, left_out) = Door::open(servers).await;
+                Equipment { servers, left_out, door, ..Equipment::none() }
+            }
+            EngineKind::Offline => Equipment { servers, ..Equipment::none() },
+        }
     }
 
     /// It belongs to the conversation: what the engine needs to resume lies there.
@@ -169,6 +234,19 @@ fn keep_at_home(env: &mut BTreeMap<String, String>) {
         let all = known.map_or_else(|| HOME.to_owned(), |known| format!("{known},{HOME}"));
         env.insert(name.to_owned(), all);
     }
+}
+
+/// The request's tokens, and the headers of APIs: an engine behind a door does not see those, and
+/// still must not repeat them.
+fn secrets(means: &Means) -> Vec<String> {
+    let is_api = |server: &&Server| matches!(server.transport, Transport::Openapi { .. });
+    let headers = means.servers.iter().filter(is_api).flat_map(|server| server.headers.values());
+    let both = headers.flat_map(|value| {
+        // What follows `Bearer` alone is the secret, too.
+        let rest = value.split_once(' ').map(|(_, rest)| rest.to_owned());
+        [Some(value.clone()), rest].into_iter().flatten()
+    });
+    means.secrets.iter().cloned().chain(both).collect()
 }
 
 fn make_private(folder: &std::path::Path) -> Result<(), AppError> {

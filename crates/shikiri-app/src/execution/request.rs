@@ -317,6 +317,7 @@ fn fill_all(
             name: server.name,
             transport: server.transport,
             allowed_tools: server.allowed_tools,
+            allow_private: server.allow_private,
             is_own: false,
         })
     });

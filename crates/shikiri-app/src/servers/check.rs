@@ -1,4 +1,5 @@
-//! Tries a server: says hello as an MCP client does, and asks for its tools. Nothing is called.
+//! Tries a server: says hello as an MCP client does, and asks for its tools; of an API, reads the
+//! document and knocks. Nothing is called.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::server::{McpServer, TemplateError, Transport, fill_in};
 
 use super::http::{Http, Target};
+use super::openapi::OpenApi;
 use super::sse::Sse;
 use super::stdio::Stdio;
 use crate::app::App;
@@ -32,6 +34,8 @@ pub struct TriedServer {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// For an API to answer at all, once its document is read.
+const KNOCKING: Duration = Duration::from_secs(5);
 const PROTOCOL: &str = "2025-11-25";
 /// A server that lists its tools in more pages than this is not listed to its end.
 const MAX_PAGES: u64 = 20;
@@ -99,6 +103,9 @@ async fn try_it(
     server: &McpServer,
     headers: BTreeMap<String, String>,
 ) -> Result<ServerReport, String> {
+    if let Transport::Openapi { spec, url } = &server.transport {
+        return try_api(spec, url.as_deref(), headers, server).await;
+    }
     let mut channel = match &server.transport {
         Transport::Http { url } => {
             Channel::Http(Http::new(Target::find(url, &headers, server.allow_private).await?))
@@ -108,10 +115,40 @@ async fn try_it(
             Channel::Sse(Sse::open(target).await?)
         }
         Transport::Stdio { command } => Channel::Stdio(Stdio::start(command)?),
+        Transport::Openapi { .. } => return Err("is described by a document".to_owned()),
     };
     let tried = talk(&mut channel).await;
     channel.close().await;
     tried
+}
+
+/// Its document says what there is; whether anybody is there is asked without calling anything.
+async fn try_api(
+    spec: &str,
+    url: Option<&str>,
+    headers: BTreeMap<String, String>,
+    server: &McpServer,
+) -> Result<ServerReport, String> {
+    let opened = OpenApi::open(spec, url, headers, server.allow_private).await?;
+    let allowed = server.allowed_tools.as_ref();
+    let names = opened.api.operations.iter().map(|operation| operation.name.clone());
+    let names = names.filter(|name| allowed.is_none_or(|allowed| allowed.contains(name)));
+    let about = TriedServer { name: opened.api.title.clone(), version: opened.api.version.clone() };
+    let knocked = tokio::time::timeout(KNOCKING, opened.knock()).await;
+    let knocked = knocked.unwrap_or_else(|_| Err("did not answer within 5 s".to_owned()));
+    let mut detail = match &knocked {
+        Ok(status) => format!("answers with {status}, described by OpenAPI {}", opened.api.openapi),
+        Err(why) => format!("is described by OpenAPI {}, but {why}", opened.api.openapi),
+    };
+    if let missing @ [_, ..] = opened.missing().as_slice() {
+        detail.push_str(&format!("; its operations want {}", missing.join(", ")));
+    }
+    if let Some(remark) = opened.api.remarks.first() {
+        let more = opened.api.remarks.len();
+        detail.push_str(&format!("; {more} cannot be called, such as: {remark}"));
+    }
+    let tools = Some(names.take(MAX_TOOLS).collect());
+    Ok(ServerReport { reachable: knocked.is_ok(), detail, server: Some(about), tools })
 }
 
 /// How messages go there and come back.

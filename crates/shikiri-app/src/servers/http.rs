@@ -62,9 +62,6 @@ impl Target {
     ) -> Result<Response<Incoming>, String> {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let mut request = Request::builder().method(method).uri(path);
-        if let Some(headers) = request.headers_mut() {
-            headers.clone_from(&self.headers);
-        }
         let host = uri.authority().map_or("", |authority| authority.as_str());
         request = request
             .header(header::HOST, host)
@@ -75,7 +72,17 @@ impl Target {
         }
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = request.body(Full::new(Bytes::from(body)));
-        let request = request.map_err(|error| format!("cannot be asked: {error}"))?;
+        self.dispatch(request.map_err(|error| format!("cannot be asked: {error}"))?).await
+    }
+
+    /// The same with a request that is ready, but for the headers that all have.
+    pub(super) async fn dispatch(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, String> {
+        for (name, value) in &self.headers {
+            request.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
         let stream = self.connect().await?;
         if is_secure(&self.uri) {
             let name = self.uri.host().unwrap_or_default();

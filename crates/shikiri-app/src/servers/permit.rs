@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use shikiri_model::key::KeyScope;
-use shikiri_model::server::{McpServer, Transport};
+use shikiri_model::server::{McpServer, Transport, spec_url};
 
 use super::address;
 use crate::app::App;
@@ -20,14 +20,25 @@ impl App {
     pub(crate) async fn reachable(&self, server: &McpServer) -> Result<(), String> {
         match &server.transport {
             Transport::Http { url } | Transport::Sse { url } => {
-                let uri = address::uri(url)?;
-                let found = address::resolve(&uri, server.allow_private);
-                let found = tokio::time::timeout(LOOKUP, found).await;
-                found.unwrap_or_else(|_| Err(slow(&uri))).map(drop)
+                is_in_reach(url, server.allow_private).await
+            }
+            // The address in a document is looked up when that is read, and at each call.
+            Transport::Openapi { spec, url } => {
+                for url in spec_url(spec).into_iter().chain(url.as_deref()) {
+                    is_in_reach(url, server.allow_private).await?;
+                }
+                Ok(())
             }
             Transport::Stdio { .. } => Ok(()),
         }
     }
+}
+
+/// Whether an address may be reached.
+pub(super) async fn is_in_reach(url: &str, allow_private: bool) -> Result<(), String> {
+    let uri = address::uri(url)?;
+    let found = tokio::time::timeout(LOOKUP, address::resolve(&uri, allow_private)).await;
+    found.unwrap_or_else(|_| Err(slow(&uri))).map(drop)
 }
 
 fn slow(uri: &Uri) -> String {

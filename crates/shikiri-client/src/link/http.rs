@@ -1,6 +1,7 @@
 //! Streamable HTTP: a POST for each message, a stream or a document back.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ impl HttpLink {
         url: &str,
         headers: &BTreeMap<String, String>,
         authority: Option<Arc<dyn Authority>>,
+        addresses: &[SocketAddr],
     ) -> Result<Self, ClientError> {
         let unfit = |name: &str| ClientError::Refused {
             status: 0,
@@ -69,14 +71,19 @@ impl HttpLink {
             map.insert(key, value);
         }
         // A redirect would carry the headers, and what is in them, to another place.
-        let client = reqwest::Client::builder()
+        let mut client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls().map_err(ClientError::Unreachable)?)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(SILENCE)
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|error| ClientError::Unreachable(plain(&error)))?;
+            .tcp_nodelay(true);
+        let parsed = reqwest::Url::parse(url).ok();
+        if let Some(host) = parsed.as_ref().and_then(|url| url.host_str())
+            && !addresses.is_empty()
+        {
+            client = client.resolve_to_addrs(host, addresses);
+        }
+        let client = client.build().map_err(|error| ClientError::Unreachable(plain(&error)))?;
         Ok(Self { client, url: url.to_owned(), headers: map, authority })
     }
 

@@ -73,6 +73,7 @@ async fn whoami(fake: &FakeLogin, oauth: &Arc<OAuth>) -> Result<String, ClientEr
         sampling: false,
         authority: Some(Arc::clone(oauth) as Arc<dyn Authority>),
         protocol: None,
+        addresses: Vec::new(),
     };
     let server = Server::connect(&spec(fake), &introduction, "t").await?;
     let said = server.ask("tools/call", serde_json::json!({ "name": "whoami" })).await?;

@@ -87,7 +87,8 @@ impl Server {
         let link = match &spec.reach {
             Reach::Http { url, headers } => {
                 let authority = introduction.authority.clone();
-                Link::Http(Arc::new(HttpLink::new(url, headers, authority)?))
+                let addresses = &introduction.addresses;
+                Link::Http(Arc::new(HttpLink::new(url, headers, authority, addresses)?))
             }
             Reach::Stdio { command, args, env, cwd, .. } => {
                 let program = Program { command, args, env, cwd: cwd.as_deref() };

@@ -34,6 +34,7 @@ async fn connect(cases: &str) -> (Result<Server, ClientError>, Duration) {
         sampling: false,
         authority: None,
         protocol: None,
+        addresses: Vec::new(),
     };
     let start = Instant::now();
     (Server::connect(&program(cases), &introduction, "t").await, start.elapsed())
@@ -95,4 +96,28 @@ async fn a_refusal_that_names_the_newer_era_is_asked_again_and_another_is_not() 
     let (server, _) = connect(&format!("{never} {INITIALIZE}")).await;
     let server = server.unwrap();
     assert_eq!((server.protocol(), server.about().version.as_str()), ("2025-06-18", "2"));
+}
+
+#[tokio::test]
+async fn a_server_is_sought_where_it_was_found_whatever_its_name_points_to() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = format!("http://nowhere.invalid:{}/mcp", address.port());
+    let reach = Reach::Http { url, headers: Default::default() };
+    let spec = ServerSpec { name: "s".to_owned(), reach, oauth: Default::default() };
+    let introduction = Introduction {
+        name: "tests".to_owned(),
+        version: "1".to_owned(),
+        elicitation: false,
+        sampling: false,
+        authority: None,
+        protocol: None,
+        addresses: vec![address],
+    };
+    tokio::select! {
+        accepted = listener.accept() => assert!(accepted.is_ok()),
+        failed = Server::connect(&spec, &introduction, "t") => {
+            panic!("not found: {:?}", failed.err())
+        }
+    }
 }

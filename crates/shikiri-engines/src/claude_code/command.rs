@@ -104,6 +104,8 @@ pub(super) fn servers(servers: &[Server]) -> (Map<String, Value>, Vec<&str>) {
                 "command": command.first(),
                 "args": command.get(1..).unwrap_or_default(),
             }),
+            // Whoever orders puts these behind a door, which is an address.
+            Transport::Openapi { .. } => continue,
         };
         // The CLI would put variables of its environment there, such as the key of the model API.
         if form.to_string().contains("${") {

@@ -34,7 +34,8 @@ fn order() -> Order {
 
 fn server(name: &str, transport: Transport, header: &str) -> Server {
     let headers = BTreeMap::from([("Authorization".to_owned(), header.to_owned())]);
-    Server { name: name.into(), transport, headers, allowed_tools: None, is_own: false }
+    let (name, allowed_tools) = (name.into(), None);
+    Server { name, transport, headers, allowed_tools, allow_private: false, is_own: false }
 }
 
 #[test]

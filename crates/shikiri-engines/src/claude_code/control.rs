@@ -110,6 +110,7 @@ mod tests {
             transport: Transport::Http { url: "http://x".to_owned() },
             headers: BTreeMap::new(),
             allowed_tools: allowed.map(|a| a.iter().map(ToString::to_string).collect()),
+            allow_private: false,
             is_own: false,
         }
     }

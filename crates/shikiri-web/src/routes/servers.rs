@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use shikiri_app::servers::{ServerKind, ServerPatch, words};
 use shikiri_model::models::Status;
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use crate::query::{Paging, Query};
 use crate::state::Shared;
 use crate::views::{Page, ServerCheckJson, ServerJson, ServerTypeJson, StatusJson};
 
-/// A new MCP server: `http` and `sse` have a `url`, `stdio` has a `command`.
+/// A new MCP server: `http` and `sse` have a `url`, `stdio` has a `command`, `openapi` has a `spec`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewServer {
@@ -30,10 +30,12 @@ pub(crate) struct NewServer {
     /// `stdio` needs the admin key: it starts a program on the server's machine.
     #[serde(rename = "type")]
     kind: ServerTypeJson,
+    /// For `openapi`, only if the API is not where its document says.
     url: Option<String>,
     command: Option<CommandBody>,
-    /// Of `openapi`, which comes with the native engines.
-    spec: Option<Value>,
+    /// Of `openapi`: a document of version 3.0 or 3.1, as an object or as text (JSON or YAML, at most
+    /// 2 MiB), or its address.
+    spec: Option<SpecBody>,
     /// Each `${name}` is filled in from the tokens of a request.
     headers_template: Option<BTreeMap<String, String>>,
     /// Only these tools; all, if left out.
@@ -53,7 +55,7 @@ pub(crate) struct ServerChange {
     kind: Option<ServerTypeJson>,
     url: Option<String>,
     command: Option<CommandBody>,
-    spec: Option<Value>,
+    spec: Option<SpecBody>,
     /// In place of all that there were.
     headers_template: Option<BTreeMap<String, String>>,
     #[serde(default, deserialize_with = "some")]
@@ -70,6 +72,16 @@ pub(crate) struct ServerChange {
 enum CommandBody {
     Words(Vec<String>),
     Line(String),
+}
+
+/// A document that describes an API: an object, or text in JSON or YAML; or its address.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = OpenApiSpec)]
+enum SpecBody {
+    Text(String),
+    #[schema(value_type = Object)]
+    Document(Map<String, Value>),
 }
 
 /// With what to try.
@@ -90,16 +102,23 @@ impl CommandBody {
     }
 }
 
+impl SpecBody {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Document(document) => Value::Object(document).to_string(),
+        }
+    }
+}
+
 impl ServerChange {
     fn patch(self) -> Result<ServerPatch, Problem> {
-        if self.spec.is_some() && self.kind != Some(ServerTypeJson::Openapi) {
-            return Err(Problem::invalid("spec", "is for the type openapi"));
-        }
         Ok(ServerPatch {
             name: self.name,
             kind: self.kind.map(ServerKind::from),
             url: self.url,
             command: self.command.map(CommandBody::words).transpose()?,
+            spec: self.spec.map(SpecBody::text),
             headers_template: self.headers_template,
             allowed_tools: self.allowed_tools,
             allow_private: self.allow_private,
@@ -188,7 +207,7 @@ pub(crate) async fn remove_server(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Tries an MCP server, for at most 10 s: says hello and asks for its tools
+/// Tries an MCP server, for at most 10 s: says hello and asks for its tools, or reads its document
 #[utoipa::path(post, path = "/v1/tenants/{t}/mcp-servers/{s}/check", tag = "mcp-servers",
     params(("t" = String, Path), ("s" = String, Path)), request_body = CheckServer,
     responses((status = 200, description = "What came of it", body = ServerCheckJson), Guarded, Failures), security(("key" = [])))]

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use shikiri_app::servers::{ServerKind, ServerReport, TriedServer};
 use shikiri_model::ids::ServerId;
 use shikiri_model::record::Stored;
@@ -20,12 +21,15 @@ pub struct ServerJson {
     name: String,
     #[serde(rename = "type")]
     kind: ServerTypeJson,
-    /// Of `http` and `sse`.
+    /// Of `http` and `sse`; of `openapi`, if it is not where its document says.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     /// Of `stdio`: the program and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Vec<String>>,
+    /// Of `openapi`: the document as it was given, JSON as an object; or where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<Value>,
     /// Each `${name}` is filled in from the tokens of a request.
     headers_template: BTreeMap<String, String>,
     /// Only these tools; null for all.
@@ -39,7 +43,7 @@ pub struct ServerJson {
     updated_at: Timestamp,
 }
 
-/// How a server is reached. `openapi` comes with the native engines and is refused until then.
+/// How a server is reached; `openapi` is an API whose operations are tools.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = McpServerType)]
@@ -73,10 +77,15 @@ struct TriedServerJson {
 impl From<Stored<McpServer>> for ServerJson {
     fn from(stored: Stored<McpServer>) -> Self {
         let server = stored.value;
-        let (kind, url, command) = match server.transport {
-            Transport::Http { url } => (ServerTypeJson::Http, Some(url), None),
-            Transport::Sse { url } => (ServerTypeJson::Sse, Some(url), None),
-            Transport::Stdio { command } => (ServerTypeJson::Stdio, None, Some(command)),
+        let (kind, url, command, spec) = match server.transport {
+            Transport::Http { url } => (ServerTypeJson::Http, Some(url), None, None),
+            Transport::Sse { url } => (ServerTypeJson::Sse, Some(url), None, None),
+            Transport::Stdio { command } => (ServerTypeJson::Stdio, None, Some(command), None),
+            Transport::Openapi { spec, url } => {
+                let object = serde_json::from_str(&spec).ok().filter(Value::is_object);
+                let spec = object.unwrap_or(Value::String(spec));
+                (ServerTypeJson::Openapi, url, None, Some(spec))
+            }
         };
         Self {
             id: server.id,
@@ -84,6 +93,7 @@ impl From<Stored<McpServer>> for ServerJson {
             kind,
             url,
             command,
+            spec,
             headers_template: server.headers_template,
             allowed_tools: server.allowed_tools,
             allow_private: server.allow_private,

@@ -8,7 +8,7 @@ use shikiri_app::servers::{ServerKind, ServerPatch, ServerReport};
 use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::key::KeyScope;
 use shikiri_model::record::Stored;
-use shikiri_model::server::{McpServer, Transport};
+use shikiri_model::server::{McpServer, Transport, spec_url};
 use shikiri_web::views::{Page, ServerCheckJson, ServerJson};
 
 use super::parts::{Status, all_pages, pair, sheet};
@@ -93,11 +93,16 @@ impl Command {
     }
 }
 
+const MAX_SPEC: u64 = 2 * 1024 * 1024;
+
 #[derive(Args)]
 pub(super) struct Change {
-    /// Where it is, for http and sse
+    /// Where it is, for http and sse; for openapi, if it is not where its document says
     #[arg(long)]
     url: Option<String>,
+    /// For openapi: the file with the document, JSON or YAML, or its address
+    #[arg(long, value_name = "FILE|URL")]
+    spec: Option<String>,
     /// A header, such as 'Authorization: Bearer ${github}', where ${…} is a token of each request;
     /// can be given several times, empty for none
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
@@ -120,6 +125,7 @@ pub(super) enum Kind {
     Http,
     Sse,
     Stdio,
+    Openapi,
 }
 
 impl From<Kind> for ServerKind {
@@ -128,6 +134,7 @@ impl From<Kind> for ServerKind {
             Kind::Http => Self::Http,
             Kind::Sse => Self::Sse,
             Kind::Stdio => Self::Stdio,
+            Kind::Openapi => Self::Openapi,
         }
     }
 }
@@ -141,24 +148,43 @@ fn header(text: &str) -> Result<Option<(String, String)>, String> {
     Ok(Some((name.trim().to_owned(), value.trim().to_owned())))
 }
 
-impl From<Change> for ServerPatch {
-    fn from(change: Change) -> Self {
+/// The document of a file; an address stays what it is.
+fn read_spec(spec: String) -> Result<String, Failure> {
+    if spec_url(&spec).is_some() {
+        return Ok(spec);
+    }
+    let next = "name a file with an OpenAPI document of UTF-8 text, or its address";
+    let unreadable =
+        |error: std::io::Error| Failure::usage(format!("cannot read {spec}: {error}"), next);
+    let size = std::fs::metadata(&spec).map_err(unreadable)?.len();
+    if size > MAX_SPEC {
+        let next = "a document has at most 2 MiB: name the address of a larger one";
+        return Err(Failure::usage(format!("{spec} has {size} bytes"), next));
+    }
+    std::fs::read_to_string(&spec).map_err(unreadable)
+}
+
+impl Change {
+    fn patch(self) -> Result<ServerPatch, Failure> {
+        let change = self;
+        let spec = change.spec.map(read_spec).transpose()?;
         let headers = (!change.headers.is_empty())
             .then(|| change.headers.into_iter().flatten().collect::<BTreeMap<_, _>>());
         let tools = (!change.allowed_tools.is_empty()).then(|| {
             let named = change.allowed_tools.into_iter().filter(|tool| !tool.is_empty());
             Some(named.collect::<Vec<_>>()).filter(|tools| !tools.is_empty())
         });
-        Self {
+        Ok(ServerPatch {
             name: None,
             kind: None,
             url: change.url,
             command: Some(change.command).filter(|words| !words.is_empty()),
+            spec,
             headers_template: headers,
             allowed_tools: tools,
             allow_private: change.allow_private,
             status: change.status.map(Into::into),
-        }
+        })
     }
 }
 
@@ -168,7 +194,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { name, kind, change, tenant, json } => {
             let kind = Some(kind.into());
-            let patch = ServerPatch { name: Some(name), kind, ..change.into() };
+            let patch = ServerPatch { name: Some(name), kind, ..change.patch()? };
             show(app.create_server(by, &tenant.id, patch).await?, json)
         }
         Command::List { tenant, json } => list(app, &tenant.id, json).await,
@@ -176,7 +202,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             show(app.server(&tenant.id, &server).await?, json)
         }
         Command::Set { server, name, kind, change, tenant, json } => {
-            let patch = ServerPatch { name, kind: kind.map(Into::into), ..change.into() };
+            let patch = ServerPatch { name, kind: kind.map(Into::into), ..change.patch()? };
             show(app.update_server(by, &tenant.id, &server, patch).await?, json)
         }
         Command::Remove { server, tenant } => {
@@ -214,6 +240,10 @@ fn place(transport: &Transport) -> String {
     match transport {
         Transport::Http { url } | Transport::Sse { url } => url.clone(),
         Transport::Stdio { command } => command.join(" "),
+        Transport::Openapi { spec, url } => {
+            let document = spec_url(spec).unwrap_or("a document of its own");
+            url.as_ref().map_or_else(|| document.to_owned(), |url| format!("{url} ({document})"))
+        }
     }
 }
 
@@ -245,7 +275,7 @@ fn told(report: ServerReport, json: JsonArgument) -> Result<(), Failure> {
     let detail = report.detail.clone();
     if json.json {
         Output::stdout().json(&ServerCheckJson::from(report))?;
-    } else if reachable {
+    } else if reachable || report.tools.is_some() {
         let named = report.server.map(|server| format!("{} {}", server.name, server.version));
         let tools = report.tools.map(|tools| tools.join(" "));
         sheet(&[

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use shikiri_testkit::skip;
+use shikiri_testkit::{TestApp, skip};
 
 use crate::PROGRAM;
 
@@ -235,4 +235,28 @@ fn the_readmes_host_calls_resumes_and_plans_as_written() {
         planned.starts_with("To Kyoto for 1200 dollars. [offline, no model was asked]"),
         "{told}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readmes_api_becomes_tools_as_written() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let block = blocks(README, "APIs as tools").concat();
+    let file = app.root().join("api.json");
+    let block = replaced(&block, "/tmp/api.json", file.to_str().unwrap());
+    let block = replaced(&block, "127.0.0.1:7420", &format!("127.0.0.1:{}", app.port()));
+    let programs = Path::new(PROGRAM).parent().unwrap().to_owned();
+    let inherited = std::env::var_os("PATH").unwrap_or_default();
+    let path =
+        std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&inherited)));
+    let mut bash = Command::new("bash");
+    bash.args(["--noprofile", "--norc", "-ec", &block]).env_clear();
+    let plain = app.cli().command(&[]);
+    bash.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    bash.env("PATH", path.unwrap()).current_dir(app.root());
+    let ended = tokio::task::spawn_blocking(move || bash.output()).await.unwrap().unwrap();
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{told}\n{}", String::from_utf8_lossy(&ended.stderr));
+    for words in ["answers with ", "OpenAPI 3.1", "list_runs list_tenants"] {
+        assert!(told.contains(words), "{words:?} is not in {told}");
+    }
 }

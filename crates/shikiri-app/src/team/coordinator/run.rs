@@ -187,6 +187,7 @@ impl Term {
             transport: Transport::Http { url: self.door.clone() },
             headers: BTreeMap::from([("Authorization".to_owned(), authorization)]),
             allowed_tools: None,
+            allow_private: true,
             is_own: true,
         };
         let name = Some(agent.name.clone());

@@ -117,6 +117,7 @@ async fn a_server_that_is_a_program_finds_its_script_and_its_libraries() {
             transport: Transport::Stdio { command },
             headers: BTreeMap::new(),
             allowed_tools: None,
+            allow_private: false,
             is_own: false,
         };
         world.model.script("go", [Reply::call("mcp__docs__read", json!({})), Reply::text("done")]);

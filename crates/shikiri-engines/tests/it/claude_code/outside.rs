@@ -72,6 +72,7 @@ fn server(name: &str, url: &str, allowed: Option<&[&str]>) -> Server {
         transport: Transport::Http { url: url.to_owned() },
         headers: [("Authorization".to_owned(), "Bearer canary-5711".to_owned())].into(),
         allowed_tools: allowed.map(|all| all.iter().map(ToString::to_string).collect()),
+        allow_private: true,
         is_own: false,
     }
 }

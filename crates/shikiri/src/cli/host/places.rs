@@ -70,6 +70,7 @@ impl Places {
             sampling: true,
             authority: None,
             protocol: self.protocol.clone(),
+            addresses: Vec::new(),
         };
         let authority = |spec: &ServerSpec| {
             Some((spec.name.clone(), authority_for(&app, config, spec, wanted.asks)?))

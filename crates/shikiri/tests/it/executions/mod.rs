@@ -7,6 +7,7 @@ mod lock;
 mod models;
 mod native;
 mod offline;
+mod openapi;
 mod real_cli;
 mod schemathesis;
 mod secrets;

@@ -45,6 +45,7 @@ pub(crate) async fn play(scenario: &Scenario) -> Result<(), String> {
         sampling: true,
         authority: login.map(|login| Arc::new(login) as Arc<dyn Authority>),
         protocol: None,
+        addresses: Vec::new(),
     };
     let server = Server::connect(&spec, &introduction, "c").await.map_err(told)?;
     let offer = server.tools().await.map_err(told)?;

@@ -108,6 +108,7 @@ impl World {
             sampling: true,
             authority: None,
             protocol: self.protocol.clone(),
+            addresses: Vec::new(),
         };
         Arc::new(Host::new(app, TenantId::local(), vec![spec], introduction).unwrap())
     }
