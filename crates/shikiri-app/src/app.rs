@@ -17,6 +17,7 @@ use crate::error::AppError;
 use crate::execution::Engines;
 use crate::gate::limits::Slots;
 use crate::hooks::{Claims, HookFiles};
+use crate::lane::{LaneOptions, Lanes, PageDriver};
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents, Here};
 use crate::team::Tries;
@@ -56,6 +57,7 @@ pub struct AppOptions {
     pub engine_env: Environment,
     /// How long sessions, delegations and dialogues of teams may stay open.
     pub team: TeamLimits,
+    pub lanes: LaneOptions,
 }
 
 /// Variables and their values, which may be secrets: printed, only the names are shown.
@@ -85,6 +87,7 @@ impl Default for AppOptions {
             lock_lease: Duration::from_secs(600),
             engine_env: Environment::default(),
             team: TeamLimits::default(),
+            lanes: LaneOptions::default(),
         }
     }
 }
@@ -102,6 +105,7 @@ pub struct App {
     pub(crate) claims: Arc<Claims>,
     pub(crate) hook_files: Option<Arc<dyn HookFiles>>,
     pub(crate) tries: Arc<Tries>,
+    pub(crate) lanes: Arc<Lanes>,
     counters: Arc<Counters>,
 }
 
@@ -120,6 +124,7 @@ impl App {
             claims: Arc::default(),
             hook_files: None,
             tries: Arc::default(),
+            lanes: Arc::default(),
             counters,
         }
     }
@@ -128,6 +133,13 @@ impl App {
     #[must_use]
     pub fn with_engines(mut self, engines: Engines) -> Self {
         self.engines = engines;
+        self
+    }
+
+    /// With what puts questions to the providers' pages.
+    #[must_use]
+    pub fn with_pages(mut self, pages: Arc<dyn PageDriver>) -> Self {
+        self.lanes = Arc::new(Lanes::new(pages));
         self
     }
 

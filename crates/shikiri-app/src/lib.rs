@@ -16,6 +16,7 @@ mod hold;
 pub mod hooks;
 pub mod host;
 pub mod keys;
+pub mod lane;
 mod metered;
 pub mod models;
 pub mod run;

@@ -8,6 +8,7 @@ mod child;
 mod executions;
 mod figure;
 mod hook;
+mod lanes;
 mod log;
 mod machine;
 mod mcp;
@@ -49,6 +50,8 @@ enum Command {
     Executions(Options),
     /// Hooks as users install them: alone, sixteen at once, first ones; transcripts
     Hook(Options),
+    /// Lanes: finding and touching one of a thousand
+    Lanes(Options),
     /// Teams: from a message to the partner who waits for it, many dialogues at once, idle waits
     Teams(Options),
     /// A process of a benchmark: a reader, a client or a server
@@ -84,6 +87,7 @@ fn main() -> Result<ExitCode> {
         Command::Mcp(options) => ("mcp", options),
         Command::Executions(options) => ("executions", options),
         Command::Hook(options) => ("hook", options),
+        Command::Lanes(options) => ("lanes", options),
         Command::Teams(options) => ("teams", options),
     };
     machine::raise_open_files()?;
@@ -93,6 +97,7 @@ fn main() -> Result<ExitCode> {
         "mcp" => mcp::measure(&world)?,
         "executions" => executions::measure(&world)?,
         "hook" => hook::measure(&world)?,
+        "lanes" => lanes::measure(&world)?,
         "teams" => teams::measure(&world)?,
         _ => sse::measure(&world)?,
     };

@@ -38,7 +38,10 @@ pub(crate) async fn call_tool(
     let arguments = arguments(request)?;
     let listing = mcp.catalogue.tools.get(name);
     let listing = listing.ok_or_else(|| Fault::params(format!("there is no tool {name:?}")))?;
-    let asking = Asking { mcp, caller, request, name, who: who(mcp, caller, request).await };
+    let who = who(mcp, caller, request).await;
+    let identity = caller.identity.clone().for_subagent(who.agent_id.as_deref());
+    let caller = &Caller { identity, ..caller.clone() };
+    let asking = Asking { mcp, caller, request, name, who };
     if let Err(refusal) = check_session(caller, name) {
         let refused = tool_error(refusal.code.as_str(), &refusal.message);
         return asking.answer_short(Ok(refused)).await;
@@ -126,12 +129,13 @@ async fn who(mcp: &Mcp, caller: &Caller, request: &Request) -> Who {
     let tool_use_id = request.meta_value(TOOL_USE_ID).and_then(Value::as_str);
     // It is a client's word: kept, but not at any length.
     let tool_use_id: Option<String> = tool_use_id.map(|id| id.chars().take(100).collect());
-    let instance = caller.instance.clone();
+    let instance = caller.identity.instance.clone();
     let mut who = Who { instance, tool_use_id, ..Who::default() };
     if let Some(id) = who.tool_use_id.as_ref().filter(|id| !id.contains('\0')) {
         match mcp.app.who_called(&caller.connection.tenant, id).await {
             Ok(Some(by)) => {
                 (who.agent_id, who.agent_type, who.role) = (by.agent_id, by.agent_type, by.role);
+                who.hook_session = Some(by.session_id);
             }
             Ok(None) => {}
             // The call is worth more than the name of its caller.
@@ -354,11 +358,14 @@ impl Asking<'_> {
         let Caller { connection, .. } = self.caller;
         let kinds = QuestionKind::ALL.into_iter();
         let cannot_answer: Vec<_> = kinds.filter(|kind| !self.caller.can_answer(*kind)).collect();
+        let own = self.caller.session.as_ref().map(|own| own.session.id.to_string());
         json!({
             "door": "mcp",
             "principal": connection.principal,
             "connection": connection.id,
             "who": self.who,
+            "lane": self.caller.identity,
+            "session": own.as_ref().or(self.who.hook_session.as_ref()),
             "cannot_answer": cannot_answer,
         })
     }

@@ -6,6 +6,7 @@ use rmcp::model::TASKS_EXTENSION_ID;
 use serde_json::Value;
 use shikiri_model::connection::{ClientInfo, Connection, LogLevel};
 use shikiri_model::key::Secret;
+use shikiri_model::lane::Identity;
 use shikiri_model::run::QuestionKind;
 use shikiri_model::team::AgentSession;
 use tokio_util::sync::CancellationToken;
@@ -39,8 +40,8 @@ pub struct Caller {
     pub capabilities: Arc<Value>,
     /// The least level of log message that it wants.
     pub log_level: Option<LogLevel>,
-    /// Which living process or connection of an agent this is.
-    pub instance: String,
+    /// Which living process or connection of which agent this is.
+    pub identity: Identity,
     /// In place of a key it came with an agent's session, which opens nothing but team tools.
     pub session: Option<Arc<OwnSession>>,
     /// Cancelled when it no longer waits for the answer, or the process drains.
@@ -58,14 +59,14 @@ impl Caller {
     /// In the older era everything was said when the connection was opened.
     pub(crate) fn connected(
         connection: Arc<Connection>,
-        instance: String,
+        identity: Identity,
         session: Option<Arc<OwnSession>>,
         given_up: CancellationToken,
     ) -> Self {
         let log_level = Some(connection.log_level.unwrap_or(LogLevel::Info));
         let capabilities = Arc::new(connection.capabilities.clone());
         let era = Era::Legacy;
-        Self { connection, era, capabilities, log_level, instance, session, given_up }
+        Self { connection, era, capabilities, log_level, identity, session, given_up }
     }
 
     pub(crate) fn can_answer(&self, kind: QuestionKind) -> bool {
@@ -123,10 +124,4 @@ pub(crate) fn client_info(value: Option<&Value>) -> Option<ClientInfo> {
         name: short(text("name")?),
         version: text("version").map(short).unwrap_or_default(),
     })
-}
-
-/// The client's name and the end of an id.
-pub(crate) fn instance(client: &ClientInfo, id: &str) -> String {
-    let start = id.len().saturating_sub(8);
-    format!("{}-{}", client.name, id.get(start..).unwrap_or(id))
 }

@@ -10,12 +10,17 @@ use crate::fault::Fault;
 use crate::message::Request;
 
 const META: &str = "io.modelcontextprotocol/";
+/// Of our own: the protocol has no name for a client that is one of several.
+const LANE: &str = "shikiri/lane";
+const MAX_LANE: usize = 64;
 
 pub(crate) struct Stated {
     pub(crate) capabilities: Arc<Value>,
     pub(crate) client: ClientInfo,
     /// Without one, no log messages.
     pub(crate) log_level: Option<LogLevel>,
+    /// What tells it from others that come with the same key.
+    pub(crate) lane: Option<String>,
 }
 
 /// The revision that the request is written in, if it says so.
@@ -53,9 +58,20 @@ pub(crate) fn stated(request: &Request) -> Result<Stated, Fault> {
             Some(serde_json::from_value(level.clone()).map_err(bad)?)
         }
     };
+    let lane = match request.meta_value(LANE) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(lane)) if (1..=MAX_LANE).contains(&lane.chars().count()) => {
+            Some(lane.clone())
+        }
+        Some(_) => {
+            let why = format!("_meta.{LANE}: must be a text of 1 to {MAX_LANE} characters");
+            return Err(Fault::params(why));
+        }
+    };
     Ok(Stated {
         capabilities: Arc::new(capabilities.clone()),
         client: client_info(meta(request, "clientInfo")).unwrap_or_default(),
         log_level,
+        lane,
     })
 }

@@ -8,6 +8,7 @@ use shikiri_app::AppError;
 use shikiri_app::connections::NewConnection;
 use shikiri_model::connection::Connection;
 use shikiri_model::ids::TenantId;
+use shikiri_model::lane::Identity;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,7 @@ const PRINCIPAL: &str = "stdio";
 /// Serves until the input ends.
 pub async fn serve_stdio(
     mcp: Arc<Mcp>,
-    instance: impl Fn(&str) -> String + Send + Sync + 'static,
+    identity: impl Fn(&str) -> Identity + Send + Sync + 'static,
     input: impl AsyncBufRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<(), AppError> {
@@ -37,7 +38,7 @@ pub async fn serve_stdio(
     let writer = tokio::spawn(write(lines, output));
     let peer = Arc::new(Peer {
         mcp,
-        instance: Box::new(instance),
+        identity: Box::new(identity),
         out,
         connection: Mutex::default(),
         open: std::sync::Mutex::default(),
@@ -114,8 +115,8 @@ async fn tell(mut notices: Notices, out: mpsc::WeakSender<String>) {
 
 struct Peer {
     mcp: Arc<Mcp>,
-    /// The client's name to the instance's.
-    instance: Box<dyn Fn(&str) -> String + Send + Sync>,
+    /// Who this process serves, by the client's name.
+    identity: Box<dyn Fn(&str) -> Identity + Send + Sync>,
     out: mpsc::Sender<String>,
     /// Of the older era, once it was opened.
     connection: Mutex<Option<Arc<Connection>>>,
@@ -255,7 +256,7 @@ impl Peer {
             era: Era::Modern,
             capabilities: stated.capabilities,
             log_level: stated.log_level,
-            instance: (self.instance)(&stated.client.name),
+            identity: self.identity(&stated.client.name),
             session: None,
             given_up: given_up.clone(),
         })
@@ -268,7 +269,11 @@ impl Peer {
         let app = &self.mcp.app;
         let found = app.connection(&known.tenant, &known.id, &known.principal).await?;
         let connection = found.ok_or_else(|| Fault::request("send initialize again"))?;
-        let instance = (self.instance)(&connection.client.name);
-        Ok(Caller::connected(Arc::new(connection), instance, None, given_up.clone()))
+        let identity = self.identity(&connection.client.name);
+        Ok(Caller::connected(Arc::new(connection), identity, None, given_up.clone()))
+    }
+
+    fn identity(&self, client: &str) -> Identity {
+        Identity { node: self.mcp.app.own_node(), ..(self.identity)(client) }
     }
 }

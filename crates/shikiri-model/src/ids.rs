@@ -129,6 +129,17 @@ id!(
 );
 
 id!(
+    /// An agent's own set of chats at the providers.
+    LaneId,
+    "lan_"
+);
+id!(
+    /// A question that was put to a provider.
+    InquiryId,
+    "inq_"
+);
+
+id!(
     /// A place where agents work together.
     ProjectId,
     "prj_"

@@ -78,6 +78,10 @@ impl Journal {
     /// Takes in one event of the run's stream; events of other kinds are passed over.
     pub fn replay(&mut self, event: EventRef<'_>) -> Result<(), serde_json::Error> {
         let Some(kind) = operation_kind(event.kind) else { return Ok(()) };
+        // What a step tells while it works has no place of its own.
+        if kind == OperationKind::Note && !is_placed(event.data)? {
+            return Ok(());
+        }
         let entry: Entry = serde_json::from_str(event.data)?;
         let before = self.entries.get(&entry.index).map(|(operation, _)| operation.kind);
         let recorded = entry.recorded(event.kind);
@@ -167,6 +171,14 @@ fn operation_kind(event: &str) -> Option<OperationKind> {
         "inputs_taken" => OperationKind::Updates,
         _ => return None,
     })
+}
+
+fn is_placed(data: &str) -> Result<bool, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Place {
+        index: Option<u64>,
+    }
+    Ok(serde_json::from_str::<Place>(data)?.index.is_some())
 }
 
 /// The fields that the journal reads, of all kinds of entries together.

@@ -14,6 +14,7 @@ pub mod host;
 pub mod ids;
 pub mod journal;
 pub mod key;
+pub mod lane;
 pub mod lease;
 pub mod models;
 pub mod native;

@@ -9,8 +9,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    conversations, delegations, dialogues, docs, executions, files, health, hooks, keys, models,
-    projects, run_events, runs, servers, skills, tasks, team_agents, team_messages, tenants, usage,
+    conversations, delegations, dialogues, docs, executions, files, health, hooks, keys, lanes,
+    models, projects, run_events, runs, servers, skills, tasks, team_agents, team_messages,
+    tenants, usage,
 };
 use crate::state::Shared;
 use crate::{access, error, host, observe, openapi};
@@ -72,6 +73,8 @@ pub(crate) fn api() -> OpenApiRouter<Shared> {
         .routes(routes!(dialogues::dialogue_messages))
         .routes(routes!(dialogues::follow_dialogue))
         .routes(routes!(dialogues::cancel_dialogue))
+        .routes(routes!(lanes::list_lanes))
+        .routes(routes!(lanes::history))
         .routes(routes!(hooks::take_hook))
         .routes(routes!(hooks::list_subagents))
         .routes(routes!(hooks::hook_log))

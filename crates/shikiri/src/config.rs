@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use shikiri_app::lane::LaneOptions;
 use shikiri_model::team::TeamLimits;
 
+use crate::config_lanes::{Loose, Pages};
 use crate::config_layers::{Layer, Origin, environment_layer, file_layer};
 use crate::env_vars::{self, EnvVar};
 use crate::exit::{Exit, Failure};
@@ -47,6 +49,12 @@ pub struct Settings {
     pub delegation_seconds: Option<f64>,
     pub spawn_guard_seconds: Option<f64>,
     pub max_spawns: Option<u32>,
+    pub session_ttl_minutes: Option<Loose>,
+    pub max_agents: Option<Loose>,
+    pub max_questions: Option<u32>,
+    pub max_queued_questions: Option<usize>,
+    pub question_wait_seconds: Option<f64>,
+    pub pages: Option<String>,
     pub claude_bin: Option<String>,
     pub engine_paths: Option<Vec<PathBuf>>,
     pub durability: Option<Durability>,
@@ -90,6 +98,8 @@ pub struct Config {
     pub lock_wait: Duration,
     pub lock_lease: Duration,
     pub team: TeamLimits,
+    pub lanes: LaneOptions,
+    pub pages: Pages,
     /// Where the Claude Code program is, if not in PATH.
     pub claude_bin: Option<PathBuf>,
     /// What Claude Code may read, besides its own folders and the system's programs.
@@ -161,6 +171,8 @@ impl Config {
                 .seconds("lock_lease_seconds", |s| s.lock_lease_seconds)?
                 .unwrap_or(Duration::from_secs(600)),
             team: layers.team()?,
+            lanes: layers.lanes(&root)?,
+            pages: layers.pages()?,
             claude_bin: layers
                 .find(|s| s.claude_bin.clone())
                 .map(|(path, layer)| layer.folder.join(path)),
@@ -203,7 +215,7 @@ impl Config {
 pub(crate) struct Layers(Vec<Layer>);
 
 impl Layers {
-    fn find<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<(T, &Layer)> {
+    pub(crate) fn find<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<(T, &Layer)> {
         self.0.iter().find_map(|layer| Some((value(&layer.settings)?, layer)))
     }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 use crate::config::{Settings, Surroundings};
+use crate::config_lanes::Loose;
 use crate::env_vars::{self, EnvVar};
 use crate::exit::{Exit, Failure};
 
@@ -89,6 +90,22 @@ pub(crate) fn environment_layer(
             text(env_vars::SPAWN_GUARD_SECONDS)?,
         )?,
         max_spawns: number(env_vars::MAX_SPAWNS, text(env_vars::MAX_SPAWNS)?)?,
+        session_ttl_minutes: either(
+            env_vars::SESSION_TTL_MINUTES,
+            env_vars::CAI_SESSION_TTL_MINUTES,
+        )?
+        .map(Loose),
+        max_agents: either(env_vars::MAX_AGENTS, env_vars::CAI_MAX_AGENTS)?.map(Loose),
+        max_questions: number(env_vars::MAX_QUESTIONS, text(env_vars::MAX_QUESTIONS)?)?,
+        max_queued_questions: number(
+            env_vars::MAX_QUEUED_QUESTIONS,
+            text(env_vars::MAX_QUEUED_QUESTIONS)?,
+        )?,
+        question_wait_seconds: number(
+            env_vars::QUESTION_WAIT_SECONDS,
+            text(env_vars::QUESTION_WAIT_SECONDS)?,
+        )?,
+        pages: text(env_vars::PAGES)?,
         claude_bin: text(env_vars::CLAUDE_BIN)?,
         engine_paths: surroundings.get(env_vars::ENGINE_PATHS).map(|paths| {
             std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty()).collect()

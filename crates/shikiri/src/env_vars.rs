@@ -65,6 +65,24 @@ pub const SPAWN_GUARD_SECONDS: EnvVar =
     var("SHIKIRI_SPAWN_GUARD_SECONDS", "an agent that was started has so long to log in [120]");
 pub const MAX_SPAWNS: EnvVar =
     var("SHIKIRI_MAX_SPAWNS", "agents that are started and at work at once [3]");
+pub const SESSION_TTL_MINUTES: EnvVar =
+    var("SHIKIRI_SESSION_TTL_MINUTES", "a lane that is not used for so long ends [30]");
+pub const CAI_SESSION_TTL_MINUTES: EnvVar =
+    var("CAI_SESSION_TTL_MINUTES", "the same, if SHIKIRI_SESSION_TTL_MINUTES is not set");
+pub const MAX_AGENTS: EnvVar =
+    var("SHIKIRI_MAX_AGENTS", "lanes at once; for one more the idlest ends [10]");
+pub const CAI_MAX_AGENTS: EnvVar =
+    var("CAI_MAX_AGENTS", "the same, if SHIKIRI_MAX_AGENTS is not set");
+pub const MAX_QUESTIONS: EnvVar =
+    var("SHIKIRI_MAX_QUESTIONS", "questions that are put to providers at once [10]");
+pub const MAX_QUEUED_QUESTIONS: EnvVar =
+    var("SHIKIRI_MAX_QUEUED_QUESTIONS", "questions that may wait in one process [64]");
+pub const QUESTION_WAIT_SECONDS: EnvVar =
+    var("SHIKIRI_QUESTION_WAIT_SECONDS", "how long a question waits for its turn [300]");
+pub const PAGES: EnvVar = var(
+    "SHIKIRI_PAGES",
+    "browser, or for trying and testing offline: lanes answer without a browser [browser]",
+);
 pub const CLAUDE_BIN: EnvVar =
     var("SHIKIRI_CLAUDE_BIN", "the Claude Code program [claude, found in PATH]");
 pub const ENGINE_PATHS: EnvVar = var(
@@ -123,6 +141,14 @@ pub const ALL: &[EnvVar] = &[
     DELEGATION_SECONDS,
     SPAWN_GUARD_SECONDS,
     MAX_SPAWNS,
+    SESSION_TTL_MINUTES,
+    CAI_SESSION_TTL_MINUTES,
+    MAX_AGENTS,
+    CAI_MAX_AGENTS,
+    MAX_QUESTIONS,
+    MAX_QUEUED_QUESTIONS,
+    QUESTION_WAIT_SECONDS,
+    PAGES,
     CLAUDE_BIN,
     ENGINE_PATHS,
     KEY,

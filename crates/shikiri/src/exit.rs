@@ -134,6 +134,7 @@ fn list_command(kind: &str) -> Option<&'static str> {
         "task" => Some("shikiri tasks list"),
         "delegation" => Some("shikiri delegations list"),
         "dialogue" => Some("shikiri dialogues list"),
+        "lane" => Some("shikiri lanes list --all"),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod config_lanes;
 mod config_layers;
 mod config_team;
 pub mod data_folder;
@@ -13,6 +14,7 @@ pub mod env_vars;
 pub mod exit;
 pub mod follow;
 mod hook_files;
+mod lane_files;
 pub mod logging;
 pub mod output;
 pub mod player;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::reachable;
 use crate::config::{Config, Durability};
 use crate::exit::{Exit, Failure};
+use crate::lane_files;
 use crate::output::Output;
 use crate::signals::Signals;
 use crate::store_url::StoreUrl;
@@ -49,6 +50,7 @@ impl Running {
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
         let app = wiring::open_app(config, &offer, Access::Write).await?;
         wiring::ensure_admin_key(&app, config).await?;
+        lane_files::take_in(&app, config).await;
         let node = Node::start(app.clone());
         // Whoever is told that it listens may ask for an execution at once.
         let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;

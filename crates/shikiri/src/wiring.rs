@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use shikiri_app::execution::{self, Engine, Engines};
 use shikiri_app::host::Speaker;
+use shikiri_app::lane::{NoBrowser, OfflinePages, PageDriver};
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppOptions, Environment};
 use shikiri_engines::claude_code::ClaudeCode;
@@ -19,6 +20,7 @@ use shikiri_store::sqlite::{self, SqliteOptions, SqliteStore};
 use shikiri_store::{Store, StoreError, SystemClock};
 
 use crate::config::{Config, Durability};
+use crate::config_lanes::Pages;
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
 use crate::hook_files::HookDisk;
@@ -42,7 +44,9 @@ pub fn offer() -> Offer {
 }
 
 pub fn agents() -> Vec<Arc<dyn Agent>> {
-    shikiri_app::agents::samples()
+    let mut agents = shikiri_app::agents::samples();
+    agents.extend(shikiri_app::lane::agents());
+    agents
 }
 
 /// This process's variables that are text.
@@ -68,6 +72,14 @@ fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
         Arc::new(Native::anthropic()),
         Arc::new(Native::bedrock().at_home(home)),
     ]
+}
+
+/// What puts questions to the providers' pages.
+fn pages(config: &Config) -> Arc<dyn PageDriver> {
+    match &config.pages {
+        Pages::Browser => Arc::new(NoBrowser),
+        Pages::Offline { sent_to } => Arc::new(OfflinePages::new(sent_to.clone())),
+    }
 }
 
 /// Who has models speak for the servers that a host calls.
@@ -97,6 +109,7 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         lock_wait: config.lock_wait,
         lock_lease: config.lock_lease,
         team: config.team.clone(),
+        lanes: config.lanes.clone(),
         data: Some(config.data_folder()),
         engine_env: Environment(engine_environment()),
         ..AppOptions::default()
@@ -104,6 +117,7 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));
     let app = App::new(store, offer.agents.clone(), options)
         .with_engines(Engines::new(engines))
+        .with_pages(pages(config))
         .with_hook_files(Arc::new(HookDisk::new(config.root.clone())));
     if access == Access::Write {
         // It looks first: a command that changes something else does not write this.

@@ -14,11 +14,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use shikiri_model::event::NewEvent;
+use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::journal::{Operation, OperationKind, Recorded};
 use shikiri_model::run::{Answer, Outcome, QuestionKind};
 use shikiri_model::time::Timestamp;
 
 use super::drive::{Driver, NewQuestion};
+use crate::app::App;
 
 #[derive(Clone)]
 pub struct Context {
@@ -72,6 +74,32 @@ impl Context {
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
         Self { question_name: Some(name.into()), ..self.clone() }
+    }
+
+    /// The run that the agent carries out.
+    pub fn run_id(&self) -> &RunId {
+        &self.driver.run.id
+    }
+
+    pub fn tenant(&self) -> &TenantId {
+        &self.driver.run.tenant
+    }
+
+    /// Who asked for the run, in the words of the door that was asked.
+    pub fn origin(&self) -> Option<&Value> {
+        self.driver.run.origin.as_ref()
+    }
+
+    pub(crate) fn app(&self) -> &App {
+        &self.driver.app
+    }
+
+    /// How far a step is, told from inside of it. It has no place in the journal: a step that is not
+    /// done again tells nothing again.
+    pub(crate) async fn show_progress(&self, progress: f64, total: f64, message: &str) {
+        let note = json!({ "progress": progress, "total": total, "message": message });
+        let event = NewEvent::from_value("progress", &note);
+        self.driver.tell(event, Some(note.to_string())).await;
     }
 
     /// How far the run is, and with what. Also shown as the run's status.

@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::sweep::{forget_node, requeue_runs_of, sweep};
-use super::vital::{Vital, bury_the_dead};
+use super::vital::{Vital, bury_the_dead, is_dead};
 use super::worker::{Invitation, Worker};
 use crate::app::{App, entropy};
 use crate::error::AppError;
+use crate::lane::keep_lanes;
 use crate::team::keep_time;
 
 pub(super) const LEASE_PREFIX: &str = "node/";
@@ -128,6 +129,7 @@ impl Tenure {
         tasks.spawn(Arc::clone(&worker).hear_notes());
         tasks.spawn(sweep(self.app.clone(), lost.clone()));
         tasks.spawn(keep_time(self.app.clone(), lost.clone()));
+        tasks.spawn(keep_lanes(self.app.clone(), lost.clone()));
         tasks.close();
         tokio::select! {
             () = self.keep_lease() => tracing::warn!(node.id = %self.node, "lost the node lease"),
@@ -170,6 +172,19 @@ impl Tenure {
     }
 }
 
+impl App {
+    /// The node that this process is, while it carries runs.
+    pub fn own_node(&self) -> Option<NodeId> {
+        self.here.node()
+    }
+
+    /// Whether a node lives no more: its lease has run out, or its process is gone from this machine.
+    pub(crate) async fn is_node_gone(&self, node: &NodeId) -> Result<bool, AppError> {
+        let lease = self.store.lease(&format!("{LEASE_PREFIX}{node}")).await?;
+        Ok(lease.is_none_or(|(_, lapsed)| lapsed) || is_dead(self, node))
+    }
+}
+
 /// The worker of this process, if it carries runs.
 #[derive(Default)]
 pub(crate) struct Here(RwLock<Option<Weak<Worker>>>);
@@ -178,6 +193,11 @@ impl Here {
     fn set(&self, worker: Option<&Arc<Worker>>) {
         let mut here = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *here = worker.map(Arc::downgrade);
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        let here = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        here.as_ref().and_then(Weak::upgrade).map(|worker| worker.node())
     }
 
     /// A place for a run that is being started.

@@ -65,6 +65,14 @@ pub(super) async fn bury_the_dead(app: &App) {
     }
 }
 
+/// Whether a node of this machine left a sign that nobody keeps.
+pub(super) fn is_dead(app: &App, node: &NodeId) -> bool {
+    let Some(folder) = folder(app) else { return false };
+    let path = folder.join(node.as_str());
+    // Somebody else may be looking at this very moment, and hold it for that.
+    (0..3).any(|_| buried(&path).is_some())
+}
+
 fn dead(folder: &Path) -> Vec<(PathBuf, Guard)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| buried(&entry.path())).collect()

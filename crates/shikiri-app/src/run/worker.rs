@@ -77,6 +77,12 @@ pub(crate) struct Invitation {
     permit: OwnedSemaphorePermit,
 }
 
+impl Worker {
+    pub(super) fn node(&self) -> NodeId {
+        self.node.clone()
+    }
+}
+
 impl Invitation {
     pub(crate) fn node(&self) -> NodeId {
         self.worker.node.clone()

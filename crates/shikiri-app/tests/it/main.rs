@@ -7,6 +7,7 @@ mod flaky;
 mod gate;
 mod hooks;
 mod journal;
+mod lanes;
 mod outage;
 mod redirects;
 mod runs;

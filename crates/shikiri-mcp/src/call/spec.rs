@@ -52,6 +52,9 @@ pub(crate) struct Who {
     pub(crate) agent_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) role: Option<String>,
+    /// Claude Code's own session.
+    #[serde(skip)]
+    pub(crate) hook_session: Option<String>,
 }
 
 impl CallSpec {

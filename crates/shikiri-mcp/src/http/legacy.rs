@@ -11,6 +11,7 @@ use shikiri_app::AppError;
 use shikiri_app::connections::NewConnection;
 use shikiri_model::connection::{Connection, Place};
 use shikiri_model::ids::ConnectionId;
+use shikiri_model::lane::{Identity, Way};
 use tokio_util::sync::CancellationToken;
 
 use super::connected::ConnectionFeed;
@@ -69,7 +70,12 @@ pub(super) async fn post(
 
 fn caller(guest: &Guest, connection: &Arc<Connection>, given_up: CancellationToken) -> Caller {
     let session = guest.session.clone();
-    Caller::connected(Arc::clone(connection), instance(connection), session, given_up)
+    let way = Way::Connection {
+        principal: guest.principal.clone(),
+        connection: connection.id.to_string(),
+    };
+    let identity = Identity::of(&way, &connection.client.name);
+    Caller::connected(Arc::clone(connection), identity, session, given_up)
 }
 
 async fn answer(
@@ -247,9 +253,4 @@ pub(super) async fn delete(
         listener.cancel();
     }
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// The client's name and the end of the connection's id, which is random.
-pub(super) fn instance(connection: &Connection) -> String {
-    crate::client::instance(&connection.client, connection.id.as_str())
 }

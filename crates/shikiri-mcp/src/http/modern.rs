@@ -7,10 +7,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rmcp::model::ErrorCode;
 use serde_json::Value;
+use shikiri_model::lane::{Identity, Way};
 
 use super::sse::{self, CallFeed, ListenFeed};
 use super::{Door, Guest, PROTOCOL_VERSION, Refusal, headers, json_response, plain, problem};
-use crate::client::{self, Caller, Era, MODERN};
+use crate::client::{Caller, Era, MODERN};
 use crate::fault::Fault;
 use crate::message::{self, Incoming, Request};
 use crate::server::{Answered, Mcp};
@@ -103,13 +104,14 @@ fn check(door: &Door, headers: &HeaderMap, request: &Request) -> Result<Stated, 
 
 async fn caller(door: &Door, guest: &Guest, stated: Stated) -> Result<Caller, Refusal> {
     let Mcp { app, daily, .. } = &*door.mcp;
+    let way = Way::Token { principal: guest.principal.clone(), handle: stated.lane };
     let connection = daily.get(app, &guest.tenant.id, &guest.principal).await;
     Ok(Caller {
         connection: connection.map_err(|error| problem(&error))?,
         era: Era::Modern,
         capabilities: stated.capabilities,
         log_level: stated.log_level,
-        instance: client::instance(&stated.client, &guest.principal),
+        identity: Identity::of(&way, &stated.client.name),
         session: guest.session.clone(),
         // Whoever goes away is noticed by the end of its socket.
         given_up: door.gate.draining().child_token(),

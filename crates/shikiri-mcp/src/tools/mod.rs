@@ -1,6 +1,7 @@
 //! Our own tools, resources and prompts: the runs behind the agents, and teams.
 
 mod arguments;
+mod lane_info;
 mod prompts;
 mod resources;
 mod run_agent;
@@ -26,6 +27,7 @@ use crate::server::ICON;
 /// What the server always offers, with what this one adds.
 pub(crate) fn with_ours(app: &App, mut extras: Extras) -> Extras {
     extras.tools.extend([
+        Arc::new(lane_info::LaneInfoTool(app.clone())) as _,
         Arc::new(run_agent::RunAgent(app.clone())) as _,
         Arc::new(run_answer::RunAnswer(app.clone())) as _,
         Arc::new(run_cancel::RunCancel(app.clone())) as _,

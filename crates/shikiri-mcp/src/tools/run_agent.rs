@@ -101,7 +101,8 @@ impl RunAgent {
             "door": "mcp",
             "principal": connection.principal,
             "connection": connection.id,
-            "who": { "instance": caller.instance },
+            "who": { "instance": caller.identity.instance },
+            "lane": caller.identity,
         });
         let new = NewRun {
             agent,
@@ -129,7 +130,7 @@ impl RunAgent {
             return Err(AppError::invalid("input", reason));
         };
         let connection = &caller.connection;
-        let user_id = caller.instance.clone();
+        let user_id = caller.identity.instance.clone();
         let new = NewExecution {
             conversation,
             user_input: said.to_owned(),

@@ -124,6 +124,8 @@ impl Turn<'_> {
         }
         if let Some(mut agent) = first.cloned() {
             self.done.log.agent_id = Some(agent.agent_id.clone());
+            // The server that is called acts on who called: a guess is not for it.
+            self.done.log.tool_use_id = None;
             if !agent.is_certain() && others == 0 {
                 agent.confidence = Confidence::Unique;
             } else if !agent.is_certain() {

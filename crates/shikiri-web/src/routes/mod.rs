@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod health;
 pub(crate) mod hooks;
 pub(crate) mod keys;
+pub(crate) mod lanes;
 pub(crate) mod models;
 pub(crate) mod projects;
 pub(crate) mod run_events;

@@ -3,9 +3,11 @@
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use shikiri_app::lane;
 use shikiri_app::run::NewRun;
 use shikiri_model::ids::QuestionId;
+use shikiri_model::lane::{Identity, Way};
 use shikiri_model::run::{Answer, AnswerAction, RunStatus};
 use utoipa::{IntoParams, ToSchema};
 
@@ -87,8 +89,13 @@ pub(crate) async fn start_run(
 ) -> Result<Response, Problem> {
     let tenant = access.tenant;
     let StartRun { agent, input, idempotency_key } = new;
-    let view =
-        web.app.start_run(&tenant, NewRun { agent, input, idempotency_key, origin: None }).await?;
+    // A key's chats are its own: here it is all that tells callers apart.
+    let origin = lane::is_tool(&agent).then(|| {
+        let way = Way::Token { principal: access.caller.key.to_string(), handle: None };
+        json!({ "door": "rest", "lane": Identity::of(&way, "rest") })
+    });
+    let new = NewRun { agent, input, idempotency_key, origin };
+    let view = web.app.start_run(&tenant, new).await?;
     let location = format!("/v1/tenants/{tenant}/runs/{}", view.run.id);
     Ok(created(&location, &RunJson::from(view)))
 }

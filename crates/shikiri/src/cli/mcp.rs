@@ -1,7 +1,11 @@
 //! `shikiri mcp`: MCP over stdin and stdout, for clients that start their servers themselves.
 
+use std::sync::OnceLock;
+use std::time::Duration;
+
 use shikiri_app::run::Node;
 use shikiri_mcp::Mcp;
+use shikiri_model::lane::{Identity, Way};
 use tokio::io::BufReader;
 
 use super::Global;
@@ -9,7 +13,10 @@ use crate::config::{Config, Surroundings};
 use crate::exit::Failure;
 use crate::signals::Signals;
 use crate::wiring::{self, Access};
-use crate::{env_vars, logging};
+use crate::{env_vars, lane_files, logging};
+
+/// How long the start waits to become a node.
+const JOIN_WAIT: Duration = Duration::from_secs(5);
 
 /// Serves the client that started this process until it closes our stdin, or a signal comes. Runs
 /// that have not ended then go on in whichever process next carries runs.
@@ -19,11 +26,15 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
     let offer = wiring::offer();
     let app = wiring::open_app(&config, &offer, Access::Write).await?;
+    lane_files::take_in(&app, &config).await;
     let node = Node::start(app.clone());
+    // An agent that comes back is known by its process: which one that is must be clear by the first
+    // call. A store that is away comes back later.
+    let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
     let mcp = Mcp::new(app, offer.extras, offer.mcp);
     let (input, output) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
     let served = tokio::select! {
-        served = shikiri_mcp::serve_stdio(mcp, instance(), input, output) => served,
+        served = shikiri_mcp::serve_stdio(mcp, identity(), input, output) => served,
         signal = signals.next() => {
             tracing::info!(signal, "stopping");
             Ok(())
@@ -33,16 +44,15 @@ pub(super) async fn run(global: &Global) -> Result<(), Failure> {
     Ok(served?)
 }
 
-/// The process is one instance, named by its environment or by its client.
-fn instance() -> impl Fn(&str) -> String {
-    let named = [env_vars::AGENT_ID, env_vars::CAI_AGENT_ID]
+/// The process is one instance, named by its environment or by its client. Who it is stays as it was
+/// at the first call: a client that later calls itself something else is still the same.
+fn identity() -> impl Fn(&str) -> Identity {
+    let declared = [env_vars::AGENT_ID, env_vars::CAI_AGENT_ID]
         .into_iter()
         .filter_map(|variable| std::env::var(variable.name).ok())
         .find(|name| !name.trim().is_empty());
-    let pid = std::process::id();
-    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
-    move |client| match named.as_deref().unwrap_or(client) {
-        "" => format!("agent-{pid}-{since}"),
-        name => format!("{name}-{pid}"),
-    }
+    let started_ms = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_millis();
+    let way = Way::Process { pid: std::process::id(), started_ms, declared };
+    let known = OnceLock::new();
+    move |client| known.get_or_init(|| Identity::of(&way, client)).clone()
 }

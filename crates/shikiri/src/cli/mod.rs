@@ -12,10 +12,12 @@ mod demo;
 mod dialogues;
 mod doctor;
 mod executions;
+mod history;
 mod hook_reports;
 mod hooks;
 mod host;
 mod keys;
+mod lanes;
 mod mcp;
 mod messages;
 mod misuse;
@@ -44,6 +46,7 @@ use shikiri_model::ids::TenantId;
 use crate::config::{Config, LogFormat, Settings, Surroundings};
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
+use crate::lane_files;
 use crate::logging;
 use crate::output::complain;
 use crate::player;
@@ -136,6 +139,11 @@ enum Command {
     /// Turns of conversations: list, show
     #[command(subcommand)]
     Executions(executions::Command),
+    /// Agents' own chats at ChatGPT and Gemini: list, show, import, export, clean
+    #[command(subcommand)]
+    Lanes(lanes::Command),
+    /// Who asked what at the providers
+    History(history::Arguments),
     /// Subagents of Claude Code, as its hooks tell of them: a tree with roles, tokens and cost
     Subagents(subagents::Arguments),
     /// Tokens and what they cost
@@ -162,7 +170,7 @@ enum Command {
 #[derive(Args, Clone)]
 struct TenantArgument {
     /// The tenant
-    #[arg(long = "tenant", value_name = "ID", default_value = "local")]
+    #[arg(id = "tenant", long = "tenant", value_name = "ID", default_value = "local")]
     id: TenantId,
 }
 
@@ -259,6 +267,17 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::Executions(command) => {
             executions::run(&open(&global.config()?, Access::Read).await?, command).await
+        }
+        Command::Lanes(command) => {
+            let config = global.config()?;
+            let app = open(&config, command.access()).await?;
+            if command.access() == Access::Write {
+                lane_files::take_in(&app, &config).await;
+            }
+            lanes::run(&app, command).await
+        }
+        Command::History(arguments) => {
+            history::run(&open(&global.config()?, Access::Read).await?, arguments).await
         }
         Command::Subagents(arguments) => {
             subagents::run(&open(&global.config()?, arguments.access()).await?, arguments).await

@@ -16,6 +16,7 @@ mod fuzz;
 mod hooks;
 mod host;
 mod http;
+mod lanes;
 mod mcp;
 mod program;
 mod readme;

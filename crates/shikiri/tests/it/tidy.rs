@@ -173,8 +173,8 @@ fn quoted(rest: &str) -> Option<&str> {
     rest.trim_start().strip_prefix('"')?.split('"').next()
 }
 
-/// `journal_kill` and `execution_kill` kill at every failpoint that they list, so they have to list
-/// them all.
+/// `journal_kill`, `execution_kill` and the lanes' `chaos` kill at every failpoint that they list, so
+/// they have to list them all.
 #[test]
 fn every_failpoint_is_killed_at() {
     let mut files = Vec::new();
@@ -195,6 +195,7 @@ fn every_failpoint_is_killed_at() {
         ("chaos/journal_kill.rs", "const SWEEP_POINTS: "),
         ("chaos/execution_kill.rs", "const EXECUTION_POINTS: "),
         ("host/chaos/points.rs", "const HOST_POINTS: "),
+        ("lanes/chaos.rs", "const LANE_POINTS: "),
     ] {
         let killer = workspace().join("crates/shikiri/tests/it").join(killer);
         let text = std::fs::read_to_string(killer).unwrap();
@@ -205,4 +206,25 @@ fn every_failpoint_is_killed_at() {
     }
     assert_eq!(listed.iter().cloned().collect::<BTreeSet<_>>(), hit);
     assert_eq!(listed.len(), hit.len(), "a point is listed twice");
+}
+
+/// Lanes and what was asked in them are written by their own use cases alone.
+#[test]
+fn lanes_are_changed_in_one_place() {
+    let mut files = Vec::new();
+    rust_files(&workspace().join("crates"), &mut files);
+    let own = workspace().join("crates/shikiri-app/src/lane");
+    let (mut writers, mut strangers) = (0, Vec::new());
+    for path in files.iter().filter(|path| path.to_str().is_some_and(|p| p.contains("/src/"))) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let knows = ["Lane", "Inquiry", "Roster"].iter().any(|name| {
+            text.contains(&format!("RecordChange::put(&{}", name.to_lowercase()))
+                || text.contains(&format!("load::<{name}>"))
+        });
+        if knows && text.contains("RecordChange") {
+            if path.starts_with(&own) { writers += 1 } else { strangers.push(path) }
+        }
+    }
+    assert!(writers >= 4, "{writers} files write lanes: the test looks for the wrong words");
+    assert!(strangers.is_empty(), "these write lanes too: {strangers:?}");
 }

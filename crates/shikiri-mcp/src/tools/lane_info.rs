@@ -1,0 +1,103 @@
+//! `lane_info`: who the caller is taken for, and where its chats are.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rmcp::model::{Icon, JsonObject, Tool, ToolAnnotations};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use shikiri_app::{App, AppError};
+
+use super::{arguments, refused};
+use crate::catalogue::{ShortTool, object};
+use crate::client::Caller;
+use crate::fault::Fault;
+use crate::server::ICON;
+
+pub(super) struct LaneInfoTool(pub(super) App);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+#[async_trait]
+impl ShortTool for LaneInfoTool {
+    fn definition(&self) -> Tool {
+        let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        let text = json!({ "type": "string" });
+        let output = json!({
+            "type": "object",
+            "properties": {
+                "agent": text,
+                "instance": text,
+                "subagent": text,
+                "lane": text,
+                "is_open": { "type": "boolean" },
+                "is_declared": { "type": "boolean" },
+                "last_access": text,
+                "ends_at": text,
+                "threads": { "type": "object" },
+                "in_flight": { "type": "array", "items": text },
+                "providers": { "type": "array", "items": { "type": "object" } },
+            },
+            "required": ["agent", "instance", "lane", "is_open", "threads", "providers"],
+        });
+        let description = "Tells which agent and instance this caller is taken for, its lane, and \
+                           its chats at the providers";
+        let mut tool = Tool::new("lane_info", description, Arc::new(object(input)));
+        tool.title = Some("Show the caller's lane".to_owned());
+        tool.output_schema = Some(Arc::new(object(output)));
+        tool.annotations = Some(ToolAnnotations::new().read_only(true));
+        tool.icons = Some(vec![Icon::new(ICON).with_mime_type("image/svg+xml")]);
+        tool
+    }
+
+    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+        match self.look(caller, arguments).await {
+            Ok(found) => Ok(json!({
+                "content": [crate::run_view::text(&found.to_string())],
+                "structuredContent": found,
+                "isError": false,
+            })),
+            Err(error) => refused(error),
+        }
+    }
+}
+
+impl LaneInfoTool {
+    async fn look(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
+        let Arguments {} = arguments::read(arguments)?;
+        let who = &caller.identity;
+        let info = self.0.lane_info(&caller.connection.tenant, who).await?;
+        let providers = info.providers.iter().map(|provider| {
+            json!({ "id": provider.id, "name": provider.name, "is_enabled": provider.is_enabled })
+        });
+        let mut found = json!({
+            "agent": who.agent,
+            "is_declared": who.is_declared,
+            "instance": who.instance,
+            "lane": who.lane_name(),
+            "is_open": info.lane.is_some(),
+            "threads": {},
+            "in_flight": [],
+            "providers": providers.collect::<Vec<_>>(),
+        });
+        if let Some(subagent) = &who.subagent {
+            found["subagent"] = json!(subagent);
+        }
+        if let Some(lane) = info.lane.map(|stored| stored.value) {
+            let threads = lane.threads.iter();
+            let threads: Map<_, _> = threads
+                .filter_map(|(provider, thread)| {
+                    Some((provider.clone(), json!({ "url": thread.url.as_ref()? })))
+                })
+                .collect();
+            found["lane"] = json!(lane.name);
+            found["threads"] = Value::Object(threads);
+            found["in_flight"] = json!(lane.in_flight.keys().collect::<Vec<_>>());
+            found["last_access"] = json!(lane.last_access);
+            found["ends_at"] = json!(lane.ends_at());
+        }
+        Ok(found)
+    }
+}

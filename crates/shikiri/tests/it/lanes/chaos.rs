@@ -1,0 +1,159 @@
+//! Death while questions are put: nothing that was committed is lost, nothing is sent twice, and
+//! history says what is known.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use shikiri_testkit::{Cli, Rng, StdioClient, long};
+
+use super::{ask, call, exported, history, process, text};
+use crate::PROGRAM;
+
+const LANE_POINTS: [&str; 7] = [
+    "lane.before_begin",
+    "lane.after_begin",
+    "lane.before_sending",
+    "lane.after_sending",
+    "lane.before_finish",
+    "lane.after_finish",
+    "lane.before_open",
+];
+
+struct World {
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// A program whose process is soon missed.
+    fn cli(&self) -> Cli {
+        Cli::new(PROGRAM, self.folder.path())
+            .env("SHIKIRI_PAGES", format!("offline:{}", self.folder.path().join("sent").display()))
+            .env("SHIKIRI_AGENT_ID", "phoenix")
+            .env("SHIKIRI_NODE_LEASE_SECONDS", "1")
+    }
+
+    /// How often each question was sent.
+    fn sent(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder.path().join("sent")).unwrap_or_default();
+        let question = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            text_of(&line, "question")
+        };
+        text.lines().map(question).collect()
+    }
+}
+
+fn text_of(value: &Value, name: &str) -> String {
+    text(value, name).to_owned()
+}
+
+/// At each point of a question's way: what the next process finds is true, and it goes on in the
+/// same chat.
+#[test]
+fn a_question_killed_at_any_point_is_sent_at_most_once_and_history_is_honest() {
+    for point in LANE_POINTS {
+        let world = World::new();
+        let cli = world.cli();
+        let mut client = process(&cli, "x");
+        // The point before a lane is opened comes up for who has none.
+        let first = (point != "lane.before_open").then(|| ask(&mut client, "first"));
+        assert_eq!(client.end().0, 0);
+
+        let armed = cli.clone().env("SHIKIRI_FAILPOINT", format!("{point}:1"));
+        let mut client = process(&armed, "x");
+        client.request("tools/call", call("ask_chatgpt_web", "doomed"));
+        while client.hear().is_some() {}
+        drop(client);
+
+        let mut client = process(&cli, "x");
+        let line = until_over(&cli, "doomed", &mut client);
+        let times = world.sent().iter().filter(|question| *question == "doomed").count();
+        match text(&line, "status") {
+            "answered" => assert_eq!(times, 1, "{point}: {line}"),
+            _ => {
+                assert_eq!(line["error"]["code"], "UNKNOWN_OUTCOME", "{point}: {line}");
+                assert_eq!(line["sent"], "unknown", "{point}: {line}");
+                assert!(times <= 1, "{point}");
+            }
+        }
+        let next = ask(&mut client, "next");
+        if let Some(first) = first {
+            assert_eq!(next["url"], first["url"], "{point}");
+        }
+        assert_eq!(next["url"], line["url"].as_str().map_or(next["url"].clone(), Value::from));
+    }
+}
+
+/// Waits until the question has an end, which another process gives it.
+fn until_over(cli: &Cli, question: &str, client: &mut StdioClient) -> Value {
+    let start = std::time::Instant::now();
+    loop {
+        let found = history(cli, &[]).into_iter().find(|line| line["question"] == question);
+        if let Some(line) = found.filter(|line| line["status"] != "asking") {
+            return line;
+        }
+        assert_eq!(client.result("ping", json!({})), json!({}));
+        assert!(start.elapsed() < Duration::from_secs(60), "{question:?} has no end");
+    }
+}
+
+/// 0d.2: killed again and again at any moment, the store always opens and holds what was answered.
+#[test]
+fn a_thousand_kills_lose_nothing_that_was_answered() {
+    let mut rng = Rng::seeded("a_thousand_kills_lose_nothing_that_was_answered");
+    let (agents, kills) = if long() { (4, 1_000) } else { (4, 200) };
+    let world = World::new();
+    let cli = world.cli();
+    let mut answered: Vec<(String, String)> = Vec::new();
+    let mut asked = 0;
+    for kill in 0..kills {
+        let agent = format!("agent-{}", kill % agents);
+        let mut client = process(&cli.clone().env("SHIKIRI_AGENT_ID", &agent), "x");
+        let wait = Duration::from_micros(rng.range(0, 60_000));
+        let pid = client.pid();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            shikiri_testkit::signal(pid, shikiri_testkit::Signal::KILL);
+        });
+        let question = format!("q{kill}");
+        asked += 1;
+        let id = client.request("tools/call", call("ask_chatgpt_web", &question));
+        while let Some(message) = client.hear() {
+            if message["id"] == id {
+                let url = text_of(&message["result"]["structuredContent"], "url");
+                answered.push((question.clone(), url));
+            }
+        }
+        killer.join().unwrap();
+    }
+    let mut last = process(&cli, "x");
+    let next = ask(&mut last, "after all");
+    assert!(next["url"].is_string());
+    let lines: Vec<Value> = pages(&cli);
+    for (question, url) in &answered {
+        let line = lines.iter().find(|line| line["question"] == *question);
+        let line = line.unwrap_or_else(|| panic!("{question} is lost"));
+        assert_eq!((&line["status"], &line["url"]), (&json!("answered"), &json!(url)));
+    }
+    let sent = world.sent();
+    let different: BTreeSet<_> = sent.iter().collect();
+    assert_eq!(different.len(), sent.len(), "something was sent twice");
+    assert!(exported(&cli)["version"] == 2);
+    cli.run(&["db", "check"]).done();
+    eprintln!("{kills} kills, {asked} asked, {} answered, {} sent", answered.len(), sent.len());
+}
+
+/// History of any length.
+fn pages(cli: &Cli) -> Vec<Value> {
+    let mut all = Vec::new();
+    for agent in 0..4 {
+        all.extend(history(cli, &["--agent", &format!("agent-{agent}")]));
+    }
+    all.extend(history(cli, &["--agent", "phoenix"]));
+    all
+}
