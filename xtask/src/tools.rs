@@ -31,19 +31,33 @@ fn subcommand(component: &str) -> &str {
 
 /// Has tmux, in which tests type at the host's terminal; installs it if we are root on Debian.
 pub(crate) fn provide_tmux() -> Result<Outcome> {
-    let is_there = || succeeds(Command::new("tmux").arg("-V"));
+    provide("tmux", || succeeds(Command::new("tmux").arg("-V")))
+}
+
+/// Has a Chrome, in which tests ask chat pages of their own; installs Debian's if we are root there.
+pub(crate) fn provide_chromium() -> Result<Outcome> {
+    let named = std::env::var_os("SHIKIRI_CHROME_BIN");
+    provide("chromium", || {
+        let usual = ["google-chrome", "google-chrome-stable", "chromium", "chromium-browser"];
+        let programs = named.iter().cloned().chain(usual.map(Into::into));
+        programs.into_iter().any(|program| succeeds(Command::new(program).arg("--version")))
+    })
+}
+
+fn provide(package: &str, is_there: impl Fn() -> bool) -> Result<Outcome> {
     if !is_there() && apt::may_install() {
         run(&mut apt::update())?;
-        run(&mut apt::install("tmux"))?;
+        run(&mut apt::install(package))?;
     }
     if is_there() {
         return Ok(Outcome::Passed);
     }
-    let why = "tmux is not installed; install the package `tmux`, then run this again";
+    let why =
+        format!("{package} is not installed; install the package `{package}`, then run this again");
     if in_ci() {
         bail!("{why} (CI=true forbids skipping)");
     }
-    Ok(Outcome::Skipped(why.to_owned()))
+    Ok(Outcome::Skipped(why))
 }
 
 /// Does what needs cargo-deny. Optional, also with `CI=true`: it is no part of Rust, takes minutes

@@ -1,4 +1,7 @@
-//! Lanes: what it costs to find a caller's lane among a thousand and to note that it is in use.
+//! Lanes: what it costs to find a caller's lane among a thousand and to note that it is in use; and
+//! what the way to a provider's page costs beside the page itself.
+
+mod bridge;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,10 +22,14 @@ const TOUCHES: u32 = 500;
 const GOAL: f64 = 1.0;
 
 pub(crate) fn measure(world: &World) -> Result<Vec<Figure>> {
-    if !world.wants("touch") {
-        return Ok(Vec::new());
+    let mut figures = Vec::new();
+    if world.wants("touch") {
+        figures.extend(world.runtime.block_on(touch(world))?);
     }
-    world.runtime.block_on(touch(world))
+    if world.wants("bridge") {
+        figures.extend(bridge::measure(world)?);
+    }
+    Ok(figures)
 }
 
 async fn touch(world: &World) -> Result<Vec<Figure>> {

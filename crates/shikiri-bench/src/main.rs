@@ -54,6 +54,8 @@ enum Command {
     Lanes(Options),
     /// Teams: from a message to the partner who waits for it, many dialogues at once, idle waits
     Teams(Options),
+    /// Lanes: the browser bridge beside a page's own time
+    Lanes(Options),
     /// A process of a benchmark: a reader, a client or a server
     #[command(hide = true, subcommand)]
     Child(Role),
@@ -77,6 +79,10 @@ fn main() -> Result<ExitCode> {
     if let Some(ended) = shikiri_engines::claude_code::supervise_if_asked() {
         return Ok(ended);
     }
+    // So does the browser bridge.
+    if let Some(ended) = shikiri_browser::keep_if_asked() {
+        return Ok(ended);
+    }
     if let Some(done) = executions::fake_claude::run_if_asked() {
         return done.map(|()| ExitCode::SUCCESS);
     }
@@ -89,6 +95,7 @@ fn main() -> Result<ExitCode> {
         Command::Hook(options) => ("hook", options),
         Command::Lanes(options) => ("lanes", options),
         Command::Teams(options) => ("teams", options),
+        Command::Lanes(options) => ("lanes", options),
     };
     machine::raise_open_files()?;
     let world = World::new(options.quick, options.only, options.out)?;
@@ -99,6 +106,7 @@ fn main() -> Result<ExitCode> {
         "hook" => hook::measure(&world)?,
         "lanes" => lanes::measure(&world)?,
         "teams" => teams::measure(&world)?,
+        "lanes" => lanes::measure(&world)?,
         _ => sse::measure(&world)?,
     };
     let kept = report::keep(name, &world, &figures)?;

@@ -11,6 +11,7 @@
 )]
 
 mod app;
+mod chat_site;
 mod claude_cli;
 mod cli;
 mod client;
@@ -28,6 +29,7 @@ mod server;
 mod wait;
 
 pub use app::{Builder, Tenant, TestApp};
+pub use chat_site::{Arrived, ChatSite, SiteLog};
 pub use claude_cli::{ClaudeCli, ClaudeEnded, ClaudeHost, ControlRequest, claude_programs};
 pub use cli::{Cli, Ended};
 pub use client::{Answer, Client};

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use shikiri_app::lane::LaneOptions;
 use shikiri_model::team::TeamLimits;
 
+use crate::config_browser::{BrowserSettings, has_display};
 use crate::config_lanes::{Loose, Pages};
 use crate::config_layers::{Layer, Origin, environment_layer, file_layer};
 use crate::env_vars::{self, EnvVar};
@@ -57,6 +58,10 @@ pub struct Settings {
     pub pages: Option<String>,
     pub claude_bin: Option<String>,
     pub engine_paths: Option<Vec<PathBuf>>,
+    pub browser_url: Option<String>,
+    pub browser_allow_remote: Option<bool>,
+    pub browser_headless: Option<bool>,
+    pub chrome_bin: Option<String>,
     pub durability: Option<Durability>,
     pub postgres_connections: Option<u32>,
     pub log: Option<String>,
@@ -104,6 +109,7 @@ pub struct Config {
     pub claude_bin: Option<PathBuf>,
     /// What Claude Code may read, besides its own folders and the system's programs.
     pub engine_paths: Vec<PathBuf>,
+    pub browser: BrowserSettings,
     pub durability: Durability,
     pub postgres_connections: Option<u32>,
     /// What to log; the command decides if nobody says.
@@ -143,10 +149,10 @@ impl Config {
         if let Some(folder) = user_folder(surroundings) {
             layers.extend(file_layer(&folder.join(USER_FILE))?);
         }
-        Self::resolve(root, &Layers(layers))
+        Self::resolve(root, &Layers(layers), has_display(surroundings))
     }
 
-    fn resolve(root: PathBuf, layers: &Layers) -> Result<Self, Failure> {
+    fn resolve(root: PathBuf, layers: &Layers, has_display: bool) -> Result<Self, Failure> {
         Ok(Self {
             store: layers.store(&root)?,
             listen: layers.listen()?,
@@ -180,6 +186,7 @@ impl Config {
                 .find(|s| s.engine_paths.clone())
                 .map(|(paths, layer)| paths.iter().map(|path| layer.folder.join(path)).collect())
                 .unwrap_or_default(),
+            browser: layers.browser(has_display),
             durability: layers.plain(|s| s.durability).unwrap_or_default(),
             postgres_connections: layers.plain(|s| s.postgres_connections),
             log: layers.plain(|s| s.log.clone()),
@@ -219,7 +226,7 @@ impl Layers {
         self.0.iter().find_map(|layer| Some((value(&layer.settings)?, layer)))
     }
 
-    fn plain<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<T> {
+    pub(crate) fn plain<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<T> {
         self.find(value).map(|(value, _)| value)
     }
 

@@ -110,6 +110,13 @@ pub(crate) fn environment_layer(
         engine_paths: surroundings.get(env_vars::ENGINE_PATHS).map(|paths| {
             std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty()).collect()
         }),
+        browser_url: text(env_vars::BROWSER_URL)?,
+        browser_allow_remote: flag(
+            env_vars::BROWSER_ALLOW_REMOTE,
+            text(env_vars::BROWSER_ALLOW_REMOTE)?,
+        )?,
+        browser_headless: flag(env_vars::BROWSER_HEADLESS, text(env_vars::BROWSER_HEADLESS)?)?,
+        chrome_bin: text(env_vars::CHROME_BIN)?,
         durability: word(env_vars::DURABILITY, text(env_vars::DURABILITY)?)?,
         postgres_connections: number(
             env_vars::POSTGRES_CONNECTIONS,

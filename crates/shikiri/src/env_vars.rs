@@ -89,6 +89,22 @@ pub const ENGINE_PATHS: EnvVar = var(
     "SHIKIRI_ENGINE_PATHS",
     "folders with : between, that Claude Code may read besides its own and the system's",
 );
+pub const BROWSER_URL: EnvVar = var(
+    "SHIKIRI_BROWSER_URL",
+    "a running Chrome to ask providers with, such as http://127.0.0.1:9222 [one is started]",
+);
+pub const BROWSER_ALLOW_REMOTE: EnvVar = var(
+    "SHIKIRI_BROWSER_ALLOW_REMOTE",
+    "true: that Chrome may be on another machine, or another user's [false]",
+);
+pub const BROWSER_HEADLESS: EnvVar = var(
+    "SHIKIRI_BROWSER_HEADLESS",
+    "true: a Chrome that is started shows no window [true without a display]",
+);
+pub const CHROME_BIN: EnvVar =
+    var("SHIKIRI_CHROME_BIN", "the Chrome or Chromium to start [found in PATH]");
+pub const DISPLAY: EnvVar = var("DISPLAY", "tells that windows can be shown");
+pub const WAYLAND_DISPLAY: EnvVar = var("WAYLAND_DISPLAY", "the same");
 pub const KEY: EnvVar =
     var("SHIKIRI_KEY", "key for `shikiri run --server` [the one in .shikiri/admin.key]");
 pub const DURABILITY: EnvVar =
@@ -151,6 +167,12 @@ pub const ALL: &[EnvVar] = &[
     PAGES,
     CLAUDE_BIN,
     ENGINE_PATHS,
+    BROWSER_URL,
+    BROWSER_ALLOW_REMOTE,
+    BROWSER_HEADLESS,
+    CHROME_BIN,
+    DISPLAY,
+    WAYLAND_DISPLAY,
     KEY,
     DURABILITY,
     POSTGRES_CONNECTIONS,

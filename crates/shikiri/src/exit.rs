@@ -5,6 +5,7 @@ use std::io;
 
 use shikiri_app::team::TeamError;
 use shikiri_app::{AppError, WatchError};
+use shikiri_browser::BrowserError;
 use shikiri_model::team::RefusalCode;
 use shikiri_store::StoreError;
 
@@ -153,6 +154,18 @@ impl From<TeamError> for Failure {
                 Self::told(Exit::Usage, refusal)
             }
             _ => Self::told(Exit::Refused, refusal),
+        }
+    }
+}
+
+impl From<BrowserError> for Failure {
+    fn from(error: BrowserError) -> Self {
+        match error {
+            BrowserError::Unavailable(_) => Self::told(Exit::Unavailable, error),
+            BrowserError::Book(_) | BrowserError::BadSelector(_) => {
+                Self::new(Exit::Usage, error, "correct the file")
+            }
+            _ => Self::new(Exit::Failed, error, "try again"),
         }
     }
 }

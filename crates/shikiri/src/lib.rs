@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod client;
 pub mod config;
+mod config_browser;
 pub mod config_lanes;
 mod config_layers;
 mod config_team;

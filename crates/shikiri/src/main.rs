@@ -20,6 +20,8 @@ fn main() -> ExitCode {
             _ => {}
         }
     }
-    // An engine starts this program again to look after what it runs.
-    shikiri_engines::claude_code::supervise_if_asked().unwrap_or_else(shikiri::cli::main)
+    // An engine and the browser bridge start this program again to look after what they run.
+    shikiri_engines::claude_code::supervise_if_asked()
+        .or_else(shikiri_browser::keep_if_asked)
+        .unwrap_or_else(shikiri::cli::main)
 }

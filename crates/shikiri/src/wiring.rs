@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use shikiri_app::execution::{self, Engine, Engines};
 use shikiri_app::host::Speaker;
-use shikiri_app::lane::{NoBrowser, OfflinePages, PageDriver};
+use shikiri_app::lane::{OfflinePages, PageDriver};
 use shikiri_app::run::Agent;
 use shikiri_app::{App, AppOptions, Environment};
+use shikiri_browser::{Bridge, BrowserOptions};
 use shikiri_engines::claude_code::ClaudeCode;
 use shikiri_engines::messages::Messages;
 use shikiri_engines::native::Native;
@@ -74,10 +75,10 @@ fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
     ]
 }
 
-/// What puts questions to the providers' pages.
+/// Who puts questions to the providers' pages. No browser is started before the first.
 fn pages(config: &Config) -> Arc<dyn PageDriver> {
     match &config.pages {
-        Pages::Browser => Arc::new(NoBrowser),
+        Pages::Browser => Arc::new(Bridge::new(browser(config))),
         Pages::Offline { sent_to } => Arc::new(OfflinePages::new(sent_to.clone())),
     }
 }
@@ -85,6 +86,18 @@ fn pages(config: &Config) -> Arc<dyn PageDriver> {
 /// Who has models speak for the servers that a host calls.
 pub fn speaker() -> Arc<dyn Speaker> {
     Arc::new(Messages)
+}
+
+/// Which browser that is done in.
+pub fn browser(config: &Config) -> BrowserOptions {
+    BrowserOptions {
+        folder: config.data_folder(),
+        url: config.browser.url.clone(),
+        allow_remote: config.browser.allow_remote,
+        chrome_bin: config.browser.chrome_bin.clone(),
+        is_headless: config.browser.is_headless,
+        keeper: None,
+    }
 }
 
 /// What somebody wants with the store.

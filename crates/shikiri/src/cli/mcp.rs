@@ -3,13 +3,15 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use clap::Args;
 use shikiri_app::run::Node;
 use shikiri_mcp::Mcp;
 use shikiri_model::lane::{Identity, Way};
 use tokio::io::BufReader;
 
 use super::Global;
-use crate::config::{Config, Surroundings};
+use super::browser::BrowserArgument;
+use crate::config::{Config, Settings, Surroundings};
 use crate::exit::Failure;
 use crate::signals::Signals;
 use crate::wiring::{self, Access};
@@ -18,10 +20,17 @@ use crate::{env_vars, lane_files, logging};
 /// How long the start waits to become a node.
 const JOIN_WAIT: Duration = Duration::from_secs(5);
 
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    browser: BrowserArgument,
+}
+
 /// Serves the client that started this process until it closes our stdin, or a signal comes. Runs
 /// that have not ended then go on in whichever process next carries runs.
-pub(super) async fn run(global: &Global) -> Result<(), Failure> {
-    let config = Config::load(global.settings(), &Surroundings::of_process())?;
+pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
+    let flags = Settings { browser_url: arguments.browser.url, ..global.settings() };
+    let config = Config::load(flags, &Surroundings::of_process())?;
     logging::start(&config, "warn")?;
     let mut signals = Signals::catch()?;
     let offer = wiring::offer();

@@ -3,6 +3,7 @@
 
 mod agents;
 mod attach;
+mod browser;
 mod cancel;
 mod completions;
 mod conversations;
@@ -90,7 +91,7 @@ enum Command {
     /// Do one turn of a conversation, told as it happens; Ctrl-C cancels it
     Run(run::Arguments),
     /// Serve MCP over stdin and stdout, on the same store
-    Mcp,
+    Mcp(mcp::Arguments),
     /// Answer one event of Claude Code: read from stdin, answered on stdout
     Hook,
     /// Claude Code's hooks and conventions: install, uninstall, status, init, check, log, stats
@@ -146,6 +147,9 @@ enum Command {
     History(history::Arguments),
     /// Subagents of Claude Code, as its hooks tell of them: a tree with roles, tokens and cost
     Subagents(subagents::Arguments),
+    /// The browser in which providers are asked: login, check
+    #[command(subcommand)]
+    Browser(browser::Command),
     /// Tokens and what they cost
     Usage(usage::Arguments),
     /// Follow a run or an execution, from its first event on; Ctrl-C detaches
@@ -215,7 +219,8 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Play => player::run().await,
         Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
-        Command::Mcp => mcp::run(&global).await,
+        Command::Mcp(arguments) => mcp::run(&global, arguments).await,
+        Command::Browser(command) => browser::run(&global, command).await,
         // Alone it is answered before this; with other words the hook takes none of them.
         Command::Hook => shikiri_hook::answer_and_exit(),
         Command::Hooks(arguments) => hooks::run(&global, arguments).await,

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::Global;
+use super::browser::BrowserArgument;
 use crate::config::{Config, Settings, Surroundings};
 use crate::exit::Failure;
 use crate::{logging, serve, wiring};
@@ -18,17 +19,20 @@ pub(super) struct Arguments {
     /// A name under which the server may be called; may be repeated
     #[arg(long = "allow-host", value_name = "HOST")]
     allow_hosts: Vec<String>,
+    #[command(flatten)]
+    browser: BrowserArgument,
     /// Drain when stdin ends, so that the server does not outlive its parent
     #[arg(long, hide = true)]
     stop_with_stdin: bool,
 }
 
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { listen, allow_remote, allow_hosts, stop_with_stdin } = arguments;
+    let Arguments { listen, allow_remote, allow_hosts, browser, stop_with_stdin } = arguments;
     let flags = Settings {
         listen,
         allow_remote: allow_remote.then_some(true),
         allowed_hosts: (!allow_hosts.is_empty()).then_some(allow_hosts),
+        browser_url: browser.url,
         ..global.settings()
     };
     let config = Config::load(flags, &Surroundings::of_process())?;

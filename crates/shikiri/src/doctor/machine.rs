@@ -2,6 +2,7 @@
 
 use hyper::{Method, StatusCode};
 use shikiri_app::execution::Engine as _;
+use shikiri_browser::{Prospect, prospect};
 use shikiri_engines::claude_code::{ClaudeCode, is_confined};
 use shikiri_engines::native::Native;
 use shikiri_model::models::Model;
@@ -116,4 +117,29 @@ pub(super) async fn native() -> Finding {
     }
     let text = format!("there are keys for the engines: {}", ready.join(", "));
     Finding::new(CHECK, Verdict::Ok, text)
+}
+
+pub(super) fn browser(config: &Config) -> Finding {
+    const CHECK: &str = "browser";
+    let is_named = config.browser.url.is_some() || config.browser.chrome_bin.is_some();
+    match prospect(&wiring::browser(config)) {
+        Ok(Prospect::Attach { url }) => {
+            let text = format!("providers are asked in the browser at {url}");
+            Finding::new(CHECK, Verdict::Ok, text)
+        }
+        Ok(Prospect::Start { program, is_headless, is_unconfined }) => {
+            let window = if is_headless { "without a window" } else { "in a window" };
+            let text = format!("providers are asked in {}, {window}", program.display());
+            if is_unconfined {
+                let open = "as root it runs without its sandbox: better work as another user";
+                return Finding::new(CHECK, Verdict::Warn, format!("{text}; {open}"));
+            }
+            Finding::new(CHECK, Verdict::Ok, text)
+        }
+        // Whoever named one wants to use it.
+        Err(error) if is_named => Finding::new(CHECK, Verdict::Warn, error.to_string()),
+        Err(error) => {
+            Finding::new(CHECK, Verdict::Info, format!("no provider can be asked: {error}"))
+        }
+    }
 }

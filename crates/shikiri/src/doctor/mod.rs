@@ -44,5 +44,6 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(files::set_aside(config));
     findings.push(machine::claude(config).await);
     findings.push(machine::native().await);
+    findings.push(machine::browser(config));
     findings
 }

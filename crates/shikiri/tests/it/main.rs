@@ -7,6 +7,7 @@
     reason = "helpers of tests stand outside #[test]"
 )]
 
+mod browser;
 mod chaos;
 mod demo;
 mod disk_full;

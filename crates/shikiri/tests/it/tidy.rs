@@ -24,6 +24,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-web", &["shikiri-model", "shikiri-app"]),
     ("shikiri-mcp", &["shikiri-model", "shikiri-app"]),
     ("shikiri-engines", &["shikiri-model", "shikiri-client", "shikiri-app"]),
+    ("shikiri-browser", &["shikiri-model", "shikiri-app"]),
     (
         "shikiri",
         &[
@@ -35,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shikiri-web",
             "shikiri-mcp",
             "shikiri-engines",
+            "shikiri-browser",
             "shikiri-hook",
         ],
     ),
@@ -54,6 +56,7 @@ const BANNED: &[(&str, &[&str])] = &[
     ("shikiri-web", &["rusqlite", "sqlx"]),
     ("shikiri-mcp", &["rusqlite", "sqlx"]),
     ("shikiri-engines", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-browser", &["rusqlite", "sqlx", "axum"]),
 ];
 
 /// Names under `[dependencies]` of a manifest.

@@ -1,0 +1,138 @@
+//! The process between us and a Chrome that we started. It starts Chrome, lives as long as any
+//! `shikiri` process holds the lock on the file of users, and then ends it: first politely, so that
+//! a login is written down, then with all that is below it.
+//!
+//! Chrome is given a pipe to be driven by, besides its port. Nobody uses it; but a Chrome whose pipe
+//! is closed ends by itself, and so it does also when the keeper is killed.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, wait};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// The program's first argument, if it is to be a keeper.
+const COMMAND: &str = "keep-browser";
+/// Has Chrome's pipes where it wants them: it reads from 3 and writes to 4.
+const WITH_PIPES: &str =
+    "exec \"$0\" \"$@\" --remote-debugging-pipe 3<&0 4>&1 </dev/null >/dev/null";
+/// How long Chrome may take to end when asked.
+const GRACE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+/// Looks at what is still there: nothing survives so many SIGKILLs but what the kernel holds.
+const ROUNDS: u32 = 200;
+
+/// The arguments of a keeper: the file of users, then Chrome and its arguments.
+pub(super) fn arguments(users: &Path, chrome: &Path, flags: Vec<OsString>) -> Vec<OsString> {
+    let mut all = vec![COMMAND.into(), users.into(), chrome.into()];
+    all.extend(flags);
+    all
+}
+
+/// If this process was started as a keeper, does that work and gives its exit code. A program that
+/// drives browsers calls it first of all.
+pub fn keep_if_asked() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != COMMAND {
+        return None;
+    }
+    let (Some(users), Some(chrome)) = (arguments.next(), arguments.next()) else {
+        complain("this is for shikiri itself to call");
+        return Some(ExitCode::from(2));
+    };
+    let kept = keep(PathBuf::from(users), &chrome, arguments.collect());
+    Some(kept.unwrap_or_else(|error| {
+        complain(&format!("{} cannot be kept: {error}", chrome.display()));
+        ExitCode::from(127)
+    }))
+}
+
+#[expect(clippy::print_stderr, reason = "whoever started it reads it")]
+fn complain(words: &str) {
+    eprintln!("{words}");
+}
+
+fn keep(users: PathBuf, chrome: &OsString, flags: Vec<OsString>) -> std::io::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Before there is a child: what Chrome leaves behind comes to us.
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", WITH_PIPES])
+            .arg(chrome)
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let pipes = (child.stdin.take(), child.stdout.take());
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let mut unused = wait_for_the_last(users);
+        let ended = tokio::select! {
+            ended = child.wait() => Some(ended?),
+            _ = &mut unused => None,
+            _ = terminate.recv() => None,
+        };
+        // Chrome takes this as the wish that it end.
+        drop(pipes);
+        if ended.is_none() {
+            let _ = tokio::time::timeout(GRACE, child.wait()).await;
+        }
+        if let Some(pid) = pid {
+            // What has just ended takes no signal, and needs none.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+        end_all().await;
+        let code = ended.and_then(|ended| ended.code()).and_then(|code| u8::try_from(code).ok());
+        Ok(ExitCode::from(code.unwrap_or(0)))
+    })
+}
+
+/// Told when nobody holds the lock any more; it is then held here, until this process ends.
+fn wait_for_the_last(users: PathBuf) -> oneshot::Receiver<File> {
+    let (last, told) = oneshot::channel();
+    // It ends with the process, or with the last user.
+    std::thread::spawn(move || {
+        let Ok(file) = File::open(users) else { return };
+        if file.lock().is_ok() {
+            let _ = last.send(file);
+        }
+    });
+    told
+}
+
+/// Kills whatever is below this process, until there is nothing.
+async fn end_all() {
+    for _ in 0..ROUNDS {
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        let alive = children();
+        if alive.is_empty() {
+            return;
+        }
+        for pid in alive {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The living children of this process; theirs come to us when these end.
+fn children() -> Vec<Pid> {
+    let us = getpid().as_raw_nonzero().get().to_string();
+    let of_us = |pid: &str| -> Option<Pid> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name in brackets, which may itself hold brackets and spaces.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let is_dead = matches!(fields.next()?, "Z" | "X");
+        (!is_dead && fields.next()? == us).then(|| Pid::from_raw(pid.parse().ok()?))?
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten();
+    processes.filter_map(|entry| of_us(entry.ok()?.file_name().to_str()?)).collect()
+}

@@ -1,0 +1,245 @@
+//! A provider's page in a tab of ours: looks, types, clicks, reads. What a page says is believed
+//! about itself only; nothing of it is ever run or followed.
+
+mod look;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use chromiumoxide::cdp::browser_protocol::emulation::SetFocusEmulationEnabledParams;
+use chromiumoxide::cdp::browser_protocol::input::{
+    DispatchKeyEventParams, DispatchKeyEventType, InsertTextParams,
+};
+use chromiumoxide::cdp::browser_protocol::inspector::EnableParams as InspectorEnable;
+use chromiumoxide::cdp::browser_protocol::page::{
+    CreateIsolatedWorldParams, EnableParams as PageEnable, FrameId, GetFrameTreeParams,
+    NavigateParams,
+};
+use chromiumoxide::cdp::js_protocol::runtime::{EvaluateParams, ExecutionContextId};
+pub use look::Match;
+pub(crate) use look::{Look, Survey, Typed};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::cdp::Link;
+use crate::error::BrowserError;
+use crate::provider::{Provider, Selectors};
+
+const SCRIPT: &str = include_str!("page.js");
+/// The name of our world in a page.
+const WORLD: &str = "shikiri";
+/// Tries at reading and at going somewhere, and the pauses between.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(250), Duration::from_millis(500)];
+/// By so much of it a question is known again.
+const HEAD: usize = 400;
+
+pub(crate) struct Page {
+    link: Link,
+    tab: String,
+    frame: FrameId,
+    /// Where our script runs, until the page goes elsewhere.
+    world: Mutex<Option<ExecutionContextId>>,
+}
+
+/// What our script answers when it is told to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sending {
+    Sent,
+    /// The box no longer holds the question.
+    Changed,
+    Missing,
+    Disabled,
+}
+
+impl Page {
+    /// Over a connection to a tab.
+    pub(crate) async fn open(link: Link, tab: String) -> Result<Self, BrowserError> {
+        link.raw(&PageEnable::default()).await?;
+        link.raw(&InspectorEnable::default()).await?;
+        // Without it a page that is not in front holds back what it shows.
+        link.raw(&SetFocusEmulationEnabledParams::new(true)).await?;
+        let tree = link.raw(&GetFrameTreeParams::default()).await?;
+        let frame = tree.pointer("/frameTree/frame/id").and_then(Value::as_str).unwrap_or(&tab);
+        Ok(Self { frame: FrameId::new(frame), link, tab, world: Mutex::default() })
+    }
+
+    pub(crate) fn tab(&self) -> &str {
+        &self.tab
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.link.is_open()
+    }
+
+    /// Goes to an address; tried again, since nothing is changed by it.
+    pub(crate) async fn go(&self, address: &Url) -> Result<(), BrowserError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let gone = self.link.raw(&NavigateParams::new(address.as_str())).await;
+            *self.world.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            let failure = match gone {
+                Ok(answer) => match answer.get("errorText").and_then(Value::as_str) {
+                    None | Some("") => return Ok(()),
+                    Some(why) => BrowserError::lost(format!("{address} cannot be loaded: {why}")),
+                },
+                Err(error @ BrowserError::Lost(_)) => return Err(error),
+                Err(error) => error,
+            };
+            match pauses.next() {
+                Some(pause) => tokio::time::sleep(*pause).await,
+                None => return Err(failure),
+            }
+        }
+    }
+
+    pub(crate) async fn look(&self, asked: &Asked<'_>) -> Result<Look, BrowserError> {
+        self.read("look", asked.arguments(json!({ "check": true }))).await
+    }
+
+    /// Looks as soon as something differs from `known`, at the latest after `time`.
+    pub(crate) async fn watch(
+        &self,
+        asked: &Asked<'_>,
+        known: &Look,
+        time: Duration,
+    ) -> Result<Look, BrowserError> {
+        let known = serde_json::to_string(known).unwrap_or_default();
+        let ms = time.as_secs_f64() * 1_000.0;
+        self.read("watch", asked.arguments(json!({ "known": known, "ms": ms }))).await
+    }
+
+    pub(crate) async fn survey(&self, asked: &Asked<'_>) -> Result<Survey, BrowserError> {
+        self.read("survey", asked.arguments(json!({}))).await
+    }
+
+    /// Closes what is in the way; false if there is nothing.
+    pub(crate) async fn dismiss(&self, asked: &Asked<'_>) -> Result<bool, BrowserError> {
+        self.read("dismiss", asked.arguments(json!({}))).await
+    }
+
+    /// False if something keeps the input box from being typed in.
+    pub(crate) async fn focus(&self, asked: &Asked<'_>) -> Result<bool, BrowserError> {
+        self.read("focus", asked.arguments(json!({}))).await
+    }
+
+    /// Types as a keyboard would; what is selected is replaced.
+    pub(crate) async fn type_text(&self, text: &str) -> Result<(), BrowserError> {
+        self.link.raw(&InsertTextParams::new(text)).await.map(|_| ())
+    }
+
+    /// The same by script, for boxes that do not take the first way.
+    pub(crate) async fn insert(&self, asked: &Asked<'_>, text: &str) -> Result<bool, BrowserError> {
+        self.read("insert", asked.arguments(json!({ "text": text }))).await
+    }
+
+    pub(crate) async fn typed(&self, asked: &Asked<'_>, text: &str) -> Result<Typed, BrowserError> {
+        self.read("typed", asked.arguments(json!({ "text": text }))).await
+    }
+
+    /// Clicks the button that sends. Never tried again: an error may mean that it was clicked.
+    pub(crate) async fn send(&self, asked: &Asked<'_>) -> Result<Sending, BrowserError> {
+        self.evaluate("send", &asked.arguments(json!({}))).await
+    }
+
+    /// Sends with the Enter key, for pages without a button. Never tried again.
+    pub(crate) async fn press_enter(&self) -> Result<(), BrowserError> {
+        for kind in [DispatchKeyEventType::KeyDown, DispatchKeyEventType::KeyUp] {
+            let mut event = DispatchKeyEventParams::new(kind.clone());
+            event.key = Some("Enter".to_owned());
+            event.code = Some("Enter".to_owned());
+            event.windows_virtual_key_code = Some(13);
+            event.text = (kind == DispatchKeyEventType::KeyDown).then(|| "\r".to_owned());
+            self.link.raw(&event).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn answer(&self, asked: &Asked<'_>) -> Result<String, BrowserError> {
+        self.read("read", asked.arguments(json!({}))).await
+    }
+
+    /// What may be done twice, is, when the page goes elsewhere meanwhile.
+    async fn read<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        arguments: Value,
+    ) -> Result<T, BrowserError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            match (self.evaluate(what, &arguments).await, pauses.next()) {
+                (Err(error), Some(pause)) if error.is_moved() || error.is_cut_off() => {
+                    tokio::time::sleep(*pause).await;
+                }
+                (done, _) => return done,
+            }
+        }
+    }
+
+    async fn evaluate<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        arguments: &Value,
+    ) -> Result<T, BrowserError> {
+        let world = self.world().await?;
+        let mut command = EvaluateParams::new(format!("({SCRIPT})({}, {arguments})", json!(what)));
+        command.context_id = Some(world);
+        command.await_promise = Some(true);
+        command.return_by_value = Some(true);
+        command.user_gesture = Some(true);
+        let answered = self.link.raw(&command).await;
+        if answered.as_ref().is_err_and(|e| e.is_moved() || e.is_cut_off()) {
+            *self.world.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        let mut answer = answered?;
+        if let Some(thrown) = answer.get("exceptionDetails") {
+            let text = thrown.pointer("/exception/description").and_then(Value::as_str);
+            let text = text.unwrap_or("an unknown error").lines().next().unwrap_or_default();
+            return Err(BrowserError::Unreadable(text.to_owned()));
+        }
+        let value = answer.pointer_mut("/result/value").map(Value::take).unwrap_or_default();
+        if let Some(bad) = value.get("bad").and_then(Value::as_str) {
+            return Err(BrowserError::BadSelector(bad.to_owned()));
+        }
+        serde_json::from_value(value).map_err(|error| BrowserError::Unreadable(error.to_string()))
+    }
+
+    async fn world(&self) -> Result<ExecutionContextId, BrowserError> {
+        if let Some(world) = *self.world.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(world);
+        }
+        let mut command = CreateIsolatedWorldParams::new(self.frame.clone());
+        command.world_name = Some(WORLD.to_owned());
+        let made = self.link.run(command).await?.execution_context_id;
+        *self.world.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        Ok(made)
+    }
+}
+
+/// By which a page is looked at: its selectors, and the beginning of what was or will be asked.
+pub(crate) struct Asked<'a> {
+    selectors: &'a Selectors,
+    head: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(provider: &'a Provider, question: &'a str) -> Self {
+        let end = question.char_indices().nth(HEAD).map_or(question.len(), |(at, _)| at);
+        Self { selectors: &provider.selectors, head: &question[..end] }
+    }
+
+    fn arguments(&self, more: Value) -> Value {
+        #[derive(Serialize)]
+        struct Arguments<'a> {
+            s: &'a Selectors,
+            head: &'a str,
+            #[serde(flatten)]
+            more: Value,
+        }
+        let arguments = Arguments { s: self.selectors, head: self.head, more };
+        serde_json::to_value(arguments).unwrap_or_default()
+    }
+}

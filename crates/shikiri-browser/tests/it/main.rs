@@ -1,0 +1,10 @@
+//! The bridge with a real Chromium, against pages of our own.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stand outside #[test]")]
+
+mod crowd;
+mod endings;
+mod hindrances;
+mod pages;
+mod starting;
+mod world;

@@ -1,0 +1,156 @@
+//! Chat pages of our own that behave like the real ones, on loopback: rooms with manners, chats that
+//! have addresses, answers that are streamed. The site writes down every question that reaches it,
+//! so that a test can count.
+
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How long a test waits for something that has to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ends when dropped.
+#[derive(Debug)]
+pub struct ChatSite {
+    shared: Arc<Shared>,
+    origin: String,
+    serving: JoinHandle<()>,
+}
+
+/// What has happened there.
+#[derive(Clone, Debug, Default)]
+pub struct SiteLog {
+    /// Every question that arrived, in order.
+    pub sends: Vec<Arrived>,
+    /// Questions and answers by chat.
+    pub chats: BTreeMap<String, Vec<(String, String)>>,
+    /// How long the page itself took from the click to the last letter, by question.
+    pub own_ms: BTreeMap<String, f64>,
+    deleted: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    pub room: String,
+    pub chat: String,
+    pub text: String,
+}
+
+#[derive(Debug)]
+struct Shared {
+    manners: BTreeMap<String, Value>,
+    log: Mutex<SiteLog>,
+    /// Rises with every change of the log.
+    changes: watch::Sender<u64>,
+    /// Answers to questions with the word `hold` go on once this is true.
+    released: watch::Sender<bool>,
+}
+
+impl Shared {
+    fn log(&self) -> MutexGuard<'_, SiteLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+impl ChatSite {
+    /// With rooms and their manners: see `page.html`.
+    pub async fn start<'a>(rooms: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let origin = format!("http://{}", listener.local_addr().expect("an address"));
+        let shared = Arc::new(Shared {
+            manners: rooms.into_iter().map(|(name, m)| (name.to_owned(), m)).collect(),
+            log: Mutex::default(),
+            changes: watch::Sender::default(),
+            released: watch::Sender::default(),
+        });
+        let app = server::router(Arc::clone(&shared));
+        let serving = tokio::spawn(async move {
+            axum::serve(listener, app).await.expect("the site is served");
+        });
+        Self { shared, origin, serving }
+    }
+
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The description of its rooms for `providers.toml`, each a provider of the room's name; the
+    /// two real ones are switched off.
+    pub fn providers(&self) -> String {
+        let mut text = "[chatgpt]\nenabled = false\n[gemini]\nenabled = false\n".to_owned();
+        for (room, manner) in &self.shared.manners {
+            let base = format!("{}/{room}", self.origin);
+            let send = if manner["editor"] == "enter" { "" } else { "\"#send\"" };
+            let done = if manner["marked"] == true { "\".copy\"" } else { "" };
+            write!(
+                text,
+                "[{room}]\nnew_chat = \"{base}/\"\nconversation = [\"{base}/c/*\"]\n\
+                 login = [\"{base}/login\"]\n\
+                 [{room}.selectors]\ninput = [\"#ask\"]\nsend = [{send}]\nstop = [\"#stop\"]\n\
+                 question = [\".q\"]\nanswer = [\".a\"]\nanswer_text = [\".text\"]\n\
+                 done = [{done}]\nlogin = [\"#login\"]\ngone = [\"#gone\"]\n\
+                 dismiss = [\"#dialog .close\"]\n\
+                 [{room}.seconds]\ninput = 20\nsettle = 0.4\n"
+            )
+            .expect("a string takes everything");
+        }
+        text
+    }
+
+    /// What has happened so far.
+    pub fn log(&self) -> SiteLog {
+        self.shared.log().clone()
+    }
+
+    /// How often a question arrived.
+    pub fn count(&self, text: &str) -> usize {
+        self.shared.log().sends.iter().filter(|send| send.text.trim() == text.trim()).count()
+    }
+
+    /// Waits until the log is as it should be.
+    pub async fn until(&self, what: &str, is_so: impl Fn(&SiteLog) -> bool) {
+        let mut changes = self.shared.changes.subscribe();
+        let waiting = changes.wait_for(|_| is_so(&self.shared.log()));
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "{what} did not happen: {:?}", self.log());
+    }
+
+    /// Lets answers that are held go on.
+    pub fn release(&self) {
+        self.shared.released.send_replace(true);
+    }
+
+    /// The chat at an address is deleted.
+    pub fn delete(&self, url: &str) {
+        let chat = url.rsplit('/').next().unwrap_or_default().to_owned();
+        self.shared.log().deleted.insert(chat);
+    }
+
+    /// What the site answers to a question. `words=N` in it asks for N words.
+    pub fn answer_to(question: &str) -> String {
+        let wanted = question.split_whitespace().find_map(|w| w.strip_prefix("words="));
+        let count: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(12);
+        let mut text = format!("You asked: {}\n答え:", question.trim());
+        for number in 1..=count {
+            write!(text, " word{number}").expect("a string takes everything");
+        }
+        text
+    }
+}
+
+impl Drop for ChatSite {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
