@@ -20,7 +20,7 @@ use crate::hooks::{Claims, HookFiles};
 use crate::lane::{LaneOptions, Lanes, PageDriver};
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents, Here};
-use crate::team::Tries;
+use crate::team::{Arrivals, Tries};
 use crate::watch::Watch;
 use crate::workspace::Workspaces;
 
@@ -106,6 +106,7 @@ pub struct App {
     pub(crate) hook_files: Option<Arc<dyn HookFiles>>,
     pub(crate) tries: Arc<Tries>,
     pub(crate) lanes: Arc<Lanes>,
+    pub(crate) arrivals: Arc<Arrivals>,
     counters: Arc<Counters>,
 }
 
@@ -125,6 +126,7 @@ impl App {
             hook_files: None,
             tries: Arc::default(),
             lanes: Arc::default(),
+            arrivals: Arc::default(),
             counters,
         }
     }

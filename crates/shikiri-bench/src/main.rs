@@ -50,12 +50,10 @@ enum Command {
     Executions(Options),
     /// Hooks as users install them: alone, sixteen at once, first ones; transcripts
     Hook(Options),
-    /// Lanes: finding and touching one of a thousand
+    /// Lanes: finding one of a thousand, and the browser beside a page's own time
     Lanes(Options),
     /// Teams: from a message to the partner who waits for it, many dialogues at once, idle waits
     Teams(Options),
-    /// Lanes: the browser bridge beside a page's own time
-    Lanes(Options),
     /// A process of a benchmark: a reader, a client or a server
     #[command(hide = true, subcommand)]
     Child(Role),
@@ -95,7 +93,6 @@ fn main() -> Result<ExitCode> {
         Command::Hook(options) => ("hook", options),
         Command::Lanes(options) => ("lanes", options),
         Command::Teams(options) => ("teams", options),
-        Command::Lanes(options) => ("lanes", options),
     };
     machine::raise_open_files()?;
     let world = World::new(options.quick, options.only, options.out)?;
@@ -106,7 +103,6 @@ fn main() -> Result<ExitCode> {
         "hook" => hook::measure(&world)?,
         "lanes" => lanes::measure(&world)?,
         "teams" => teams::measure(&world)?,
-        "lanes" => lanes::measure(&world)?,
         _ => sse::measure(&world)?,
     };
     let kept = report::keep(name, &world, &figures)?;

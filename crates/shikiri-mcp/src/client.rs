@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fault::Fault;
 use crate::message::Request;
+use crate::receipts::Receipts;
 
 /// The protocol has two: before 2026-07-28 a client connects first and streams can be resumed;
 /// since then every request stands alone.
@@ -46,6 +47,8 @@ pub struct Caller {
     pub session: Option<Arc<OwnSession>>,
     /// Cancelled when it no longer waits for the answer, or the process drains.
     pub given_up: CancellationToken,
+    /// For what the answer shows, confirmed as it is written.
+    pub receipts: Receipts,
 }
 
 /// The session that a caller is.
@@ -66,7 +69,8 @@ impl Caller {
         let log_level = Some(connection.log_level.unwrap_or(LogLevel::Info));
         let capabilities = Arc::new(connection.capabilities.clone());
         let era = Era::Legacy;
-        Self { connection, era, capabilities, log_level, identity, session, given_up }
+        let receipts = Receipts::default();
+        Self { connection, era, capabilities, log_level, identity, session, given_up, receipts }
     }
 
     pub(crate) fn can_answer(&self, kind: QuestionKind) -> bool {

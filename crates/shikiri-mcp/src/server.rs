@@ -109,7 +109,10 @@ impl Mcp {
                 .await
                 .map(|result| Answered::Now(Ok(finish(caller.era, result)))),
         };
-        answered.unwrap_or_else(Answered::from)
+        answered.unwrap_or_else(|fault| {
+            caller.receipts.lose();
+            Answered::from(fault)
+        })
     }
 
     async fn plain(&self, caller: &Caller, request: &Request) -> Result<Value, Fault> {

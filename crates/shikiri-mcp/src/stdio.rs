@@ -20,6 +20,7 @@ use crate::fault::Fault;
 use crate::listen::Listen;
 use crate::message::{self, Incoming, Request};
 use crate::notices::Notices;
+use crate::receipts::Receipts;
 use crate::server::{Answered, Mcp, initialized};
 use crate::stated::{self, protocol_version};
 
@@ -198,12 +199,23 @@ impl Peer {
         }
         let caller = self.caller(request, given_up).await?;
         match self.mcp.answer(&caller, request).await {
-            Answered::Now(outcome) => self.send(message::reply(&request.id, &outcome)).await,
-            Answered::Logged { text, .. } => self.send(text).await,
+            Answered::Now(outcome) => {
+                self.give(&caller, message::reply(&request.id, &outcome)).await;
+            }
+            Answered::Logged { text, .. } => self.give(&caller, text).await,
             Answered::Follow(call) => self.follow(*call, given_up).await,
             Answered::Listen(listen) => self.listen(*listen, given_up).await,
         }
         Ok(())
+    }
+
+    /// What an answer shows has come, unless its request was given up meanwhile. The end of the
+    /// input gives nothing up: what was asked before is still read.
+    async fn give(&self, caller: &Caller, line: String) {
+        let is_given_up = caller.given_up.is_cancelled() && !self.over.is_cancelled();
+        if self.out.send(line).await.is_ok() && !is_given_up {
+            caller.receipts.confirm().await;
+        }
     }
 
     async fn follow(&self, mut call: Call, given_up: &CancellationToken) {
@@ -259,6 +271,7 @@ impl Peer {
             identity: self.identity(&stated.client.name),
             session: None,
             given_up: given_up.clone(),
+            receipts: Receipts::default(),
         })
     }
 

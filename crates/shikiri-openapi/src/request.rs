@@ -81,6 +81,16 @@ fn literal(text: &str) -> String {
         .collect()
 }
 
+/// Arguments by where they go.
+#[derive(Default)]
+struct Sorted<'a> {
+    path: BTreeMap<&'a str, String>,
+    /// Pairs, encoded.
+    query: Vec<String>,
+    fields: Map<String, Value>,
+    body: Option<Value>,
+}
+
 impl Operation {
     /// The request of a call with these arguments, sent with these headers of the server record.
     pub fn request(
@@ -95,16 +105,34 @@ impl Operation {
             _ => return Err(ArgumentError("the arguments must be an object".to_owned())),
         };
         self.check_names(given)?;
-        let (mut path, mut query) = (BTreeMap::new(), Vec::new());
-        let (mut fields, mut whole) = (Map::new(), None);
+        let Sorted { path, mut query, fields, body: whole } = self.sort(given)?;
+        let (headers, keys) = self.prove(headers);
+        query.extend(keys);
+        let url = self.base.at(&self.template.fill(&path), &query.join("&"));
+        let elsewhere = || ArgumentError("the arguments lead to another address".to_owned());
+        let mut request =
+            Request { method: self.method, url: url.ok_or_else(elsewhere)?, headers, body: None };
+        if let Some(body) = &self.body {
+            let is_said = !fields.is_empty() || body.is_required;
+            let said = whole.or_else(|| is_said.then_some(Value::Object(fields)));
+            if let Some(said) = said {
+                request.headers.insert("Content-Type".to_owned(), body.content_type.clone());
+                request.body = Some(body.write(&said));
+            }
+        }
+        Ok(request)
+    }
+
+    fn sort(&self, given: &Map<String, Value>) -> Result<Sorted<'_>, ArgumentError> {
+        let mut sorted = Sorted::default();
         for input in &self.inputs {
-            let value = given.get(&input.key).filter(|value| {
-                // A model that has nothing to say says null.
-                input.is_required
-                    || !value.is_null()
-                    || matches!(input.goes, Goes::Field | Goes::Body)
-            });
-            let Some(value) = value else {
+            // A model that has nothing to say says null, which is a value where null is one.
+            let is_said = |value: &&Value| {
+                let means_null = || self.check_value(&input.key, input.goes, value).is_ok();
+                let is_in_body = matches!(input.goes, Goes::Field | Goes::Body);
+                input.is_required || !value.is_null() || (is_in_body && means_null())
+            };
+            let Some(value) = given.get(&input.key).filter(is_said) else {
                 if input.is_required {
                     return Err(ArgumentError(format!("{} is needed", input.key)));
                 }
@@ -114,32 +142,16 @@ impl Operation {
             match input.goes {
                 Goes::Path { explode } => {
                     check_part(&input.key, value)?;
-                    path.insert(input.name.as_str(), in_path(value, explode));
+                    sorted.path.insert(&input.name, in_path(value, explode));
                 }
                 Goes::Query { style, explode } => {
-                    query.extend(in_query(&input.name, value, style, explode));
+                    sorted.query.extend(in_query(&input.name, value, style, explode));
                 }
-                Goes::Field => drop(fields.insert(input.name.clone(), value.clone())),
-                Goes::Body => whole = Some(value.clone()),
+                Goes::Field => drop(sorted.fields.insert(input.name.clone(), value.clone())),
+                Goes::Body => sorted.body = Some(value.clone()),
             }
         }
-        let (headers, secrets) = self.prove(headers);
-        query.extend(secrets);
-        let url = self.base.at(&self.template.fill(&path), &query.join("&"));
-        let elsewhere = || ArgumentError("the arguments lead to another address".to_owned());
-        let mut request =
-            Request { method: self.method, url: url.ok_or_else(elsewhere)?, headers, body: None };
-        if let Some(body) = &self.body {
-            let said = whole.or_else(|| {
-                let is_said = !fields.is_empty() || body.is_required;
-                is_said.then_some(Value::Object(fields))
-            });
-            if let Some(said) = said {
-                request.headers.insert("Content-Type".to_owned(), body.content_type.clone());
-                request.body = Some(body.write(&said));
-            }
-        }
-        Ok(request)
+        Ok(sorted)
     }
 
     fn check_names(&self, given: &Map<String, Value>) -> Result<(), ArgumentError> {

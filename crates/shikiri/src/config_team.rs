@@ -39,6 +39,7 @@ impl Layers {
                 |s| s.spawn_guard_seconds,
                 usual.spawn_guard,
             )?,
+            rest: usual.rest,
             max_spawns: count("max_spawns", |s| s.max_spawns, usual.max_spawns)?,
         })
     }

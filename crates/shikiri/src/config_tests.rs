@@ -125,6 +125,7 @@ fn each_limit_of_teams_has_its_setting() {
         depth: 8,
         max_spawns: 9,
         attempts: 3,
+        rest: Duration::from_secs(600),
     };
     assert_eq!(world.load(Settings::default()).unwrap().team, expected);
 }

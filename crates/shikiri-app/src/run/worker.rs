@@ -224,7 +224,7 @@ impl Worker {
             let Ok(permit) = Arc::clone(&self.slots).acquire_owned().await else { break };
             let (worker, record) = (Arc::clone(self), record.clone());
             self.tasks.spawn(async move {
-                worker.carry(&record).await;
+                Box::pin(worker.carry(&record)).await;
                 drop(permit);
             });
         }

@@ -10,6 +10,7 @@ use shikiri_store::StoreExt;
 
 use super::desk::{Desk, optional};
 use super::draft::Draft;
+use super::work::Audience;
 use super::{TeamError, until_settled};
 use crate::app::{App, entropy};
 
@@ -141,8 +142,15 @@ impl App {
         draft.put(delegation)?;
         let delegation = &delegation.value;
         draft.stop_waiting(self, delegation.id.as_str()).await?;
-        let outcome = What::Outcome(delegation.id.clone());
-        draft.await_agent(self, delegation.place(), outcome).await
+        let (place, outcome) = (delegation.place(), What::Outcome(delegation.id.clone()));
+        let mut item = draft.item(self, place.clone(), outcome).await?;
+        if self.audience(delegation).await? == Audience::Later {
+            // Nobody is started for a task that is blocked.
+            item.due_at = None;
+        }
+        draft.add(&item)?;
+        draft.ring(place);
+        Ok(())
     }
 
     /// Makes a delegation that was given back news to every session again.
@@ -153,8 +161,7 @@ impl App {
     ) -> Result<(), TeamError> {
         let id = delegation.id.as_str();
         if let Some(mut waiting) = self.store.load::<Waiting>(&delegation.tenant, id).await? {
-            waiting.value.seen_by = None;
-            waiting.value.seen_at = None;
+            waiting.value.forget();
             waiting.value.due_at = waiting.value.due_at.map(|_| draft.now);
             draft.put(&waiting)?;
         }

@@ -11,7 +11,7 @@ use shikiri_model::time::Timestamp;
 use shikiri_store::StoreExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{TeamError, parse_id};
+use super::{Receipt, TeamError, parse_id};
 use crate::app::App;
 use crate::error::AppError;
 
@@ -20,17 +20,31 @@ pub struct Desk {
     pub session: AgentSession,
     /// Cancelled when nobody waits for what is waited for.
     pub(super) given_up: CancellationToken,
+    /// For what it was shown last.
+    pub(super) receipt: Option<Receipt>,
 }
 
 impl Desk {
     pub(super) fn new(app: App, session: AgentSession) -> Self {
-        Self { app, session, given_up: CancellationToken::new() }
+        Self { app, session, given_up: CancellationToken::new(), receipt: None }
     }
 
     /// Waits no longer than this: then it answers with what there is.
     #[must_use]
     pub fn until(self, given_up: CancellationToken) -> Self {
         Self { given_up, ..self }
+    }
+
+    /// To be confirmed once the answer is written.
+    pub fn take_receipt(&mut self) -> Option<Receipt> {
+        self.receipt.take()
+    }
+
+    /// Whoever asks again at the same desk has got what it was shown there.
+    pub(super) async fn confirm(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            receipt.confirm().await;
+        }
     }
 
     pub(super) fn tenant(&self) -> &TenantId {

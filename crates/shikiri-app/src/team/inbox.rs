@@ -1,19 +1,19 @@
 //! What waits for an agent, and that a session has seen it.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{AgentSessionId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
-use shikiri_model::team::{
-    Delegation, Dialogue, EndReason, Message, Place, Purpose, Stay, Waiting, What,
-};
+use shikiri_model::team::{AgentSession, EndReason, Look, Place, Purpose, Waiting};
 use shikiri_model::time::Timestamp;
-use shikiri_store::StoreExt;
 
 use super::desk::Desk;
 use super::draft::Draft;
-use super::{TeamError, until_settled};
+use super::hand_out::Shown;
+use super::{Receipt, TeamError, until_settled};
 use crate::app::App;
 
 /// What a chat session has to deal with.
@@ -64,7 +64,7 @@ pub struct EndedConversation {
 }
 
 /// Things that one look hands out; the next look has the others.
-const AT_ONCE: u32 = 20;
+const AT_ONCE: usize = 20;
 /// Things that are looked through.
 const MOST: usize = 5_000;
 
@@ -77,109 +77,63 @@ impl Pending {
 impl Desk {
     /// What has come since the last look; waits for something if there is nothing.
     pub async fn pending(&mut self, wait: Duration) -> Result<Pending, TeamError> {
+        self.confirm().await;
         let mut waiter = self.waiter(self.place().bell(self.tenant()), wait);
         loop {
-            let pending = self.look_at_inbox().await?;
+            let (pending, receipt) = self.look_at_inbox().await?;
             if !pending.is_empty() || !waiter.again(self).await? {
+                self.receipt = Some(receipt);
                 return Ok(pending);
             }
         }
     }
 
-    async fn look_at_inbox(&self) -> Result<Pending, TeamError> {
+    async fn look_at_inbox(&self) -> Result<(Pending, Receipt), TeamError> {
         until_settled!(self.agent().as_str(), self.try_look().await?)
     }
 
-    async fn try_look(&self) -> Result<Option<Pending>, TeamError> {
+    async fn try_look(&self) -> Result<Option<(Pending, Receipt)>, TeamError> {
         let waiting = self.app.waiting_for(self.tenant(), self.place(), Purpose::Chat).await?;
-        let mut pending = Pending::default();
+        let (id, arrivals) = (self.session.id.clone(), Arc::clone(&self.app.arrivals));
+        arrivals.retain(&id, |known| waiting.iter().any(|one| one.value.id == known));
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
-        let (mut changed, mut shown) = (false, 0);
+        let others = self.others_at_work(&waiting, draft.now).await?;
+        let mut shown = Shown::default();
+        let mut is_changed = false;
         for one in waiting {
-            let is_acknowledged = one.value.what.stays() == Stay::UntilNextLook
-                && one.value.is_seen_by(&self.session.id);
-            if is_acknowledged {
-                draft.remove(&one);
-                changed = true;
-            } else if shown < AT_ONCE && one.value.is_news(self.limits(), draft.now) {
-                shown += u32::from(self.hand_out(&mut draft, one, &mut pending).await?);
+            let arrival = arrivals.of(&id, &one.value.id);
+            let is_attended = one.value.seen_by.as_ref().is_some_and(|by| others.contains(by));
+            match one.value.look(&id, arrival, is_attended, self.limits(), draft.now) {
+                Look::Show if shown.ids.len() < AT_ONCE => {
+                    self.hand_out(&mut draft, one, &mut shown).await?;
+                }
+                Look::TakeOff => {
+                    draft.remove(&one);
+                    is_changed = true;
+                }
+                Look::Show | Look::Leave => {}
             }
         }
-        if shown > 0 || changed {
-            draft.settle(&self.app, pending).await
-        } else {
-            Ok(Some(pending))
-        }
+        is_changed |= !shown.ids.is_empty();
+        self.hear(&mut draft, &shown.told).await?;
+        let receipt = Receipt::new(&self.app, self.tenant(), &id, shown.ids);
+        let answer = (shown.pending, receipt);
+        if is_changed { draft.settle(&self.app, answer).await } else { Ok(Some(answer)) }
     }
 
-    /// False if it is left as it is.
-    async fn hand_out(
+    /// Other sessions of this agent that were shown something and may be thinking about it.
+    async fn others_at_work(
         &self,
-        draft: &mut Draft,
-        mut one: Stored<Waiting>,
-        pending: &mut Pending,
-    ) -> Result<bool, TeamError> {
-        match &one.value.what {
-            What::Message(id) => {
-                let found = self.app.store.load::<Message>(self.tenant(), id.as_str()).await?;
-                if let Some(mut message) = found {
-                    pending.pending_messages.push(plain(&message));
-                    message.value.read_at.get_or_insert(draft.now);
-                    draft.put(&message)?;
-                }
-            }
-            What::Turn { dialogue, said } => pending.pending_messages.push(NewMessage {
-                message_id: said.message_id.to_string(),
-                from_agent_id: said.from_agent_id.to_string(),
-                content: said.content.clone(),
-                conversation_id: Some(dialogue.to_string()),
-                created_at: said.created_at,
-            }),
-            What::Invitation { dialogue, said } => {
-                let found = self.app.store.load::<Dialogue>(self.tenant(), dialogue.as_str());
-                if let Some(mut dialogue) = found.await? {
-                    if dialogue.value.is_overdue(draft.now) {
-                        return Ok(false);
-                    }
-                    if dialogue.value.arrive(self.limits(), draft.now) {
-                        draft.put(&dialogue)?;
-                        draft.ring(dialogue.value.place(dialogue.value.turn.other()));
-                    }
-                    pending.invitations.push(Invitation {
-                        conversation_id: dialogue.value.id.to_string(),
-                        from_agent_id: said.from_agent_id.to_string(),
-                        initial_message: said.content.clone(),
-                        purpose: dialogue.value.purpose.clone(),
-                        turns_left: dialogue.value.turns_left(),
-                    });
-                }
-            }
-            What::Ended { dialogue, reason } => {
-                let (conversation_id, reason) = (dialogue.to_string(), *reason);
-                pending.ended_conversations.push(EndedConversation { conversation_id, reason });
-            }
-            What::Delegation(id) => {
-                let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
-                let Some(mut delegation) = found else { return Ok(false) };
-                if delegation.value.claim(&self.session.id, self.limits(), draft.now) {
-                    draft.put(&delegation)?;
-                } else if !delegation.value.is_untouched_by(&self.session.id) {
-                    return Ok(false);
-                }
-                pending.pending_delegations.push(to_take_on(&delegation.value));
-            }
-            What::Task(_) | What::Outcome(_) => return Ok(false),
+        waiting: &[Stored<Waiting>],
+        now: Timestamp,
+    ) -> Result<HashSet<AgentSessionId>, TeamError> {
+        let is_other = |by: &AgentSessionId| *by != self.session.id;
+        if !waiting.iter().any(|one| one.value.seen_by.as_ref().is_some_and(is_other)) {
+            return Ok(HashSet::new());
         }
-        if one.value.what.stays() == Stay::UntilSeen {
-            draft.remove(&one);
-        } else {
-            one.value.see(&self.session.id, draft.now);
-            // By then the session has dealt with it, or died of it.
-            let later = draft.now + self.limits().claim;
-            one.value.due_at = one.value.due_at.map(|_| later);
-            draft.put(&one)?;
-        }
-        Ok(true)
+        let living = self.app.live_sessions(self.tenant(), self.place(), Purpose::Chat).await?;
+        let is_silent = |one: &AgentSession| now >= one.seen_at + self.limits().reminder();
+        Ok(living.into_iter().filter(|one| !is_silent(one)).map(|one| one.id).collect())
     }
 }
 
@@ -208,25 +162,5 @@ impl App {
                 return Ok(all);
             }
         }
-    }
-}
-
-fn plain(message: &Stored<Message>) -> NewMessage {
-    NewMessage {
-        message_id: message.value.id.to_string(),
-        from_agent_id: message.value.from.to_string(),
-        content: message.value.content.clone(),
-        conversation_id: None,
-        created_at: message.created_at,
-    }
-}
-
-fn to_take_on(delegation: &Delegation) -> NewDelegation {
-    NewDelegation {
-        delegation_id: delegation.id.to_string(),
-        target_agent_id: delegation.target.to_string(),
-        purpose: delegation.purpose.clone(),
-        context: delegation.context.clone(),
-        conversation_id: delegation.dialogue.as_ref().map(ToString::to_string),
     }
 }

@@ -203,7 +203,10 @@ impl App {
 
     async fn end_dialogues_of(&self, tenant: &TenantId, place: &Place) -> Result<(), TeamError> {
         for dialogue in self.living_dialogues(tenant, place).await? {
-            self.end_for_expiry(&dialogue).await?;
+            // Where it has not come yet it may come later: that has a limit of its own.
+            if !dialogue.is_expecting(&place.agent) {
+                self.end_for_expiry(&dialogue).await?;
+            }
         }
         Ok(())
     }

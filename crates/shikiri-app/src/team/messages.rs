@@ -3,12 +3,13 @@
 use shikiri_model::ids::{AgentId, DelegationId, MessageId, ProjectId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    Delegation, MAX_CONTENT, Message, Outcome, RefusalCode, What, check_content,
+    Budget, Delegation, MAX_CONTENT, Message, Outcome, RefusalCode, TeamAgent, What, check_content,
 };
+use shikiri_model::time::Timestamp;
 use shikiri_store::{StoreExt, store};
 
 use super::desk::Desk;
-use super::draft::Draft;
+use super::draft::{Draft, is_human};
 use super::{TeamError, parse_id, until_settled};
 use crate::app::{App, entropy};
 
@@ -31,9 +32,18 @@ impl Desk {
         content: &str,
     ) -> Result<MessageId, TeamError> {
         check_content("content", content, MAX_CONTENT)?;
+        let named = message.unwrap_or("the newest message");
+        until_settled!(named, self.try_answer(message, content).await?)
+    }
+
+    async fn try_answer(
+        &self,
+        message: Option<&str>,
+        content: &str,
+    ) -> Result<Option<MessageId>, TeamError> {
         let answered = self.received(message).await?;
-        let (to, id) = (answered.value.from.to_string(), answered.value.id);
-        until_settled!(&to, self.try_send(&to, content, None, Some(id.clone())).await?)
+        let to = answered.value.from.to_string();
+        self.try_send(&to, content, None, Some(answered)).await
     }
 
     async fn try_send(
@@ -41,7 +51,7 @@ impl Desk {
         target: &str,
         content: &str,
         delegation: Option<&str>,
-        in_reply_to: Option<MessageId>,
+        mut answered: Option<Stored<Message>>,
     ) -> Result<Option<MessageId>, TeamError> {
         let (partner, membership) = self.partner(target).await?;
         let mut draft = Draft::begin(&self.app, self.tenant()).await?;
@@ -52,16 +62,22 @@ impl Desk {
             from: self.agent().clone(),
             to: partner.id.clone(),
             content: content.to_owned(),
-            in_reply_to,
+            in_reply_to: answered.as_ref().map(|answered| answered.value.id.clone()),
             delegation: None,
+            hops: None,
+            is_answered: false,
             read_at: None,
         };
-        if let Some(answered) = &message.in_reply_to {
-            draft.stop_waiting(&self.app, answered.as_str()).await?;
+        let mut left = None;
+        if let Some(answered) = &mut answered {
+            draft.stop_waiting(&self.app, answered.value.id.as_str()).await?;
+            left = answered.value.answer();
+            draft.put(answered)?;
         }
         draft.require(&membership);
         let done = self.for_delegation(&mut draft, delegation, &partner.id, &message.id).await?;
-        let message = Message { delegation: done, ..message };
+        let hops = self.hops(&partner, done.as_ref(), left, draft.now).await?;
+        let message = Message { delegation: done.map(|done| done.id), hops, ..message };
         self.app.deliver(&mut draft, &message).await?;
         draft.settle(&self.app, message.id).await
     }
@@ -72,7 +88,7 @@ impl Desk {
         delegation: Option<&str>,
         target: &AgentId,
         message: &MessageId,
-    ) -> Result<Option<DelegationId>, TeamError> {
+    ) -> Result<Option<Delegation>, TeamError> {
         let Some(id) = delegation else { return Ok(None) };
         let mut delegation = self.own_delegation(id).await?;
         delegation.value.check_use(self.agent(), target)?;
@@ -80,7 +96,33 @@ impl Desk {
         delegation.value.claim(&self.session.id, self.limits(), draft.now);
         delegation.value.complete(&Outcome::Message(message.clone()), draft.now);
         self.app.put_outcome(draft, &delegation).await?;
-        Ok(Some(delegation.value.id))
+        Ok(Some(delegation.value))
+    }
+
+    /// What may follow from a message. Persons say what they like, and are told all.
+    async fn hops(
+        &self,
+        partner: &TeamAgent,
+        delegation: Option<&Delegation>,
+        answered: Option<u32>,
+        now: Timestamp,
+    ) -> Result<Option<u32>, TeamError> {
+        let own = self.app.team_agent(self.tenant(), self.agent()).await?;
+        if is_human(partner) || is_human(&own.value) {
+            return Ok(None);
+        }
+        if let Some(delegation) = delegation {
+            return Ok(Some(delegation.budget.hops));
+        }
+        let told = match answered {
+            // What it follows from is known.
+            Some(hops) => vec![Budget::of_message(hops, self.limits(), now)],
+            None => {
+                let living = self.app.living_dialogues(self.tenant(), self.place()).await?;
+                self.told(&living).await?
+            }
+        };
+        Ok(Some(Budget::hops_after(&told, self.limits())?))
     }
 
     /// A message to this agent.
@@ -165,6 +207,8 @@ impl App {
             content: content.to_owned(),
             in_reply_to: None,
             delegation: None,
+            hops: None,
+            is_answered: false,
             read_at: None,
         };
         self.deliver(&mut draft, &message).await?;

@@ -113,7 +113,7 @@ impl App {
         }
         match before.place() {
             Some(place) if !is_same_agent || !is_open => {
-                self.drop_outcomes(draft, &after.tenant, &place, &after.id).await
+                self.settle_outcomes(draft, after, &place).await
             }
             _ => Ok(()),
         }

@@ -7,13 +7,14 @@ use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{DialogueId, MessageId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    Budget, Delegation, Dialogue, DialogueState, EndReason, MAX_CONTENT, Opening, Outcome, Place,
-    Refusal, RefusalCode, Side, Utterance, Waiting, What, check_content, dialogue_stream,
+    AgentSession, Budget, Delegation, Dialogue, DialogueState, EndReason, MAX_CONTENT, Opening,
+    Outcome, Place, Refusal, RefusalCode, Side, Utterance, Waiting, What, check_content,
+    dialogue_stream,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::{StoreError, StoreExt};
 
-use super::desk::{Desk, json, optional};
+use super::desk::{Desk, json, optional, session_over};
 use super::draft::{Draft, is_human};
 use super::{TeamError, parse_id, until_settled};
 use crate::app::{App, entropy};
@@ -115,6 +116,8 @@ impl Desk {
             let session = &self.session.id;
             delegation.value.begin_dialogue(&dialogue.id, session, self.limits(), draft.now);
             draft.put(&delegation)?;
+        } else {
+            self.pay(&mut draft, &dialogue).await?;
         }
         let said = self.utterance(&draft, &wanted.initial_message)?;
         draft.require(&membership);
@@ -162,7 +165,7 @@ impl Desk {
         draft.tell(&dialogue.value, vec![NewEvent::new("message", &utterance)?]);
         let own_turn = Waiting::turn_id(&dialogue.value.id, self.agent());
         draft.stop_waiting(&self.app, &own_turn).await?;
-        let turn = What::Turn { dialogue: dialogue.value.id.clone(), said: utterance };
+        let turn = dialogue.value.turn_after(utterance);
         draft.await_agent(&self.app, dialogue.value.place(side.other()), turn).await?;
         draft.settle(&self.app, spoken).await
     }
@@ -229,18 +232,37 @@ impl Desk {
         })
     }
 
-    /// For something new of this agent: what is left by those who talk to it.
+    /// For something new of this agent.
     pub(super) async fn budget(
         &self,
         living: &[Dialogue],
         now: Timestamp,
     ) -> Result<Budget, TeamError> {
+        Ok(Budget::for_undertaking(&self.told(living).await?, self.limits(), now)?)
+    }
+
+    /// All that something new of this agent may follow from: what its session was shown, and those
+    /// who talk to it now.
+    pub(super) async fn told(&self, living: &[Dialogue]) -> Result<Vec<Budget>, TeamError> {
         let talked_to = living.iter().filter(|one| one.participant == *self.agent());
-        let mut budgets: Vec<Budget> = talked_to.map(|one| one.budget).collect();
+        let mut told: Vec<Budget> = talked_to.map(|one| one.budget).collect();
         let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
         let for_it = open.iter().filter(|one| one.target == *self.agent());
-        budgets.extend(for_it.filter(|one| one.dialogue.is_none()).map(|one| one.budget));
-        Ok(Budget::for_undertaking(&budgets, self.limits(), now)?)
+        told.extend(for_it.filter(|one| one.dialogue.is_none()).map(|one| one.budget));
+        told.extend(self.session.told);
+        Ok(told)
+    }
+
+    /// A session pays for what it begins of its own accord from what it was told.
+    async fn pay(&self, draft: &mut Draft, dialogue: &Dialogue) -> Result<(), TeamError> {
+        let id = self.session.id.as_str();
+        let found = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
+        let Some(mut session) = found else { return Err(session_over().into()) };
+        if let Some(told) = &mut session.value.told {
+            told.spend(dialogue.max_turns);
+            draft.put(&session)?;
+        }
+        Ok(())
     }
 
     fn utterance(&self, draft: &Draft, content: &str) -> Result<Utterance, TeamError> {
@@ -277,6 +299,7 @@ impl App {
             let ended = What::Ended { dialogue: talk.id.clone(), reason: end.reason };
             draft.await_agent(self, talk.place(side), ended).await?;
         }
+        self.offer_what_waited(draft, talk).await?;
         let Some(delegation) = &talk.delegation else { return Ok(()) };
         let found = self.store.load::<Delegation>(&talk.tenant, delegation.as_str()).await?;
         let Some(mut delegation) = found else { return Ok(()) };
@@ -288,6 +311,16 @@ impl App {
         let was_open = delegation.value.status.is_open();
         delegation.value.complete(&outcome, draft.now);
         if was_open { self.put_outcome(draft, &delegation).await } else { draft.put(&delegation) }
+    }
+
+    /// Delegations between the two could not be begun while this talk lived: now they can.
+    async fn offer_what_waited(&self, draft: &mut Draft, talk: &Dialogue) -> Result<(), TeamError> {
+        for delegation in self.open_delegations(&talk.tenant, &talk.project).await? {
+            if delegation.is_held_up_by(talk) {
+                self.offer_again(draft, &delegation).await?;
+            }
+        }
+        Ok(())
     }
 
     /// What was said in a dialogue, from its first message.

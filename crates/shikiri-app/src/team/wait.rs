@@ -33,9 +33,7 @@ impl Waiter {
         if now >= self.deadline {
             return Ok(false);
         }
-        let limits = desk.limits();
-        let pulse = limits.reminder().min(limits.chat_idle / 4).max(Duration::from_millis(20));
-        let pause = pulse.min(self.deadline - now);
+        let pause = desk.limits().pulse().min(self.deadline - now);
         let bell = tokio::time::timeout(pause, self.news.next());
         if desk.given_up.run_until_cancelled(bell).await.is_none() {
             return Ok(false);

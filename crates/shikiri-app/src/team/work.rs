@@ -7,7 +7,8 @@ use serde_json::Value;
 use shikiri_model::ids::{AgentSessionId, DelegationId, TaskId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    AgentSession, Delegation, Place, Purpose, RefusalCode, Task, TaskStatus, What, next_task,
+    AgentSession, Arrival, Delegation, Place, Purpose, RefusalCode, Task, TaskStatus, What,
+    next_task,
 };
 use shikiri_store::StoreExt;
 
@@ -15,7 +16,7 @@ use super::delegations::check_result;
 use super::desk::{Desk, session_over};
 use super::draft::Draft;
 use super::talk::Line;
-use super::{TeamError, parse_id, until_settled};
+use super::{Receipt, TeamError, parse_id, until_settled};
 use crate::app::App;
 
 #[derive(Clone, Debug)]
@@ -26,9 +27,20 @@ pub enum Action {
     None,
 }
 
+/// Who is to hear of an outcome besides whoever asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Whoever works on its task.
+    Task,
+    /// Whoever takes its task up again, which is blocked.
+    Later,
+    Anybody,
+}
+
 impl Desk {
     /// The outcome of a delegation comes first; while one is open it is waited for; then work.
     pub async fn next_action(&mut self, wait: Duration) -> Result<Action, TeamError> {
+        self.confirm().await;
         let mut waiter = self.waiter(self.place().bell(self.tenant()), wait);
         loop {
             let action = self.look_for_action().await?;
@@ -59,56 +71,48 @@ impl Desk {
     }
 
     /// A session hears of an outcome once; another one that goes on with the task hears it again.
-    async fn outcome(&self) -> Result<Option<Action>, TeamError> {
-        until_settled!(self.agent().as_str(), self.try_outcome().await?)
-    }
-
-    async fn try_outcome(&self) -> Result<Option<Option<Action>>, TeamError> {
-        for mut one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
+    async fn outcome(&mut self) -> Result<Option<Action>, TeamError> {
+        for one in self.app.waiting_for(self.tenant(), self.place(), Purpose::Task).await? {
             let What::Outcome(id) = &one.value.what else { continue };
             if one.value.was_seen_by(&self.session.id) {
                 continue;
             }
+            match self.app.arrivals.of(&self.session.id, &one.value.id) {
+                Arrival::Unknown => {}
+                // Should it be lost, it is told again; until then this session does not go on.
+                Arrival::OnItsWay => return Ok(Some(Action::WaitForDelegation(id.clone()))),
+                Arrival::Came => continue,
+            }
             let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
             let Some(delegation) = found else { continue };
-            let is_for_task = self.app.is_for_open_task(&delegation.value).await?;
-            if !self.is_told_of(&delegation.value, is_for_task).await? {
+            if !self.is_told_of(&delegation.value).await? {
                 continue;
-            }
-            let mut draft = Draft::begin(&self.app, self.tenant()).await?;
-            // Whoever goes on with its task hears of it too; without one, it has been told.
-            if is_for_task {
-                one.value.see(&self.session.id, draft.now);
-                one.value.due_at = None;
-                draft.put(&one)?;
-            } else {
-                draft.remove(&one);
             }
             let messages = match &delegation.value.dialogue {
                 Some(dialogue) => self.app.transcript(self.tenant(), dialogue).await?,
                 None => Vec::new(),
             };
+            let ids = vec![one.value.id];
+            self.receipt = Some(Receipt::new(&self.app, self.tenant(), &self.session.id, ids));
             let delegation = Box::new(delegation.value);
-            let action = Action::DelegationResult { delegation, messages };
-            return draft.settle(&self.app, Some(action)).await;
+            return Ok(Some(Action::DelegationResult { delegation, messages }));
         }
-        Ok(Some(None))
+        Ok(None)
     }
 
     /// Whoever asked or goes on with the task; if there is no such task and whoever asked is gone,
-    /// whoever is there.
-    async fn is_told_of(
-        &self,
-        delegation: &Delegation,
-        is_for_task: bool,
-    ) -> Result<bool, TeamError> {
+    /// whoever is there. While the task is blocked nobody else hears of it: it may be taken up again.
+    async fn is_told_of(&self, delegation: &Delegation) -> Result<bool, TeamError> {
         if delegation.session == self.session.id {
             return Ok(true);
         }
-        if is_for_task {
-            return Ok(delegation.task == self.session.task);
+        match self.app.audience(delegation).await? {
+            Audience::Task => Ok(delegation.task == self.session.task),
+            Audience::Later => Ok(false),
+            Audience::Anybody => {
+                Ok(!self.app.is_session_live(self.tenant(), &delegation.session).await?)
+            }
         }
-        Ok(!self.app.is_session_live(self.tenant(), &delegation.session).await?)
     }
 
     async fn take_task(&mut self) -> Result<Option<Stored<Task>>, TeamError> {
@@ -187,7 +191,7 @@ impl Desk {
             draft.put(&session)?;
         }
         draft.stop_waiting(&self.app, id.as_str()).await?;
-        self.app.drop_outcomes(&mut draft, self.tenant(), self.place(), &id).await?;
+        self.app.settle_outcomes(&mut draft, &task.value, self.place()).await?;
         draft.ring(self.place().clone());
         task.version += 1;
         task.updated_at = draft.now;
@@ -211,18 +215,26 @@ impl App {
         Ok(self.list_all(query).await?)
     }
 
-    /// Nobody there goes on with the task, so nobody needs to hear of its delegations.
-    pub(super) async fn drop_outcomes(
+    /// Nobody at this place goes on with the task. What became of its delegations is of use to
+    /// nobody any more, unless it is blocked only: then it waits for whoever takes the task up.
+    pub(super) async fn settle_outcomes(
         &self,
         draft: &mut Draft,
-        tenant: &TenantId,
+        task: &Task,
         place: &Place,
-        task: &TaskId,
     ) -> Result<(), TeamError> {
-        for one in self.waiting_for(tenant, place, Purpose::Task).await? {
+        let is_kept = task.status == TaskStatus::Blocked && task.place().as_ref() == Some(place);
+        for mut one in self.waiting_for(&task.tenant, place, Purpose::Task).await? {
             let What::Outcome(id) = &one.value.what else { continue };
-            let found = self.store.load::<Delegation>(tenant, id.as_str()).await?;
-            if found.is_none_or(|delegation| delegation.value.task.as_ref() == Some(task)) {
+            let found = self.store.load::<Delegation>(&task.tenant, id.as_str()).await?;
+            if found.is_some_and(|delegation| delegation.value.task.as_ref() != Some(&task.id)) {
+                continue;
+            }
+            if is_kept {
+                // Nobody is started for it.
+                one.value.due_at = None;
+                draft.put(&one)?;
+            } else {
                 draft.remove(&one);
             }
         }
@@ -256,7 +268,7 @@ impl App {
             let What::Outcome(id) = &one.value.what else { continue };
             let found = self.store.load::<Delegation>(tenant, id.as_str()).await?;
             if let Some(delegation) = found
-                && !self.is_for_open_task(&delegation.value).await?
+                && self.audience(&delegation.value).await? == Audience::Anybody
                 && !self.is_session_live(tenant, &delegation.value.session).await?
             {
                 return Ok(true);
@@ -265,13 +277,26 @@ impl App {
         Ok(false)
     }
 
-    /// Whether a delegation's outcome is for a task that its agent still works on.
-    async fn is_for_open_task(&self, delegation: &Delegation) -> Result<bool, TeamError> {
-        let Some(task) = &delegation.task else { return Ok(false) };
+    /// Who is to hear of a delegation's outcome besides whoever asked.
+    pub(super) async fn audience(&self, delegation: &Delegation) -> Result<Audience, TeamError> {
+        let Some(task) = &delegation.task else { return Ok(Audience::Anybody) };
         let task = self.store.load::<Task>(&delegation.tenant, task.as_str()).await?;
-        Ok(task.is_some_and(|task| {
-            task.value.status.is_waiting_for_work()
-                && task.value.assignee.as_ref() == Some(&delegation.agent)
-        }))
+        let is_its = |task: &Task| task.assignee.as_ref() == Some(&delegation.agent);
+        Ok(match task.map(|task| task.value).filter(is_its).map(|task| task.status) {
+            Some(TaskStatus::Todo | TaskStatus::InProgress) => Audience::Task,
+            Some(TaskStatus::Blocked) => Audience::Later,
+            Some(TaskStatus::Done) | None => Audience::Anybody,
+        })
+    }
+
+    /// Whether an outcome is still of use after one session has heard it.
+    pub(super) async fn is_outcome_kept(
+        &self,
+        tenant: &TenantId,
+        delegation: &DelegationId,
+    ) -> Result<bool, TeamError> {
+        let found = self.store.load::<Delegation>(tenant, delegation.as_str()).await?;
+        let Some(delegation) = found else { return Ok(false) };
+        Ok(self.audience(&delegation.value).await? != Audience::Anybody)
     }
 }

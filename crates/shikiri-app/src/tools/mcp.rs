@@ -1,7 +1,6 @@
 //! A tenant's MCP server through the one MCP client. Nobody is there who could be asked, so the
 //! server is told that it cannot ask; progress and logs are nobody's to see.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -174,12 +173,11 @@ fn reach(wanted: &Wanted, folder: &Path) -> Result<Reach, String> {
         }
         Transport::Stdio { command } => {
             let (program, args) = command.split_first().ok_or("has no command")?;
-            Ok(Reach::Stdio {
-                command: program.clone(),
-                args: args.to_vec(),
-                env: BTreeMap::new(),
-                cwd: folder.to_str().map(str::to_owned).filter(|folder| !folder.is_empty()),
-            })
+            let mut reach = Reach::program(program, args);
+            if let Reach::Stdio { cwd, .. } = &mut reach {
+                *cwd = folder.to_str().map(str::to_owned).filter(|folder| !folder.is_empty());
+            }
+            Ok(reach)
         }
         Transport::Openapi { .. } => Err("is no MCP server".to_owned()),
     }
@@ -205,6 +203,7 @@ impl Page {
             state: CallState::Open,
             bookmark: Bookmark::default(),
             progress: None,
+            told: 0,
             deadline: Timestamp::default(),
             result: None,
             reason: None,

@@ -97,7 +97,10 @@ async fn answer(
         }
         (Answered::Logged { number, text }, _) => {
             let id = caller.connection.event_id(Place { call: number, seq: 1 });
-            Ok(sse::once(&text, &id.to_string()))
+            if caller.given_up.is_cancelled() {
+                caller.receipts.lose();
+            }
+            Ok(caller.receipts.confirm_with(sse::once(&text, &id.to_string())))
         }
         (Answered::Follow(call), Some(slot)) => {
             Ok(sse::response(CallFeed::new(*call, slot, false)))

@@ -14,6 +14,7 @@ use super::{Door, Guest, PROTOCOL_VERSION, Refusal, headers, json_response, plai
 use crate::client::{Caller, Era, MODERN};
 use crate::fault::Fault;
 use crate::message::{self, Incoming, Request};
+use crate::receipts::Receipts;
 use crate::server::{Answered, Mcp};
 use crate::stated::{self, Stated, protocol_version};
 
@@ -69,7 +70,8 @@ pub(super) async fn post(
     Ok(match (door.mcp.answer(&caller, &request).await, slot) {
         (Answered::Now(outcome), _) => {
             let status = outcome.as_ref().map_or_else(Fault::status, |_| StatusCode::OK);
-            json_response(status, message::reply(&request.id, &outcome))
+            let response = json_response(status, message::reply(&request.id, &outcome));
+            caller.receipts.confirm_with(response)
         }
         (Answered::Logged { text, .. }, _) => json_response(StatusCode::OK, text),
         (Answered::Follow(call), Some(slot)) => sse::response(CallFeed::new(*call, slot, true)),
@@ -115,5 +117,6 @@ async fn caller(door: &Door, guest: &Guest, stated: Stated) -> Result<Caller, Re
         session: guest.session.clone(),
         // Whoever goes away is noticed by the end of its socket.
         given_up: door.gate.draining().child_token(),
+        receipts: Receipts::default(),
     })
 }

@@ -1,7 +1,9 @@
 //! What a talk may use up, with all that follows from it.
 //!
 //! A budget travels: an agent that is talked to, and delegates further because of it, passes on
-//! what is left, one hop less. A restart finds the same numbers, since they lie in the records.
+//! what is left, one hop less. It lies in the records: in the dialogue or message, and with every
+//! session that was shown it, which pays from it what it undertakes. So neither the end of a talk
+//! nor a restart refills it.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,31 +32,63 @@ impl Budget {
         }
     }
 
-    /// For what an agent undertakes while these talk to it. What is tightest of each counts: there
-    /// is no telling which of them it follows from.
+    /// What a message leaves to whoever reads it. It takes no time, and no turns.
+    pub fn of_message(hops: u32, limits: &TeamLimits, now: Timestamp) -> Self {
+        Self { hops, ..Self::fresh(limits, now) }
+    }
+
+    /// For a session that was given this to carry out: what it does for it is no further hop.
+    #[must_use]
+    pub fn to_carry_out(self) -> Self {
+        Self { hops: self.hops.saturating_add(1), ..self }
+    }
+
+    /// What is tightest of each.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            hops: self.hops.min(other.hops),
+            turns: self.turns.min(other.turns),
+            ends_at: self.ends_at.min(other.ends_at),
+        }
+    }
+
+    pub fn spend(&mut self, turns: u32) {
+        self.turns = self.turns.saturating_sub(turns);
+    }
+
+    /// For what an agent undertakes after it was told all this. What is tightest of each counts:
+    /// there is no telling which of them it follows from.
     pub fn for_undertaking(
-        talking: &[Budget],
+        told: &[Budget],
         limits: &TeamLimits,
         now: Timestamp,
     ) -> Result<Self, Refusal> {
-        let mut budget = Self::fresh(limits, now);
-        for other in talking {
-            let Some(hops) = other.hops.checked_sub(1) else {
-                return Err(RefusalCode::DelegationTooDeep.because(format!(
-                    "this would be more than {} talks that follow from one another: do what you \
-                     can by yourself",
-                    limits.depth
-                )));
-            };
-            budget.hops = budget.hops.min(hops);
-            budget.turns = budget.turns.min(other.turns);
-            budget.ends_at = budget.ends_at.min(other.ends_at);
-        }
+        let hops = Self::hops_after(told, limits)?;
+        let budget = told.iter().fold(Self::fresh(limits, now), |all, one| all.and(*one));
         if budget.turns < 2 {
             let message = "the talk that this would follow from has no turns left for another";
             return Err(RefusalCode::DelegationTooDeep.because(message));
         }
-        Ok(budget)
+        if budget.ends_at <= now {
+            let message = "the talk that this would follow from has no time left for another";
+            return Err(RefusalCode::DelegationTooDeep.because(message));
+        }
+        Ok(Self { hops, ..budget })
+    }
+
+    /// What is left of the hops after one more.
+    pub fn hops_after(told: &[Budget], limits: &TeamLimits) -> Result<u32, Refusal> {
+        let Some(least) = told.iter().map(|one| one.hops).min() else {
+            return Ok(limits.depth.saturating_sub(1));
+        };
+        least.checked_sub(1).ok_or_else(|| {
+            RefusalCode::DelegationTooDeep.because(format!(
+                "this would be more than {} talks or messages that follow from one another: do \
+                 what you can by yourself",
+                limits.depth
+            ))
+        })
     }
 }
 
@@ -81,10 +115,37 @@ mod tests {
     fn the_tightest_of_several_counts() {
         let limits = TeamLimits::default();
         let wide = Budget::fresh(&limits, now());
-        let tight = Budget { hops: 1, turns: 4, ends_at: now() };
+        let soon = Timestamp::from_millis(1_000_001);
+        let tight = Budget { hops: 1, turns: 4, ends_at: soon };
         let next = Budget::for_undertaking(&[wide, tight], &limits, now()).unwrap();
-        assert_eq!(next, Budget { hops: 0, turns: 4, ends_at: now() });
-        let spent = Budget { turns: 1, ..wide };
-        assert!(Budget::for_undertaking(&[spent], &limits, now()).is_err());
+        assert_eq!(next, Budget { hops: 0, turns: 4, ends_at: soon });
+        for used_up in [Budget { turns: 1, ..wide }, Budget { ends_at: now(), ..wide }] {
+            assert!(Budget::for_undertaking(&[used_up], &limits, now()).is_err());
+        }
+    }
+
+    #[test]
+    fn answers_to_answers_come_to_an_end() {
+        let limits = TeamLimits::default();
+        let mut hops = Budget::hops_after(&[], &limits).unwrap();
+        let mut messages = 1;
+        while let Ok(next) =
+            Budget::hops_after(&[Budget::of_message(hops, &limits, now())], &limits)
+        {
+            hops = next;
+            messages += 1;
+        }
+        assert_eq!(messages, 3);
+    }
+
+    #[test]
+    fn what_is_carried_out_costs_no_hop_and_turns_are_paid_once() {
+        let limits = TeamLimits::default();
+        let given = Budget { hops: 0, ..Budget::fresh(&limits, now()) };
+        assert!(Budget::for_undertaking(&[given], &limits, now()).is_err());
+        let mut own = given.to_carry_out();
+        assert_eq!(Budget::for_undertaking(&[own], &limits, now()).unwrap().hops, 0);
+        own.spend(39);
+        assert!(Budget::for_undertaking(&[own], &limits, now()).is_err());
     }
 }

@@ -1,111 +1,28 @@
 //! Who is to be started now.
 //!
-//! An errand is work for one agent in one project, as tasks or as talk. The `Agenda` says which
-//! errands are looked at next, and keeps the number of agents at work within its limit. A `Seat` is
-//! what is remembered of an errand's runs: who sits there, how often it went wrong, and until when
-//! it is left alone. It is a record, so that a new leader knows what the one before it did.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+//! A `Seat` is what is remembered of an errand's runs: who sits there, how often it went wrong, and
+//! until when it is left alone. It is a record, so that a new leader knows what the one before it
+//! did.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::agenda::Errand;
 use super::limits::TeamLimits;
 use super::session::{AgentSession, Purpose};
-use super::{Place, Waiting, What};
+use super::{Place, Stay, Waiting};
 use crate::ids::{AgentSessionId, ConversationId, RunId, TenantId};
 use crate::record::{Columns, Document, Stored};
 use crate::time::Timestamp;
 
 /// Runs that may go wrong one after another, before it is left alone for a while.
 const MAX_FAILURES: u32 = 5;
-const REST: Duration = Duration::from_secs(600);
+/// Each rest after the first is twice as long as the one before. After the last one it is given up:
+/// every run is paid for.
+const MAX_RESTS: u32 = 3;
 /// The first pause after a run that went wrong is this part of the spawn guard; each further one
 /// is twice as long, up to the guard itself.
 const FIRST_PAUSE: u32 = 32;
-/// A talk takes two: places that tasks leave free, if there are any to leave.
-const KEPT_FOR_TALK: usize = 2;
-
-/// Work for one agent in one project, as tasks or as talk.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Errand {
-    pub tenant: TenantId,
-    pub place: Place,
-    pub purpose: Purpose,
-}
-
-impl Errand {
-    /// What something that waits is a reason to start. An end is told when there is another.
-    pub fn of(waiting: &Waiting) -> Option<Self> {
-        let is_reason = !matches!(waiting.what, What::Ended { .. });
-        is_reason.then(|| Self {
-            tenant: waiting.tenant.clone(),
-            place: waiting.place.clone(),
-            purpose: waiting.what.purpose(),
-        })
-    }
-}
-
-/// Which errands are looked at when, and which are being carried out.
-#[derive(Debug, Default)]
-pub struct Agenda {
-    wanted: BTreeMap<Errand, Timestamp>,
-    busy: BTreeSet<Errand>,
-}
-
-impl Agenda {
-    /// Has it looked at, at that time or earlier.
-    pub fn want(&mut self, errand: Errand, at: Timestamp) {
-        let wanted = self.wanted.entry(errand).or_insert(at);
-        *wanted = at.min(*wanted);
-    }
-
-    /// The next one to be looked at. It takes a place until it is `free`d.
-    ///
-    /// Talk comes first: tasks wait for it, never the other way round.
-    pub fn next(&mut self, limits: &TeamLimits, now: Timestamp) -> Option<Errand> {
-        let due = self.open(limits).filter(|(_, at)| **at <= now);
-        let (errand, _) = due.min_by_key(|(errand, at)| (errand.purpose == Purpose::Task, **at))?;
-        let errand = errand.clone();
-        self.wanted.remove(&errand);
-        self.busy.insert(errand.clone());
-        Some(errand)
-    }
-
-    /// Gives one a place without asking: it has been started already.
-    pub fn keep(&mut self, errand: Errand) {
-        self.busy.insert(errand);
-    }
-
-    pub fn free(&mut self, errand: &Errand) {
-        self.busy.remove(errand);
-    }
-
-    /// When the next one is to be looked at; with no place for it, not before one is free.
-    pub fn next_at(&self, limits: &TeamLimits) -> Option<Timestamp> {
-        self.open(limits).map(|(_, at)| *at).min()
-    }
-
-    /// Wanted ones that are not being carried out and have a place.
-    fn open(&self, limits: &TeamLimits) -> impl Iterator<Item = (&Errand, &Timestamp)> {
-        let (for_task, for_chat) =
-            (self.has_place(Purpose::Task, limits), self.has_place(Purpose::Chat, limits));
-        let has_place = move |purpose| match purpose {
-            Purpose::Task => for_task,
-            Purpose::Chat => for_chat,
-        };
-        let open = self.wanted.iter().filter(|(errand, _)| !self.busy.contains(*errand));
-        open.filter(move |(errand, _)| has_place(errand.purpose))
-    }
-
-    fn has_place(&self, purpose: Purpose, limits: &TeamLimits) -> bool {
-        let max = limits.max_spawns as usize;
-        let tasks = self.busy.iter().filter(|one| one.purpose == Purpose::Task).count();
-        let max_tasks = max.saturating_sub(KEPT_FOR_TALK).max(1);
-        self.busy.len() < max && (purpose == Purpose::Chat || tasks < max_tasks)
-    }
-}
 
 /// What is remembered of an errand's runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +40,9 @@ pub struct Seat {
     /// Runs that went wrong, one after another.
     #[serde(default)]
     pub failures: u32,
+    /// Rests since a run last did its work.
+    #[serde(default)]
+    pub rests: u32,
     /// It is left alone until then.
     #[serde(default)]
     pub not_before: Option<Timestamp>,
@@ -163,13 +83,17 @@ pub enum Next {
     StartAgain(Timestamp),
     /// It went wrong too often.
     Rest(Timestamp),
+    /// It went wrong after every rest: nobody is started for what is left.
+    GiveUp,
 }
 
 impl Left {
     /// Of what waits, by when it came.
-    pub fn of(waiting: &[Stored<Waiting>], since: Timestamp) -> Self {
-        let reasons = || waiting.iter().filter(|one| is_reason(&one.value));
-        if reasons().any(|one| one.created_at <= since) {
+    pub fn of(waiting: &[Stored<Waiting>], occupant: &Occupant, is_well: bool) -> Self {
+        let is_taken = |one: &Waiting| is_well && is_taken_by(one, &occupant.session);
+        let is_left = |one: &Waiting| is_reason(one) && !is_taken(one);
+        let reasons = || waiting.iter().filter(|one| is_left(&one.value));
+        if reasons().any(|one| one.created_at <= occupant.since) {
             Self::Old
         } else if reasons().next().is_some() {
             Self::New
@@ -184,6 +108,11 @@ pub fn is_reason(waiting: &Waiting) -> bool {
     waiting.due_at.is_some() && Errand::of(waiting).is_some()
 }
 
+/// Whether a session that ended well has dealt with it by reading it: a message asks for nothing.
+pub fn is_taken_by(waiting: &Waiting, session: &AgentSessionId) -> bool {
+    waiting.what.stays() == Stay::UntilNextLook && waiting.is_seen_by(session)
+}
+
 impl Seat {
     pub fn new(errand: &Errand) -> Self {
         Self {
@@ -194,6 +123,7 @@ impl Seat {
             conversation: None,
             occupant: None,
             failures: 0,
+            rests: 0,
             not_before: None,
         }
     }
@@ -235,25 +165,33 @@ impl Seat {
     ) -> Next {
         self.occupant = None;
         self.not_before = None;
-        if left == Left::Nothing {
-            self.failures = 0;
-            return Next::Nothing;
-        }
-        if is_well && left == Left::New {
-            self.failures = 0;
-            return Next::StartAgain(now);
+        let did_its_work = left == Left::Nothing || (is_well && left == Left::New);
+        if did_its_work {
+            (self.failures, self.rests) = (0, 0);
+            let is_new = left == Left::New;
+            return if is_new { Next::StartAgain(now) } else { Next::Nothing };
         }
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
-            let until = now + REST;
-            self.failures = 0;
-            self.not_before = Some(until);
-            return Next::Rest(until);
+            return self.rest(limits, now);
         }
         let pause = limits.spawn_guard / FIRST_PAUSE * (1 << (self.failures - 1));
         let at = now + pause.min(limits.spawn_guard);
         self.not_before = Some(at);
         Next::StartAgain(at)
+    }
+
+    fn rest(&mut self, limits: &TeamLimits, now: Timestamp) -> Next {
+        if self.rests >= MAX_RESTS {
+            // Whatever comes now has one try, until one of them goes well.
+            self.failures = MAX_FAILURES - 1;
+            return Next::GiveUp;
+        }
+        let until = now + limits.rest * (1 << self.rests);
+        self.rests += 1;
+        self.failures = 0;
+        self.not_before = Some(until);
+        Next::Rest(until)
     }
 }
 

@@ -1,5 +1,8 @@
+use std::time::Duration;
+
 use super::*;
 use crate::key::Secret;
+use crate::team::What;
 
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -35,64 +38,6 @@ fn waiting(what: What, created: i64, due: Option<i64>) -> Stored<Waiting> {
 fn ended() -> What {
     let reason = crate::team::EndReason::MaxTurns;
     What::Ended { dialogue: "dia_1".parse().unwrap(), reason }
-}
-
-/// All that are given a place at this time.
-fn taken(agenda: &mut Agenda, limits: &TeamLimits, now: i64) -> Vec<(String, Purpose)> {
-    let next = std::iter::from_fn(|| agenda.next(limits, at(now)));
-    next.map(|errand| (errand.place.agent.to_string(), errand.purpose)).collect()
-}
-
-#[test]
-fn no_more_are_carried_out_at_once_than_there_are_places() {
-    use Purpose::Chat;
-    let (mut agenda, limits) = (Agenda::default(), limits(2));
-    for (agent, ms) in [("a", 3), ("b", 1), ("c", 2)] {
-        agenda.want(errand(agent, Chat), at(ms));
-    }
-    assert_eq!(agenda.next_at(&limits), Some(at(1)));
-    assert_eq!(taken(&mut agenda, &limits, 0), []);
-    let (b, c) = (("b".to_owned(), Chat), ("c".to_owned(), Chat));
-    assert_eq!(taken(&mut agenda, &limits, 9), [b, c], "the longest waiting first");
-    assert_eq!(agenda.next_at(&limits), None, "nothing to look at before one is free");
-    agenda.free(&errand("c", Chat));
-    assert_eq!(agenda.next_at(&limits), Some(at(3)));
-    assert_eq!(taken(&mut agenda, &limits, 9), [("a".to_owned(), Chat)]);
-    agenda.free(&errand("b", Chat));
-    assert_eq!(taken(&mut agenda, &limits, 9), []);
-}
-
-#[test]
-fn talk_comes_before_tasks_and_tasks_leave_room_for_a_talk() {
-    use Purpose::{Chat, Task};
-    let (mut agenda, three) = (Agenda::default(), limits(3));
-    for agent in ["a", "b"] {
-        agenda.want(errand(agent, Task), at(1));
-        agenda.want(errand(agent, Chat), at(2));
-    }
-    let expected = [("a".to_owned(), Chat), ("b".to_owned(), Chat), ("a".to_owned(), Task)];
-    assert_eq!(taken(&mut agenda, &three, 9), expected);
-    agenda.free(&errand("a", Chat));
-    assert_eq!(taken(&mut agenda, &three, 9), [], "a second task would take a talk's place");
-    agenda.free(&errand("a", Task));
-    assert_eq!(taken(&mut agenda, &three, 9), [("b".to_owned(), Task)]);
-    // With fewer places than that, a task takes the one there is.
-    let mut agenda = Agenda::default();
-    agenda.want(errand("a", Task), at(1));
-    assert_eq!(taken(&mut agenda, &limits(1), 9), [("a".to_owned(), Task)]);
-}
-
-#[test]
-fn what_comes_for_a_busy_errand_is_looked_at_when_it_is_free() {
-    let (mut agenda, limits, one) = (Agenda::default(), limits(3), errand("a", Purpose::Chat));
-    agenda.keep(one.clone());
-    agenda.want(one.clone(), at(5));
-    agenda.want(one.clone(), at(3));
-    agenda.want(one.clone(), at(7));
-    assert_eq!((agenda.next(&limits, at(9)), agenda.next_at(&limits)), (None, None));
-    agenda.free(&one);
-    assert_eq!(agenda.next_at(&limits), Some(at(3)), "at the earliest time that was wanted");
-    assert_eq!(agenda.next(&limits, at(9)), Some(one));
 }
 
 #[test]
@@ -132,6 +77,34 @@ fn pauses_grow_and_after_five_failures_there_is_a_rest() {
 }
 
 #[test]
+fn rests_grow_and_end() {
+    let errand = errand("a", Purpose::Task);
+    let (mut seat, limits) = (Seat::new(&errand), limits(3));
+    let end = |seat: &mut Seat, is_well, left| {
+        seat.take(&session(&errand), at(0));
+        seat.leave(is_well, left, &limits, at(0))
+    };
+    let mut rests = Vec::new();
+    let mut runs = 0;
+    loop {
+        runs += 1;
+        assert!(runs < 100, "for ever");
+        match end(&mut seat, runs % 2 == 0, Left::Old) {
+            Next::Rest(until) => rests.push(until),
+            Next::GiveUp => break,
+            Next::StartAgain(_) => {}
+            Next::Nothing => panic!("something is left"),
+        }
+    }
+    assert_eq!((runs, rests), (20, vec![at(600_000), at(1_200_000), at(2_400_000)]));
+    assert_eq!(seat.not_before, None, "nobody waits for anything");
+    // What comes later has one try, until one goes well.
+    assert_eq!(end(&mut seat, false, Left::Old), Next::GiveUp);
+    assert_eq!(end(&mut seat, true, Left::Nothing), Next::Nothing);
+    assert_eq!(end(&mut seat, false, Left::Old), Next::StartAgain(at(1_000)));
+}
+
+#[test]
 fn a_run_that_did_its_work_makes_good_what_went_wrong() {
     let errand = errand("a", Purpose::Chat);
     let (mut seat, limits) = (Seat::new(&errand), limits(3));
@@ -163,17 +136,36 @@ fn a_pause_is_never_longer_than_the_guard() {
 #[test]
 fn ends_alone_and_what_nobody_is_started_for_start_nobody() {
     let message = || What::Message("msg_1".parse().unwrap());
-    let since = at(5);
-    assert_eq!(Left::of(&[], since), Left::Nothing);
-    assert_eq!(Left::of(&[waiting(ended(), 1, Some(1))], since), Left::Nothing);
-    assert_eq!(Left::of(&[waiting(message(), 1, None)], since), Left::Nothing);
-    assert_eq!(Left::of(&[waiting(message(), 6, Some(6))], since), Left::New);
+    let occupant = Occupant { session: "ses_1".parse().unwrap(), execution: None, since: at(5) };
+    let left = |waiting: &[Stored<Waiting>]| Left::of(waiting, &occupant, true);
+    assert_eq!(left(&[]), Left::Nothing);
+    assert_eq!(left(&[waiting(ended(), 1, Some(1))]), Left::Nothing);
+    assert_eq!(left(&[waiting(message(), 1, None)]), Left::Nothing);
+    assert_eq!(left(&[waiting(message(), 6, Some(6))]), Left::New);
     let both = [waiting(message(), 6, Some(6)), waiting(message(), 5, Some(5))];
-    assert_eq!(Left::of(&both, since), Left::Old);
+    assert_eq!(left(&both), Left::Old);
     assert_eq!(Errand::of(&waiting(ended(), 1, Some(1)).value), None);
     let task = What::Task("tsk_1".parse().unwrap());
     let of_task = Errand::of(&waiting(task, 1, Some(1)).value);
     assert_eq!(of_task, Some(errand("a", Purpose::Task)));
+}
+
+#[test]
+fn a_message_that_a_run_read_before_it_ended_well_is_taken() {
+    let session: AgentSessionId = "ses_1".parse().unwrap();
+    let occupant = Occupant { session: session.clone(), execution: None, since: at(5) };
+    let seen = |what, by: &AgentSessionId| {
+        let mut one = waiting(what, 1, Some(1));
+        one.value.see(by, at(6));
+        [one]
+    };
+    let message = || What::Message("msg_1".parse().unwrap());
+    assert_eq!(Left::of(&seen(message(), &session), &occupant, true), Left::Nothing);
+    assert_eq!(Left::of(&seen(message(), &session), &occupant, false), Left::Old, "it crashed");
+    let other = "ses_2".parse().unwrap();
+    assert_eq!(Left::of(&seen(message(), &other), &occupant, true), Left::Old);
+    let delegation = || What::Delegation("dlg_1".parse().unwrap());
+    assert_eq!(Left::of(&seen(delegation(), &session), &occupant, true), Left::Old);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Place;
 use super::budget::Budget;
+use super::dialogue::Dialogue;
 use super::limits::TeamLimits;
 use super::refusal::{Refusal, RefusalCode};
 use crate::ids::{
@@ -140,6 +141,13 @@ impl Delegation {
     pub fn is_untouched_by(&self, session: &AgentSessionId) -> bool {
         let is_its = self.claim.as_ref().is_some_and(|claim| claim.session == *session);
         is_its && self.dialogue.is_none()
+    }
+
+    /// Whether it was taken on while its two agents talked about something else: two of them have
+    /// one talk at a time.
+    pub fn is_held_up_by(&self, talk: &Dialogue) -> bool {
+        let is_between = [&self.agent, &self.target].iter().all(|one| talk.side_of(one).is_ok());
+        self.status == DelegationStatus::Processing && self.dialogue.is_none() && is_between
     }
 
     /// What a chat session uses it for: a talk or a message to its target.

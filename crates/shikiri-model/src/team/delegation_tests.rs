@@ -202,3 +202,30 @@ fn sessions_that_follow_a_living_dialogue_are_no_attempts() {
     }
     assert_eq!(one.attempts, 1);
 }
+
+#[test]
+fn a_talk_of_its_two_agents_holds_it_up_if_it_was_taken_on_and_not_begun() {
+    use crate::team::Opening;
+    let limits = TeamLimits::default();
+    let talk = |initiator: &str, participant: &str| {
+        let opening = Opening {
+            id: "dia_2".parse().unwrap(),
+            tenant: TenantId::local(),
+            project: "p".parse().unwrap(),
+            initiator: agent(initiator),
+            participant: agent(participant),
+            purpose: None,
+            max_turns: None,
+            delegation: None,
+            budget: Budget::fresh(&limits, at(0)),
+        };
+        Dialogue::open(opening, &limits, at(0)).unwrap()
+    };
+    let mut one = delegation();
+    assert!(!one.is_held_up_by(&talk("b", "a")), "nobody has it");
+    one.claim(&session("first"), &limits, at(0));
+    assert!(one.is_held_up_by(&talk("b", "a")) && one.is_held_up_by(&talk("a", "b")));
+    assert!(!one.is_held_up_by(&talk("a", "c")));
+    one.begin_dialogue(&"dia_1".parse().unwrap(), &session("first"), &limits, at(1));
+    assert!(!one.is_held_up_by(&talk("a", "b")));
+}

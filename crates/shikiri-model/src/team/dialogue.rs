@@ -15,6 +15,7 @@ use super::budget::Budget;
 use super::limits::TeamLimits;
 use super::message::{MAX_CONTENT, check_content};
 use super::refusal::{Refusal, RefusalCode};
+use super::waiting::{Utterance, What};
 use crate::event::StreamId;
 use crate::ids::{AgentId, DelegationId, DialogueId, ProjectId, TenantId};
 use crate::record::{Columns, Document};
@@ -208,6 +209,18 @@ impl Dialogue {
 
     pub fn is_turn_of(&self, side: Side) -> bool {
         self.is_living() && self.turn == side
+    }
+
+    /// What the other side waits for after this was said. The participant is talked to: what it
+    /// undertakes may follow from it.
+    pub fn turn_after(&self, said: Utterance) -> What {
+        let budget = (self.turn == Side::Participant).then_some(self.budget);
+        What::Turn { dialogue: self.id.clone(), said, budget }
+    }
+
+    /// Whether this agent was invited and has not come.
+    pub fn is_expecting(&self, agent: &AgentId) -> bool {
+        self.state == DialogueState::Pending && self.participant == *agent
     }
 
     /// The participant has seen its invitation. True if that is new.

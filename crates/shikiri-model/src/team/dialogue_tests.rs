@@ -128,3 +128,23 @@ fn a_pair_has_one_living_dialogue_whoever_began_it() {
     let columns = talk.columns();
     assert_eq!((columns.unique, columns.owner, columns.due_at), (None, None, None));
 }
+
+#[test]
+fn whoever_was_invited_is_expected_until_it_comes_and_is_told_what_may_follow() {
+    let mut talk = open(None).unwrap();
+    assert!(talk.is_expecting(&agent("b")) && !talk.is_expecting(&agent("a")));
+    talk.arrive(&TeamLimits::default(), at(1));
+    assert!(!talk.is_expecting(&agent("b")));
+    let said = |from: &str| Utterance {
+        message_id: "msg_1".parse().unwrap(),
+        from_agent_id: agent(from),
+        content: "りんご".to_owned(),
+        created_at: at(2),
+    };
+    say(&mut talk, "b", 2).unwrap();
+    let What::Turn { budget, .. } = talk.turn_after(said("b")) else { panic!("no turn") };
+    assert_eq!(budget, None, "whoever began it is not talked into anything");
+    say(&mut talk, "a", 3).unwrap();
+    let What::Turn { budget, .. } = talk.turn_after(said("a")) else { panic!("no turn") };
+    assert_eq!(budget, Some(talk.budget));
+}

@@ -22,15 +22,23 @@ pub struct TeamLimits {
     pub wall: Duration,
     /// An agent that was started and does not log in, before another is started.
     pub spawn_guard: Duration,
-    /// Agents that are started and at work at once.
+    /// How long an agent is left alone at first that went wrong again and again.
+    pub rest: Duration,
+    /// Agents that are started and at work at once. One that waits for another lends it its place.
     pub max_spawns: u32,
 }
 
 impl TeamLimits {
-    /// What was shown and not dealt with is shown again after so long.
+    /// What was shown and not dealt with is called to mind after so long, and a session that calls
+    /// nothing for as long is not waited for by the others of its agent.
     pub fn reminder(&self) -> Duration {
-        const LONGEST: Duration = Duration::from_secs(5);
-        (self.idle / 4).min(self.claim / 4).clamp(Duration::from_millis(50), LONGEST)
+        self.idle.min(self.pending).min(self.claim) / 2
+    }
+
+    /// A call that waits gives a sign of life so often.
+    pub fn pulse(&self) -> Duration {
+        let least = self.idle.min(self.claim).min(self.chat_idle) / 4;
+        least.clamp(Duration::from_millis(20), Duration::from_secs(5))
     }
 }
 
@@ -46,6 +54,7 @@ impl Default for TeamLimits {
             depth: 3,
             wall: Duration::from_secs(3_600),
             spawn_guard: Duration::from_secs(120),
+            rest: Duration::from_secs(600),
             max_spawns: 3,
         }
     }

@@ -24,6 +24,11 @@ pub struct Message {
     pub in_reply_to: Option<MessageId>,
     #[serde(default)]
     pub delegation: Option<DelegationId>,
+    /// Messages and talks that may still follow from it; between agents that are no persons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hops: Option<u32>,
+    #[serde(default)]
+    pub is_answered: bool,
     #[serde(default)]
     pub read_at: Option<Timestamp>,
 }
@@ -31,6 +36,14 @@ pub struct Message {
 impl Message {
     /// The state of those that their recipient has seen.
     pub const READ: &'static str = "read";
+
+    /// It is answered: the hops that its first answer has to go by. Whoever answers it again may do
+    /// so because of something that came later.
+    pub fn answer(&mut self) -> Option<u32> {
+        let hops = self.hops.filter(|_| !self.is_answered);
+        self.is_answered = true;
+        hops
+    }
 
     pub fn recipient(&self) -> Place {
         Place::new(&self.project, &self.to)

@@ -5,6 +5,7 @@
 //! session does the talking. Everything that is open has a time at which it is decided without
 //! anybody's doing: a dialogue ends, a claim lapses, a delegation fails, a session expires.
 
+mod agenda;
 mod budget;
 mod coordinator;
 mod delegation;
@@ -18,8 +19,9 @@ mod session;
 mod task;
 mod waiting;
 
+pub use agenda::{Agenda, Errand};
 pub use budget::Budget;
-pub use coordinator::{Agenda, Errand, Left, Next, Occupant, Seat, Verdict, is_reason};
+pub use coordinator::{Left, Next, Occupant, Seat, Verdict, is_reason, is_taken_by};
 pub use delegation::{Claim, Delegation, DelegationStatus, Outcome, Sweep};
 pub use dialogue::{
     Dialogue, DialogueState, End, EndReason, Opening, Said, Side, stream_of as dialogue_stream,
@@ -30,8 +32,8 @@ pub use permission::{Caller, Need, TOOLS, allows, check, need_of};
 pub use project::{AgentKind, Membership, Project, Rank, Spawn, TeamAgent};
 pub use refusal::{Refusal, RefusalCode};
 pub use session::{AgentSession, Purpose};
-pub use task::{Task, TaskStatus, next_task};
-pub use waiting::{Stay, Utterance, Waiting, What};
+pub use task::{Task, TaskStatus, given_up, next_task};
+pub use waiting::{Arrival, Look, Stay, Utterance, Waiting, What};
 
 use serde::{Deserialize, Serialize};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Place;
+use super::budget::Budget;
 use super::limits::TeamLimits;
 use crate::ids::{AgentSessionId, TaskId, TenantId};
 use crate::key::KeyHash;
@@ -45,6 +46,9 @@ pub struct AgentSession {
     /// What a task session works on.
     #[serde(default)]
     pub task: Option<TaskId>,
+    /// What is left of all that it was shown: what it undertakes may follow from any of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Budget>,
     /// Its end has been dealt with; it is kept to tell an old token from a wrong one.
     #[serde(default)]
     pub is_over: bool,
@@ -77,6 +81,7 @@ impl AgentSession {
             idle_ms: idle.map(|idle| u64::try_from(idle.as_millis()).unwrap_or(u64::MAX)),
             seen_at: now,
             task: None,
+            told: None,
             is_over: false,
         }
     }
@@ -89,6 +94,13 @@ impl AgentSession {
 
     pub fn is_live(&self, now: Timestamp) -> bool {
         !self.is_over && now < self.ends_at()
+    }
+
+    /// It was shown something from which this may follow. True if that leaves it less than before.
+    pub fn hear(&mut self, budget: Budget) -> bool {
+        let before = self.told;
+        self.told = Some(before.map_or(budget, |told| told.and(budget)));
+        self.told != before
     }
 
     /// Whether its use should be written down: not every time, but so often that no limit that is
@@ -156,6 +168,16 @@ mod tests {
         chat.seen_at = at(3_599);
         assert!(chat.is_live(at(3_599)) && !chat.is_live(at(3_600)));
         assert!(task.is_live(at(3_599)) && !task.is_live(at(3_600)));
+    }
+
+    #[test]
+    fn what_a_session_was_shown_is_never_refilled() {
+        let (limits, now) = (TeamLimits::default(), Timestamp::from_millis(0));
+        let mut chat = session(Purpose::Chat);
+        let (wide, tight) =
+            (Budget::of_message(2, &limits, now), Budget::of_message(1, &limits, now));
+        assert!(chat.hear(wide) && chat.hear(tight) && !chat.hear(wide));
+        assert_eq!(chat.told.unwrap().hops, 1);
     }
 
     #[test]

@@ -67,6 +67,12 @@ impl Task {
         self.session = Some(session.clone());
     }
 
+    /// Nobody will go on with it before a person has looked at it.
+    pub fn block(&mut self, reason: &str) {
+        self.status = TaskStatus::Blocked;
+        self.result = Some(serde_json::json!({ "reason": reason }));
+    }
+
     /// Its agent says what became of it. Saying the same again changes nothing.
     pub fn report(
         &mut self,
@@ -95,6 +101,16 @@ impl Task {
         }
         Ok(())
     }
+}
+
+/// Which of an agent's tasks it is given up for: what it had begun, and if it never came so far,
+/// all that wait for it.
+pub fn given_up(tasks: &[Task]) -> impl Iterator<Item = &Task> {
+    let is_begun = |task: &Task| task.status == TaskStatus::InProgress;
+    let has_begun = tasks.iter().any(is_begun);
+    tasks.iter().filter(
+        move |task| if has_begun { is_begun(task) } else { task.status.is_waiting_for_work() },
+    )
 }
 
 /// Which of an agent's tasks a session takes up: its own first, then what was begun by a session
@@ -177,6 +193,22 @@ mod tests {
             order.push(id.to_string());
         }
         assert_eq!(order, ["mine", "left", "urgent", "urgent-too", "low"]);
+    }
+
+    #[test]
+    fn an_agent_is_given_up_for_what_it_had_begun_or_else_for_all() {
+        use TaskStatus::{Blocked, Done, InProgress, Todo};
+        let ids =
+            |tasks: &[Task]| given_up(tasks).map(|task| task.id.to_string()).collect::<Vec<_>>();
+        let mut tasks = vec![
+            task("a", Todo, None, 0),
+            task("b", InProgress, None, 0),
+            task("c", Done, None, 0),
+        ];
+        assert_eq!(ids(&tasks), ["b"]);
+        tasks[1].block("it went wrong");
+        assert_eq!(tasks[1].status, Blocked);
+        assert_eq!(ids(&tasks), ["a"]);
     }
 
     #[test]

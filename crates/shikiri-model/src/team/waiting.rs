@@ -2,10 +2,15 @@
 //!
 //! One list for everything, so that one look answers `get_pending_messages`, and the coordinator
 //! finds in one queue who has something to do.
+//!
+//! Showing something is not enough to take it off: the answer may be lost on its way. It has come
+//! when it was written to whoever asked (`Arrival`). Until that is known, the same session is shown
+//! the same again, and it is told by its id that it is the same.
 
 use serde::{Deserialize, Serialize};
 
 use super::Place;
+use super::budget::Budget;
 use super::dialogue::EndReason;
 use super::limits::TeamLimits;
 use super::session::Purpose;
@@ -22,12 +27,14 @@ pub struct Waiting {
     pub tenant: TenantId,
     pub place: Place,
     pub what: What,
-    /// The session that has seen it, and when. If it is still here a while later it is shown again,
-    /// to that session or another: the answer may have been lost, or the session died of it.
+    /// The session that it was shown to, and when.
     #[serde(default)]
     pub seen_by: Option<AgentSessionId>,
     #[serde(default)]
     pub seen_at: Option<Timestamp>,
+    /// The answer that showed it to that session has come.
+    #[serde(default)]
+    pub has_come: bool,
     /// Sessions that saw it before that one: what several may hear, each hears once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen_before: Vec<AgentSessionId>,
@@ -43,8 +50,13 @@ pub enum What {
     Message(MessageId),
     /// To a dialogue that it has not answered in, with what was said.
     Invitation { dialogue: DialogueId, said: Utterance },
-    /// It is to speak, after this was said.
-    Turn { dialogue: DialogueId, said: Utterance },
+    /// It is to speak, after this was said; with what may follow from it, if it is talked to.
+    Turn {
+        dialogue: DialogueId,
+        said: Utterance,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Budget>,
+    },
     /// It has not been told yet.
     Ended { dialogue: DialogueId, reason: EndReason },
     /// That its chat session should take on.
@@ -63,6 +75,24 @@ pub enum Stay {
     /// By looking again a session shows that it lives and has what it saw before.
     UntilNextLook,
     UntilDone,
+}
+
+/// What is known of the answer that showed something to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It was lost, or whoever knew is gone.
+    Unknown,
+    OnItsWay,
+    Came,
+}
+
+/// What a look does about something on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    Show,
+    /// It goes off the list: whoever looks has got it.
+    TakeOff,
+    Leave,
 }
 
 /// A message of a dialogue, as it lies in the log.
@@ -102,6 +132,7 @@ impl Waiting {
             what,
             seen_by: None,
             seen_at: None,
+            has_come: false,
             seen_before: Vec::new(),
             due_at,
         }
@@ -130,9 +161,34 @@ impl Waiting {
         format!("{delegation}-outcome")
     }
 
-    /// Whether a look shows it.
-    pub fn is_news(&self, limits: &TeamLimits, now: Timestamp) -> bool {
-        self.seen_by.is_none() || self.seen_at.is_none_or(|seen| now >= seen + limits.reminder())
+    /// What a session's look does about it. `is_attended`: whether another session that it was shown
+    /// to is there and may be thinking about it.
+    pub fn look(
+        &self,
+        session: &AgentSessionId,
+        arrival: Arrival,
+        is_attended: bool,
+        limits: &TeamLimits,
+        now: Timestamp,
+    ) -> Look {
+        let arrival = if self.has_come { Arrival::Came } else { arrival };
+        let is_late = self.seen_at.is_none_or(|seen| now >= seen + limits.reminder());
+        match (&self.seen_by, arrival) {
+            (None, _) => Look::Show,
+            (Some(by), _) if by != session => {
+                if is_attended {
+                    Look::Leave
+                } else {
+                    Look::Show
+                }
+            }
+            (_, Arrival::OnItsWay) => Look::Leave,
+            (_, Arrival::Unknown) => Look::Show,
+            (_, Arrival::Came) if self.what.stays() != Stay::UntilDone => Look::TakeOff,
+            // It has not dealt with it: maybe it could not yet.
+            (_, Arrival::Came) if is_late => Look::Show,
+            (_, Arrival::Came) => Look::Leave,
+        }
     }
 
     pub fn is_seen_by(&self, session: &AgentSessionId) -> bool {
@@ -153,6 +209,12 @@ impl Waiting {
             }
         }
         self.seen_at = Some(now);
+        self.has_come = false;
+    }
+
+    /// Makes it news to every session again.
+    pub fn forget(&mut self) {
+        (self.seen_by, self.seen_at, self.has_come) = (None, None, false);
     }
 }
 
@@ -176,3 +238,7 @@ impl Document for Waiting {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;

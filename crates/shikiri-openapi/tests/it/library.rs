@@ -120,6 +120,11 @@ fn arguments_that_do_not_fit_are_told() {
         request(&api, "readBook", json!({ "id": 7, "title": "b", "query_id": "3" })).unwrap();
     assert!(made.url.ends_with("/shelves/7/books/b?id=3"), "{}", made.url);
     let book = json!({ "id": "a", "title": "b", "name": "n", "kind": "詩", "price": null });
+    let made = request(&api, "write_book_", book.clone()).unwrap();
+    assert_eq!(body(&made), r#"{"kind":"詩","name":"n","price":null}"#);
+    // Where null is no value, it says nothing.
+    let mut book = book;
+    book["body_id"] = Value::Null;
     let made = request(&api, "write_book_", book).unwrap();
     assert_eq!(body(&made), r#"{"kind":"詩","name":"n","price":null}"#);
 }

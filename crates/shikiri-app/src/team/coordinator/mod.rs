@@ -7,10 +7,11 @@
 //! What was started is written down in `Seat`s before it is started. A new leader follows the runs
 //! that it finds there, and ends the sessions of those that are over.
 
+mod left;
 mod prompt;
 mod run;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use shikiri_model::ids::NodeId;
@@ -200,11 +201,12 @@ impl Office<'_> {
     /// Looks at what has come, starts whom it can, and tells how long there is nothing to do.
     async fn turn(&mut self) -> Result<Duration, TeamError> {
         let app = &self.term.app;
-        for errand in self.claim().await? {
-            self.agenda.want(errand, app.store.now().await?);
-        }
+        let wanted = self.claim().await?;
         let limits = &app.options.team;
         let now = app.store.now().await?;
+        for (errand, awaited_by) in wanted {
+            self.agenda.want(errand, awaited_by, now);
+        }
         while let Some(errand) = self.agenda.next(limits, now) {
             self.attend(errand);
         }
@@ -213,13 +215,13 @@ impl Office<'_> {
         Ok(next.map_or(LONGEST, |next| next.since(now)))
     }
 
-    /// Errands for which something has come up.
-    async fn claim(&self) -> Result<BTreeSet<Errand>, TeamError> {
+    /// Errands for which something has come up, with those that wait for them.
+    async fn claim(&self) -> Result<BTreeMap<Errand, BTreeSet<Errand>>, TeamError> {
         let app = &self.term.app;
         let now = app.store.now().await?;
         // Whoever only looks writes nothing.
         let mut is_more = app.store.next_due(Waiting::KIND).await?.is_some_and(|due| due <= now);
-        let mut errands = BTreeSet::new();
+        let mut errands: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         while is_more {
             let (kind, hold) = (Waiting::KIND, app.options.team.spawn_guard);
             let claim =
@@ -230,7 +232,10 @@ impl Office<'_> {
             for record in claimed {
                 let waiting: Stored<Waiting> = store::decode(&record)?;
                 match Errand::of(&waiting.value) {
-                    Some(errand) => drop(errands.insert(errand)),
+                    Some(errand) => {
+                        let awaited_by = errands.entry(errand).or_default();
+                        awaited_by.extend(Errand::awaiting(&waiting.value));
+                    }
                     None => self.put_aside(&waiting).await?,
                 }
             }
@@ -260,12 +265,9 @@ impl Office<'_> {
     }
 
     fn is_done(&mut self, done: Done) {
-        self.agenda.free(&done.errand);
+        self.agenda.free(&done.errand, done.again);
         self.at_work -= 1;
         self.count();
-        if let Some(at) = done.again {
-            self.agenda.want(done.errand, at);
-        }
     }
 
     fn count(&self) {

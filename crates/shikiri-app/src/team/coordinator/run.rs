@@ -12,7 +12,7 @@ use shikiri_model::record::Stored;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_model::server::Transport;
 use shikiri_model::team::{
-    AgentSession, Errand, Left, Next, Occupant, Seat, TeamAgent, Verdict, is_reason,
+    AgentSession, Errand, Left, Next, Occupant, Place, Seat, TeamAgent, Verdict, is_reason,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::StoreExt;
@@ -289,34 +289,17 @@ impl Term {
         let Errand { tenant, place, purpose } = seat.value.errand();
         let waiting = self.app.waiting_for(&tenant, &place, purpose).await?;
         let (limits, now) = (&self.app.options.team, self.app.store.now().await?);
-        let left = Left::of(&waiting, occupant.since);
+        let left = Left::of(&waiting, occupant, is_well);
         let next = seat.value.leave(is_well, left, limits, now);
-        let (project, agent, failures) = (&place.project, &place.agent, seat.value.failures);
-        let purpose = purpose.as_str();
-        let again = match next {
-            Next::Nothing => {
-                tracing::info!(%project, %agent, purpose, is_well, "an agent has ended");
-                None
-            }
-            Next::StartAgain(at) => {
-                let pause_ms = at.since(now).as_millis();
-                tracing::info!(
-                    %project, %agent, purpose, is_well, failures, pause_ms,
-                    "an agent has ended and left work: it is started again"
-                );
-                Some(at)
-            }
-            Next::Rest(until) => {
-                tracing::warn!(
-                    %project, %agent, purpose, %until,
-                    "an agent went wrong too often: it is left alone for a while"
-                );
-                Some(until)
-            }
-        };
         self.end_session(&tenant, &occupant.session).await?;
-        self.put(&mut Found { seat, is_new: false }, None).await?;
-        Ok(again)
+        if is_well {
+            self.app.take_off(&waiting, &occupant.session).await?;
+        }
+        if next == Next::GiveUp {
+            self.app.give_up(&seat.value, &waiting).await?;
+        }
+        self.put(&mut Found { seat: seat.clone(), is_new: false }, None).await?;
+        Ok(again_after(&seat.value, next, is_well, now))
     }
 
     async fn end_session(
@@ -330,5 +313,38 @@ impl Term {
             self.app.end_session(tenant, session).await?;
         }
         Ok(())
+    }
+}
+
+/// Tells the log what follows from the end of a run, and when to look at it again.
+fn again_after(seat: &Seat, next: Next, is_well: bool, now: Timestamp) -> Option<Timestamp> {
+    let (Place { project, agent }, purpose) = (&seat.place, seat.purpose.as_str());
+    match next {
+        Next::Nothing => {
+            tracing::info!(%project, %agent, purpose, is_well, "an agent has ended");
+            None
+        }
+        Next::StartAgain(at) => {
+            let (failures, pause_ms) = (seat.failures, at.since(now).as_millis());
+            tracing::info!(
+                %project, %agent, purpose, is_well, failures, pause_ms,
+                "an agent has ended and left work: it is started again"
+            );
+            Some(at)
+        }
+        Next::Rest(until) => {
+            tracing::warn!(
+                %project, %agent, purpose, %until,
+                "an agent went wrong too often: it is left alone for a while"
+            );
+            Some(until)
+        }
+        Next::GiveUp => {
+            tracing::warn!(
+                %project, %agent, purpose,
+                "an agent went wrong after every rest: nobody is started for what it left"
+            );
+            None
+        }
     }
 }

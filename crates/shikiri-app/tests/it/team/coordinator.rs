@@ -10,11 +10,11 @@ use shikiri_app::run::Node;
 use shikiri_app::servers::{ServerKind, ServerPatch};
 use shikiri_app::team::{Coordinator, NewAgent, NewTask};
 use shikiri_app::{App, AppOptions};
-use shikiri_model::ids::{ProjectId, TenantId};
+use shikiri_model::ids::{AgentId, MessageId, ProjectId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::server::Transport;
-use shikiri_model::team::{AgentKind, Purpose, Rank, Seat, Spawn, TaskStatus, TeamLimits};
+use shikiri_model::team::{AgentKind, Place, Purpose, Rank, Seat, Spawn, TaskStatus, TeamLimits};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_store::store;
 use tokio::sync::mpsc;
@@ -36,6 +36,8 @@ enum Whim {
     Work,
     /// Until it is stopped.
     Hang,
+    /// Reads what has come, and ends.
+    Read,
 }
 
 #[async_trait]
@@ -58,6 +60,12 @@ impl Engine for Stand {
         match self.whim {
             Whim::Fail => return Err(EngineError::new("as the test wants")),
             Whim::Hang => stop.cancelled().await,
+            Whim::Read => {
+                let app = self.app.lock().unwrap().clone().unwrap();
+                let mut desk = app.enter_session(&token, "get_pending_messages").await.unwrap();
+                desk.pending(Duration::ZERO).await.unwrap();
+                super::world::confirm(&mut desk).await;
+            }
             Whim::Work => {
                 let app = self.app.lock().unwrap().clone().unwrap();
                 let mut desk = app.enter_session(&token, "get_next_action").await.unwrap();
@@ -90,7 +98,8 @@ impl Office {
         let folder = tempfile::tempdir().unwrap();
         let store =
             SqliteStore::open(&folder.path().join("state.db"), SqliteOptions::default()).unwrap();
-        let team = TeamLimits { spawn_guard: guard, ..TeamLimits::default() };
+        let rest = guard * 5;
+        let team = TeamLimits { spawn_guard: guard, rest, ..TeamLimits::default() };
         let data = Some(folder.path().to_owned());
         let options = AppOptions { data, team, ..AppOptions::default() };
         let (orders, given) = mpsc::unbounded_channel();
@@ -104,16 +113,7 @@ impl Office {
         node.joined().await;
         let project: ProjectId = "p".parse().unwrap();
         app.create_project(&local(), Some(project.clone()), None).await.unwrap();
-        let agent = NewAgent {
-            id: "a".parse().unwrap(),
-            name: None,
-            kind: AgentKind::Ai,
-            rank: Rank::Worker,
-            role: Some("片付ける".to_owned()),
-            passkey: None,
-            model_id: None,
-            spawn: Spawn::Auto,
-        };
+        let agent = worker("a");
         app.add_agent(&local(), &project, agent).await.unwrap();
         let coordinator = Coordinator::start(app.clone(), "http://127.0.0.1:9/mcp".to_owned());
         Self { app, node, coordinator, orders: given, project, _folder: folder }
@@ -129,6 +129,17 @@ impl Office {
         };
         let task = self.app.create_task(&local(), &self.project, new).await.unwrap();
         task.value.id.to_string()
+    }
+
+    /// From a person.
+    async fn write(&self, content: &str) -> MessageId {
+        let person: AgentId = "person".parse().unwrap();
+        let (kind, spawn) = (AgentKind::Human, Spawn::Never);
+        let new = NewAgent { kind, spawn, ..worker("person") };
+        self.app.add_agent(&local(), &self.project, new).await.unwrap();
+        let to = "a".parse().unwrap();
+        let posted = self.app.post_message(&local(), &self.project, &person, &to, content).await;
+        posted.unwrap().value.id
     }
 
     async fn order(&mut self) -> Order {
@@ -173,6 +184,19 @@ impl Office {
     async fn close(self) {
         self.coordinator.leave().await;
         self.node.leave().await;
+    }
+}
+
+fn worker(id: &str) -> NewAgent {
+    NewAgent {
+        id: id.parse().unwrap(),
+        name: None,
+        kind: AgentKind::Ai,
+        rank: Rank::Worker,
+        role: Some("片付ける".to_owned()),
+        passkey: None,
+        model_id: None,
+        spawn: Spawn::Auto,
     }
 }
 
@@ -221,8 +245,7 @@ async fn one_that_goes_wrong_is_started_five_times_and_then_left_alone() {
         tokens.push(token_of(&office.order().await));
     }
     let seat = office.seat_when(|seat| seat.occupant.is_none() && seat.failures == 0).await;
-    let rest = seat.not_before.unwrap().since(office.app.store().now().await.unwrap());
-    assert!(rest > Duration::from_secs(590), "{rest:?}");
+    assert_eq!(seat.rests, 1);
     for token in tokens {
         assert!(office.app.session_of(&token).await.unwrap().unwrap().value.is_over);
     }
@@ -230,6 +253,69 @@ async fn one_that_goes_wrong_is_started_five_times_and_then_left_alone() {
     office.assign("もう一つ").await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(office.orders.try_recv().is_err(), "it is left alone");
+    office.close().await;
+}
+
+/// Every run is paid for: they come to an end, and a person is told by the task.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_goes_wrong_after_every_rest_is_given_up() {
+    let mut office = Office::open(Whim::Fail, Duration::from_millis(60)).await;
+    let task = office.assign("片付け").await.parse().unwrap();
+    for _ in 0..20 {
+        office.order().await;
+    }
+    let blocked = async {
+        loop {
+            let found = office.app.task(&local(), &office.project, &task).await.unwrap().value;
+            if found.status == TaskStatus::Blocked {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, blocked).await.unwrap();
+    assert!(found.result.unwrap()["reason"].as_str().unwrap().contains("again and again"));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(office.orders.try_recv().is_err(), "for ever");
+    // What comes now has one try.
+    office.assign("もう一つ").await;
+    office.order().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(office.orders.try_recv().is_err());
+    office.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_one_that_is_given_up_stays_unread_and_starts_nobody() {
+    let mut office = Office::open(Whim::Fail, Duration::from_millis(60)).await;
+    let message = office.write("聞こえますか").await;
+    for _ in 0..20 {
+        office.order().await;
+    }
+    office.seat_when(|seat| seat.occupant.is_none() && seat.rests == 3).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(office.orders.try_recv().is_err(), "for ever");
+    let found = office.app.team_message(&local(), &office.project, &message).await.unwrap();
+    assert_eq!(found.value.read_at, None);
+    // Whoever comes finds it.
+    let place = Place::new(&office.project, &"a".parse().unwrap());
+    let (_, token) = office.app.open_session(&local(), &place, Purpose::Chat).await.unwrap();
+    let mut desk = office.app.enter_session(&token, "get_pending_messages").await.unwrap();
+    assert_eq!(desk.pending(Duration::ZERO).await.unwrap().pending_messages.len(), 1);
+    office.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_was_read_by_a_run_that_ended_well_starts_nobody_again() {
+    let mut office = Office::open(Whim::Read, Duration::from_secs(2)).await;
+    let message = office.write("お知らせ").await;
+    office.order().await;
+    let seat = office.seat_when(|seat| seat.occupant.is_none()).await;
+    assert_eq!((seat.failures, seat.not_before), (0, None));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(office.orders.try_recv().is_err(), "it is started again for what it has read");
+    let found = office.app.team_message(&local(), &office.project, &message).await.unwrap();
+    assert!(found.value.read_at.is_some());
     office.close().await;
 }
 

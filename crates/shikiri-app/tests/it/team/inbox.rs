@@ -9,7 +9,8 @@ use shikiri_model::team::{Purpose, TaskStatus};
 
 use super::world::{Agent, Team, code};
 
-const A_WHILE: Duration = Duration::from_secs(5);
+/// Half of the time for which a session has a delegation.
+const A_WHILE: Duration = Duration::from_secs(60);
 
 async fn contents(session: &Agent<'_>) -> Vec<String> {
     let messages = session.pending().await.pending_messages;
@@ -24,8 +25,10 @@ async fn what_was_not_dealt_with_is_shown_again_after_a_while() {
     let (a, b) = (team.chat("a").await, team.chat("b").await);
     let listed = async |session: &Agent<'_>| session.pending().await.pending_delegations.len();
     assert_eq!((listed(&a).await, listed(&a).await), (1, 0));
-    // The answer may have been lost.
-    team.world.clock.advance(A_WHILE);
+    // Nobody is woken for it every few seconds.
+    team.world.clock.advance(A_WHILE / 2);
+    assert_eq!(listed(&a).await, 0);
+    team.world.clock.advance(A_WHILE / 2);
     assert_eq!((listed(&a).await, listed(&a).await), (1, 0));
     let talk = a.start("b", 4, Some(&delegation)).await.unwrap();
     let invited = async |session: &Agent<'_>| session.pending().await.invitations.len();
@@ -45,11 +48,134 @@ async fn two_living_sessions_do_not_show_each_others_things() {
     let sender = team.chat("b").await;
     let desk = sender.at("send_message").await.unwrap();
     desk.send_message("a", "一度だけ", None).await.unwrap();
-    let mut shown = 0;
-    for _ in 0..6 {
-        shown += contents(&first).await.len() + contents(&second).await.len();
+    assert_eq!(contents(&first).await, ["一度だけ"]);
+    // As long as the first one is thinking, and lets itself be heard of.
+    for _ in 0..20 {
+        team.world.clock.advance(A_WHILE / 3);
+        first.at("help").await.unwrap();
+        assert_eq!(contents(&second).await, [""; 0]);
     }
-    assert_eq!(shown, 1);
+    // It says nothing more: as far as anybody knows it died.
+    team.world.clock.advance(A_WHILE);
+    assert_eq!(contents(&second).await, ["一度だけ"]);
+}
+
+/// Nobody knows whether an answer was read that was lost on its way: what it showed is shown again
+/// to the same session, until an answer comes.
+#[tokio::test]
+async fn what_an_answer_showed_that_was_lost_is_shown_again() {
+    let team = Team::new().await;
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    b.send("a", "一").await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(a.pending_and_lose().await.pending_messages[0].content, "一");
+    }
+    assert_eq!(contents(&a).await, ["一"]);
+    assert_eq!(contents(&a).await, [""; 0], "it has come");
+    let talk = a.start("b", 12, None).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(b.pending_and_lose().await.invitations.len(), 1);
+    }
+    assert_eq!((b.pending().await.invitations.len(), b.pending().await.invitations.len()), (1, 0));
+    b.end(&talk).await;
+    for side in [&a, &b] {
+        for _ in 0..3 {
+            assert_eq!(side.pending_and_lose().await.ended_conversations[0].conversation_id, talk);
+        }
+    }
+    // The next session of one that died with its answer is told.
+    let session = a.at("help").await.unwrap().session;
+    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    let next = team.chat("a").await;
+    for (session, times) in [(&next, 1), (&next, 0), (&b, 1), (&b, 0)] {
+        assert_eq!(session.pending().await.ended_conversations.len(), times);
+    }
+    assert_eq!(team.chat("b").await.pending().await.ended_conversations.len(), 0);
+}
+
+/// Not even the death of the process that answered loses anything.
+#[tokio::test]
+async fn what_came_is_known_to_other_processes_and_what_was_lost_is_not() {
+    let team = Team::new().await;
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    b.send("a", "一").await.unwrap();
+    let other = team.world.upgraded(Vec::new());
+    let mut elsewhere = other.enter_session(&a.token, "get_pending_messages").await.unwrap();
+    let mut desk = a.at("get_pending_messages").await.unwrap();
+    let shown = desk.pending(Duration::ZERO).await.unwrap();
+    assert_eq!(shown.pending_messages.len(), 1);
+    // The first process is gone, and with it what it knew of the answer.
+    assert_eq!(elsewhere.pending(Duration::ZERO).await.unwrap(), shown);
+    super::world::confirm(&mut elsewhere).await;
+    let other = team.world.upgraded(Vec::new());
+    let mut elsewhere = other.enter_session(&a.token, "get_pending_messages").await.unwrap();
+    assert_eq!(elsewhere.pending(Duration::ZERO).await.unwrap().pending_messages, []);
+}
+
+#[tokio::test]
+async fn an_outcome_whose_answer_was_lost_is_told_again_before_the_work_goes_on() {
+    let team = Team::new().await;
+    team.assign("a", "仕事").await;
+    let worker = team.task("a").await;
+    worker.next().await;
+    let delegation = worker.delegate("b").await;
+    let chat = team.chat("a").await;
+    let desk = chat.at("send_message").await.unwrap();
+    desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
+    let mut desk = worker.at("get_next_action").await.unwrap();
+    let told = desk.next_action(Duration::ZERO).await.unwrap();
+    assert!(matches!(told, Action::DelegationResult { .. }));
+    // While it is on its way, whoever asks again does not go on without it.
+    assert!(matches!(worker.next().await, Action::WaitForDelegation(_)));
+    drop(desk);
+    for _ in 0..3 {
+        assert!(matches!(worker.next_and_lose().await, Action::DelegationResult { .. }));
+    }
+    assert!(matches!(worker.next().await, Action::DelegationResult { .. }));
+    assert!(matches!(worker.next().await, Action::Work(_)));
+}
+
+#[tokio::test]
+async fn whoever_takes_up_a_blocked_task_hears_what_became_of_its_delegation() {
+    let team = Team::new().await;
+    let tenant = TenantId::local();
+    let task = team.assign("a", "仕事").await;
+    let worker = team.task("a").await;
+    worker.next().await;
+    let delegation = worker.delegate("b").await;
+    let desk = worker.at("report_completed").await.unwrap();
+    desk.report_completed(task.as_str(), TaskStatus::Blocked, None).await.unwrap();
+    let session = worker.at("help").await.unwrap().session;
+    team.world.app.end_session(&tenant, &session.id).await.unwrap();
+    let chat = team.chat("a").await;
+    let desk = chat.at("send_message").await.unwrap();
+    desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
+    let next = team.task("a").await;
+    assert!(matches!(next.next().await, Action::None), "nobody works on it");
+    assert!(!team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
+    let patch = TaskPatch { status: Some(TaskStatus::Todo), ..TaskPatch::default() };
+    team.world.app.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
+    assert!(matches!(next.next().await, Action::DelegationResult { .. }));
+    assert!(matches!(next.next().await, Action::Work(_)));
+}
+
+/// A delegation that cannot be begun while its two agents talk is called to mind when they have
+/// done.
+#[tokio::test]
+async fn a_delegation_that_had_to_wait_is_shown_when_the_talk_is_over() {
+    let team = Team::new().await;
+    let (a, b, worker) = (team.chat("a").await, team.chat("b").await, team.task("a").await);
+    let talk = b.start("a", 4, None).await.unwrap();
+    let delegation = worker.delegate("b").await;
+    let listed = a.pending().await;
+    assert_eq!((listed.pending_delegations.len(), listed.invitations.len()), (1, 1));
+    assert_eq!(code(a.start("b", 4, Some(&delegation)).await), "conversation_already_active");
+    assert_eq!(a.pending().await.pending_delegations, []);
+    b.end(&talk).await;
+    let pending = a.pending().await;
+    assert_eq!(pending.pending_delegations[0].delegation_id, delegation);
+    assert_eq!(pending.ended_conversations.len(), 1);
+    a.start("b", 4, Some(&delegation)).await.unwrap();
 }
 
 #[tokio::test]

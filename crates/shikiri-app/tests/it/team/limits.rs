@@ -112,3 +112,17 @@ async fn what_an_ended_session_had_taken_on_is_given_back_at_once() {
     let desk = second.at("get_delegation").await.unwrap();
     assert_eq!(desk.delegation(&delegation).await.unwrap().value.attempts, 2);
 }
+
+#[tokio::test]
+async fn a_session_that_ends_leaves_open_what_its_agent_was_only_invited_to() {
+    let team = Team::new().await;
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    let begun = b.start("c", 12, None).await.unwrap();
+    let invited = a.start("b", 12, None).await.unwrap();
+    let session = b.at("help").await.unwrap().session;
+    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    let next = team.chat("b").await.pending().await;
+    assert_eq!(next.invitations[0].conversation_id, invited);
+    let ended: Vec<_> = next.ended_conversations.iter().map(|one| &one.conversation_id).collect();
+    assert_eq!(ended, [&begun]);
+}

@@ -1,5 +1,6 @@
 //! Teams: sessions, delegations, dialogues, and what the time decides.
 
+mod budget;
 mod coordinator;
 mod inbox;
 mod limits;

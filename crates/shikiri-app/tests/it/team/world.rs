@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shikiri_app::team::{Action, Conversation, Desk, Login, NewAgent, NewTask, Pending, TeamError};
-use shikiri_model::ids::{AgentId, ProjectId, TaskId, TenantId};
+use shikiri_model::ids::{AgentId, MessageId, ProjectId, TaskId, TenantId};
 use shikiri_model::key::Secret;
 use shikiri_model::team::{AgentKind, Purpose, Rank, Spawn, TaskStatus};
 
@@ -85,6 +85,14 @@ impl Agent<'_> {
     }
 
     pub(super) async fn next(&self) -> Action {
+        let mut desk = self.at("get_next_action").await.unwrap();
+        let action = desk.next_action(NO_WAIT).await.unwrap();
+        confirm(&mut desk).await;
+        action
+    }
+
+    /// The answer is lost on its way.
+    pub(super) async fn next_and_lose(&self) -> Action {
         self.at("get_next_action").await.unwrap().next_action(NO_WAIT).await.unwrap()
     }
 
@@ -97,7 +105,24 @@ impl Agent<'_> {
     }
 
     pub(super) async fn pending(&self) -> Pending {
+        let mut desk = self.at("get_pending_messages").await.unwrap();
+        let pending = desk.pending(NO_WAIT).await.unwrap();
+        confirm(&mut desk).await;
+        pending
+    }
+
+    /// The answer is lost on its way.
+    pub(super) async fn pending_and_lose(&self) -> Pending {
         self.at("get_pending_messages").await.unwrap().pending(NO_WAIT).await.unwrap()
+    }
+
+    pub(super) async fn send(&self, target: &str, content: &str) -> Result<MessageId, TeamError> {
+        self.at("send_message").await?.send_message(target, content, None).await
+    }
+
+    pub(super) async fn end(&self, conversation: &str) {
+        let desk = self.at("end_conversation").await.unwrap();
+        desk.end_conversation(conversation, None).await.unwrap();
     }
 
     pub(super) async fn delegate(&self, target: &str) -> String {
@@ -125,6 +150,13 @@ impl Agent<'_> {
     pub(super) async fn say(&self, conversation: &str, content: &str) -> Result<u32, TeamError> {
         let desk = self.at("send_conversation_message").await?;
         Ok(desk.say(conversation, content).await?.turns_left)
+    }
+}
+
+/// The answer has come.
+pub(super) async fn confirm(desk: &mut Desk) {
+    if let Some(receipt) = desk.take_receipt() {
+        receipt.confirm().await;
     }
 }
 

@@ -39,15 +39,17 @@ pub(super) async fn call(
     let token = token(caller, tool.name, arguments)?;
     let desk = app.enter_session(&token, tool.name).await?;
     let given = Given::read(&fields, arguments)?;
-    let desk = desk.until(caller.given_up.clone());
-    match tool.name {
+    let mut desk = desk.until(caller.given_up.clone());
+    let answer = match tool.name {
         "help"
         | "get_next_action"
         | "report_completed"
         | "delegate_to_chat_session"
-        | "get_delegation" => work(desk, tool.name, &given).await,
-        _ => talk(desk, tool.name, &given).await,
-    }
+        | "get_delegation" => work(&mut desk, tool.name, &given).await,
+        _ => talk(&mut desk, tool.name, &given).await,
+    };
+    caller.receipts.add(desk.take_receipt());
+    answer
 }
 
 /// The one in the arguments wins over the header's, within one tenant.
@@ -98,7 +100,7 @@ async fn authenticate(app: &App, caller: &Caller, given: &Given<'_>) -> Result<V
 }
 
 /// What is about tasks and delegations.
-async fn work(mut desk: Desk, tool: &str, given: &Given<'_>) -> Result<Value, TeamError> {
+async fn work(desk: &mut Desk, tool: &str, given: &Given<'_>) -> Result<Value, TeamError> {
     let answer = match tool {
         "help" => views::help(&desk.session, &desk.tools().collect::<Vec<_>>()),
         "get_next_action" => views::action(desk.next_action(wait(given)?).await?),
@@ -122,7 +124,7 @@ async fn work(mut desk: Desk, tool: &str, given: &Given<'_>) -> Result<Value, Te
 }
 
 /// What is said and heard.
-async fn talk(mut desk: Desk, tool: &str, given: &Given<'_>) -> Result<Value, TeamError> {
+async fn talk(desk: &mut Desk, tool: &str, given: &Given<'_>) -> Result<Value, TeamError> {
     let conversation = given.text("conversation_id");
     let answer = match tool {
         "get_pending_messages" => json(&desk.pending(wait(given)?).await?)?,

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use self::chat::ChatPlayer;
 use self::check::History;
 use self::door::Faults;
-use self::journal::Journal;
+use self::journal::{Journal, Kills};
 use self::plan::Plan;
 use self::player::{PASSKEY, Player, Stage};
 use self::state::{State, set_up};
@@ -49,6 +49,8 @@ const LIMITS: [(&str, &str); 8] = [
 /// PostgreSQL of its own, an unoptimised server carries fewer.
 const AT_ONCE: usize = 16;
 const AT_ONCE_ON_POSTGRES: usize = 5;
+/// Longer than a session is silent before the others of its agent are shown what it saw.
+const SILENCE: Duration = Duration::from_secs(1);
 const SET_UP_AT_ONCE: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,16 +75,19 @@ async fn tell(story: &str, builder: Builder, runs: usize, at_once: usize) {
     let local = app.local();
     let faults = Faults::default();
     let casts: Vec<Cast> = (0..runs).map(|run| Cast::draw(run, &mut rng)).collect();
+    let kills = Kills::default();
     let stages = open_stages(&local, &casts, &faults).await;
     let started = Instant::now();
     let (ended, progress) = watch::channel(0);
     let playing = play_all(stages.clone(), casts, rng.fork(), ended, at_once);
-    let hurt = hurt_until(&mut app, playing, progress, &mut rng).await;
+    let hurt = hurt_until(&mut app, playing, progress, &mut rng, &kills).await;
     eprintln!("{story}: {runs} runs in {:.0?}, {hurt:?}", started.elapsed());
     // Whoever comes now has the time to hear everything.
     app.set_env("SHIKIRI_SESSION_SECONDS", "600");
     app.set_env("SHIKIRI_CHAT_IDLE_SECONDS", "600");
     app.restart().await;
+    // By then no session of a player is waited for any more.
+    tokio::time::sleep(SILENCE).await;
     let ending = stages.iter().map(|stage| epilogue::end(stage, &local));
     let ended: Vec<()> = stream::iter(ending).buffer_unordered(at_once).collect().await;
     assert_eq!(ended.len(), runs);
@@ -90,7 +95,8 @@ async fn tell(story: &str, builder: Builder, runs: usize, at_once: usize) {
     let mut counts = BTreeMap::new();
     for stage in &stages {
         let state = State::read(&local, &stage.project).await;
-        let history = History { notes: stage.journal.notes().clone(), state };
+        let notes = stage.journal.notes().clone();
+        let history = History { notes, state, kills: kills.all() };
         found.extend(history.faults().iter().map(|fault| format!("{}: {fault}", stage.project)));
         count(&mut counts, &history);
     }
@@ -194,6 +200,7 @@ async fn hurt_until(
     story: impl Future<Output = ()>,
     mut progress: watch::Receiver<usize>,
     rng: &mut Rng,
+    kills: &Kills,
 ) -> Hurt {
     let mut hurt = Hurt::default();
     let mut next = 0;
@@ -215,6 +222,7 @@ async fn hurt_until(
             hurt.pauses += 1;
         } else {
             app.kill9();
+            kills.note();
             app.restart().await;
             hurt.kills += 1;
         }
@@ -223,7 +231,7 @@ async fn hurt_until(
 
 fn count(all: &mut BTreeMap<String, usize>, history: &History) {
     let mut add = |what: &str, times: usize| *all.entry(what.to_owned()).or_default() += times;
-    let History { notes, state } = history;
+    let History { notes, state, .. } = history;
     for dialogue in &state.dialogues {
         add("dialogues", 1);
         add(dialogue.end_reason.as_deref().unwrap_or("living"), 1);
@@ -236,7 +244,7 @@ fn count(all: &mut BTreeMap<String, usize>, history: &History) {
         add(&format!("attempts {}", delegation.attempts), 1);
     }
     add("sessions", notes.sessions);
-    add("lost looks", notes.lost_looks.len());
+    add("lost looks", notes.lost_looks);
     add("told", notes.told.len());
     add("outcomes heard", notes.outcomes.len());
     add("tasks done by players", notes.done.len());

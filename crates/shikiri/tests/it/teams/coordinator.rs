@@ -121,7 +121,7 @@ pub(super) fn server() -> Builder {
 }
 
 /// Players that a server process has started.
-fn players(server: u32) -> Vec<u32> {
+pub(super) fn players(server: u32) -> Vec<u32> {
     let parent = format!("PPid:\t{server}");
     let is_player = |folder: &Path| {
         let arguments = std::fs::read(folder.join("cmdline")).unwrap_or_default();

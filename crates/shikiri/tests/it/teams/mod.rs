@@ -6,6 +6,7 @@ mod cli;
 mod coordinator;
 mod door;
 mod permissions;
+mod places;
 mod real_cli;
 mod sibling;
 mod use_cases;

@@ -1,12 +1,13 @@
 //! Every tool by every kind of caller: allowed or refused as the contract declares, and whatever is
 //! refused changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Client, McpClient, ModernClient, TestApp, wait_until};
+use shikiri_testkit::{Client, McpClient, ModernClient, Signal, TestApp, signal, wait_until};
 
+use super::coordinator::players;
 use super::world::{Player, Project, answer, id_of, refusal};
 use crate::PROGRAM;
 
@@ -139,12 +140,40 @@ async fn ended_session(app: &TestApp, project: &Project) -> String {
     short.token
 }
 
+/// The sessions that the coordinator opened for an agent: for its task and for its talk. There is no
+/// other caller that is the coordinator: it comes in by no door, and its agents have the same kind
+/// of sessions as those that log in. Their processes are stopped, so that nothing else happens.
+async fn opened_sessions(app: &mut TestApp, project: &Project) -> [(String, u32); 2] {
+    project.add_started("eve").await;
+    let (eve, ben) = (project.agent("eve"), project.agent("ben"));
+    project.task("eve", &format!("{ben}と6往復しりとりをしてほしい")).await;
+    // Ben never answers: the task waits for the talk, and the talk for ben.
+    wait_until("a talk", Duration::from_secs(30), async || {
+        project.list("dialogues").await.iter().any(|one| one["initiator_agent_id"] == *eve)
+    })
+    .await;
+    let mut sessions = [(String::new(), 0), (String::new(), 0)];
+    let mcp = McpClient::connect(&project.tenant.client).await;
+    for player in players(app.server().pid()) {
+        signal(player, Signal::STOP);
+        let environment = std::fs::read_to_string(format!("/proc/{player}/environ")).unwrap();
+        let mut variables = environment.split('\0');
+        let token = variables.find_map(|one| one.strip_prefix("SHIKIRI_PLAYER_TOKEN=")).unwrap();
+        let help = answer(&mcp.called("help", json!({ "session_token": token })).await);
+        sessions[usize::from(help["purpose"] == "chat")] = (token.to_owned(), player);
+    }
+    assert!(sessions.iter().all(|(_, player)| *player != 0), "{sessions:?}");
+    sessions
+}
+
 /// Rows 2.3, 2.4, 2.5, 2.6, 2.20: what each kind of caller is refused, and that it changes nothing;
 /// then what it is allowed.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_by_every_kind_of_caller() {
-    let app = TestApp::new(PROGRAM).start().await;
+    let mut app = TestApp::new(PROGRAM).start().await;
     let scene = scene(&app).await;
+    let opened = opened_sessions(&mut app, &scene.project).await;
+    let [(opened_task, _), (opened_chat, _)] = &opened;
     let key = McpClient::connect(&app.client()).await;
     let foreign_tenant = app.tenant("other").await;
     let foreign = Project::start(&foreign_tenant, "p", &["ann"]).await;
@@ -164,6 +193,8 @@ async fn every_tool_by_every_kind_of_caller() {
         ("an ended session", Some(ended.as_str()), expired),
         ("a task session", Some(of_task.as_str()), task),
         ("a chat session", Some(of_chat.as_str()), chat),
+        ("a task session of the coordinator", Some(opened_task.as_str()), task),
+        ("a chat session of the coordinator", Some(opened_chat.as_str()), chat),
         ("a person's chat session", Some(person.token.as_str()), chat),
         ("a person's task session", Some(person_task.token.as_str()), task),
         ("a task session of another tenant", Some(foreign_task.token.as_str()), nobody),
@@ -178,6 +209,8 @@ async fn every_tool_by_every_kind_of_caller() {
     for (who, token, refused) in [
         ("a task session in the header", of_task, task as Refused),
         ("a chat session in the header", of_chat, chat),
+        ("a task session of the coordinator in the header", opened_task, task),
+        ("a chat session of the coordinator in the header", opened_chat, chat),
     ] {
         let mcp = McpClient::connect(&app.client().with_key(token)).await;
         scene.refused_as(who, &mcp, None, refused).await;
@@ -187,6 +220,22 @@ async fn every_tool_by_every_kind_of_caller() {
     let mcp = McpClient::connect(&app.client().with_key(of_chat)).await;
     scene.refused_as("a task session besides a chat session", &mcp, Some(of_task), task).await;
     everything_else_is_allowed(&scene).await;
+    what_it_lists_is_what_it_may(&app, &opened).await;
+    for (_, player) in opened {
+        signal(player, Signal::KILL);
+    }
+}
+
+/// A session that the coordinator opened is offered what its purpose allows, and nothing else.
+async fn what_it_lists_is_what_it_may(app: &TestApp, opened: &[(String, u32); 2]) {
+    for ((token, _), refused) in opened.iter().zip([task as Refused, chat]) {
+        let mcp = McpClient::connect(&app.client().with_key(token)).await;
+        let listed = mcp.result("tools/list", json!({})).await;
+        let listed = listed["tools"].as_array().unwrap().iter().map(|tool| id_of(tool, "name"));
+        let allowed = DECLARED.iter().filter(|(_, need)| refused(need).is_none());
+        let allowed: BTreeSet<_> = allowed.map(|(tool, _)| (*tool).to_owned()).collect();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), allowed);
+    }
 }
 
 /// Row 2.20: what a session may use, it can use.

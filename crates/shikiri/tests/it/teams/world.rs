@@ -5,7 +5,8 @@ use shikiri_testkit::{Client, McpClient, Tenant};
 
 pub(crate) const PASSKEY: &str = "開けゴマ";
 
-/// A project of a tenant. All its agents have the same passkey, and nobody starts them.
+/// A project of a tenant. All its agents have the same passkey, and nobody starts them, unless they
+/// are added so.
 #[derive(Clone)]
 pub(crate) struct Project {
     pub(crate) tenant: Tenant,
@@ -45,6 +46,12 @@ impl Project {
             "passkey": PASSKEY, "spawn": "never",
         });
         self.post("agents", &body).await;
+    }
+
+    /// An AI worker that the server starts.
+    pub(crate) async fn add_started(&self, name: &str) {
+        let (id, passkey) = (self.agent(name), PASSKEY);
+        self.post("agents", &json!({ "id": id, "passkey": passkey, "spawn": "auto" })).await;
     }
 
     /// A task for an agent; gives its id.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::door::Reply;
-use super::journal::Known;
+use super::journal::{Known, Told, now_ms};
 use super::player::{Player, Stop, WAIT, items, text_of};
 
 pub(crate) struct ChatPlayer {
@@ -68,8 +68,12 @@ impl ChatPlayer {
         let who = &self.player.who;
         let mut notes = self.player.stage.journal.notes();
         for ended in items(news, "ended_conversations") {
-            let told = (who.clone(), text_of(ended, "conversation_id"), text_of(ended, "reason"));
-            notes.told.push(told);
+            notes.told.push(Told {
+                by: who.clone(),
+                conversation: text_of(ended, "conversation_id"),
+                reason: text_of(ended, "reason"),
+                at_ms: now_ms(),
+            });
         }
         for message in items(news, "pending_messages") {
             let message_id = text_of(message, "message_id");
@@ -80,7 +84,7 @@ impl ChatPlayer {
                     message_id,
                     content: text_of(message, "content"),
                 }),
-                None => notes.received.push((who.clone(), message_id)),
+                None => notes.received.push((who.clone(), message_id, now_ms())),
             }
         }
     }

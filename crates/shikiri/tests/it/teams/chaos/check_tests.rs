@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::super::journal::{Known, Notes, Outcome, Who};
+use super::super::journal::{Known, Notes, Outcome, Told, Who};
 use super::super::state::{Delegation, Dialogue, Line, State, Task};
-use super::History;
+use super::{History, UNWRITTEN};
 
 fn good() -> History {
     let who = |agent, session| Who { agent, session };
@@ -26,7 +26,14 @@ fn good() -> History {
         said: vec![known(who("ben", 2), 1), known(who("ann", 1), 2)],
         heard: vec![known(who("ann", 1), 1), known(who("ben", 2), 2)],
         started: vec![(who("ann", 1), text("dia_1"), text("dlg_1 a"))],
-        told: ["ann", "ben"].map(|a| (who(a, 1), text("dia_1"), reason.clone())).to_vec(),
+        told: ["ann", "ben"]
+            .map(|agent| Told {
+                by: who(agent, 1),
+                conversation: text("dia_1"),
+                reason: reason.clone(),
+                at_ms: 20,
+            })
+            .to_vec(),
         delegated: vec![(who("ann", 3), text("dlg_1"), text("tsk_1"))],
         outcomes: vec![Outcome {
             by: who("ann", 3),
@@ -34,11 +41,12 @@ fn good() -> History {
             delegation: text("dlg_1"),
             status: text("completed"),
             contents: contents.clone(),
+            at_ms: 30,
         }],
         done: vec![text("tsk_1")],
         sent: vec![(who("ann", 1), text("msg_1"))],
-        received: vec![(who("ben", 2), text("msg_1"))],
-        lost_looks: Vec::new(),
+        received: vec![(who("ben", 2), text("msg_1"), 40)],
+        lost_looks: 0,
         sessions: 3,
     };
     let messages: Vec<_> = contents.iter().map(|content| json!({ "content": content })).collect();
@@ -67,7 +75,7 @@ fn good() -> History {
         }],
         tasks: vec![Task { id: text("tsk_1"), assignee: text("ann"), status: text("done") }],
     };
-    History { notes, state }
+    History { notes, state, kills: Vec::new() }
 }
 
 #[test]
@@ -76,20 +84,35 @@ fn a_good_history_passes() {
 }
 
 #[test]
-fn an_answer_that_was_lost_excuses_one_who_was_not_told_if_it_came_late_enough() {
-    let lost_until = |until| {
+fn a_server_that_was_killed_excuses_whoever_was_told_again_and_nobody_who_was_not_told() {
+    let faults_after = |kill: i64, spoil: fn(&mut History)| {
         let mut history = good();
-        history.notes.told.remove(0);
-        history.notes.lost_looks.push((Who { agent: "ann", session: 9 }, until));
-        history.faults().is_empty()
+        history.kills.push(kill);
+        spoil(&mut history);
+        history.faults().len()
     };
-    assert!(lost_until(20) && !lost_until(19));
+    let again = |h: &mut History| {
+        let told = Told { at_ms: 9_000, ..h.notes.told[0].clone() };
+        h.notes.told.push(told);
+        let outcome = Outcome { at_ms: 9_000, ..h.notes.outcomes[0].clone() };
+        h.notes.outcomes.push(outcome);
+        let (who, id, _) = h.notes.received[0].clone();
+        h.notes.received.push((who, id, 9_000));
+    };
+    assert_eq!((faults_after(41, again), faults_after(UNWRITTEN + 41, again)), (0, 3));
+    let never = |h: &mut History| {
+        h.notes.told.remove(0);
+        h.notes.outcomes.clear();
+        h.notes.received.clear();
+        h.notes.lost_looks = 9;
+    };
+    assert_eq!(faults_after(21, never), 3);
 }
 
 #[test]
 fn whatever_is_wrong_is_found() {
     type Spoil = fn(&mut History);
-    let spoils: [(&str, Spoil); 22] = [
+    let spoils: [(&str, Spoil); 23] = [
         ("living", |h| h.state.dialogues[0].state = "active".to_owned()),
         ("no reason", |h| h.state.dialogues[0].end_reason = None),
         ("not at its end", |h| h.state.dialogues[0].end_reason = Some("max_turns".to_owned())),
@@ -102,7 +125,7 @@ fn whatever_is_wrong_is_found() {
         }),
         ("one side not told", |h| drop(h.notes.told.pop())),
         ("one side told twice", |h| h.notes.told.push(h.notes.told[0].clone())),
-        ("told something else", |h| h.notes.told[0].2 = "timeout".to_owned()),
+        ("told something else", |h| h.notes.told[0].reason = "timeout".to_owned()),
         ("two at once", |h| {
             let mut other = h.state.dialogues[0].clone();
             (other.began_ms, other.ended_ms) = (19, Some(30));
@@ -116,6 +139,7 @@ fn whatever_is_wrong_is_found() {
         ("heard by another task's session", |h| {
             h.notes.outcomes[0].task = Some("tsk_2".to_owned())
         }),
+        ("never heard", |h| h.notes.outcomes.clear()),
         ("heard twice", |h| h.notes.outcomes.push(h.notes.outcomes[0].clone())),
         ("an untrue outcome", |h| drop(h.notes.outcomes[0].contents.pop())),
         ("a message that came twice", |h| h.notes.received.push(h.notes.received[0].clone())),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shikiri_testkit::{Tenant, wait_until};
 
 use super::door::{Door, Reply};
-use super::journal::{Known, Outcome, Who};
+use super::journal::{Known, Outcome, Told, Who, now_ms};
 use super::player::{PASSKEY, Stage, items, text_of};
 use super::state::State;
 
@@ -20,9 +20,9 @@ pub(super) async fn end(stage: &Stage, local: &Tenant) {
     wait_until(&format!("{project} is settled"), PATIENCE, settled).await;
     for agent in ["ann", "ben"] {
         Visitor::log_in(stage, agent, "chat").await.drain().await;
-        if has_tasks(stage, local, agent).await {
-            Visitor::log_in(stage, agent, "task").await.finish_tasks(local).await;
-        }
+        let worker = Visitor::log_in(stage, agent, "task").await;
+        worker.finish_tasks(local).await;
+        worker.hear_the_rest().await;
     }
 }
 
@@ -71,7 +71,8 @@ impl Visitor {
             let mut notes = self.stage.journal.notes();
             for ended in items(&news, "ended_conversations") {
                 let (id, reason) = (text_of(ended, "conversation_id"), text_of(ended, "reason"));
-                notes.told.push((self.who.clone(), id, reason));
+                let by = self.who.clone();
+                notes.told.push(Told { by, conversation: id, reason, at_ms: now_ms() });
             }
             for message in items(&news, "pending_messages") {
                 let message_id = text_of(message, "message_id");
@@ -83,7 +84,7 @@ impl Visitor {
                         message_id,
                         content: text_of(message, "content"),
                     }),
-                    None => notes.received.push((self.who.clone(), message_id)),
+                    None => notes.received.push((self.who.clone(), message_id, now_ms())),
                 }
             }
             if items(&news, "ended_conversations").is_empty()
@@ -119,6 +120,17 @@ impl Visitor {
         }
     }
 
+    /// Outcomes that are for whoever comes.
+    async fn hear_the_rest(&self) {
+        loop {
+            let next = self.call("get_next_action", json!({ "wait_seconds": 0 })).await;
+            match next["action"].as_str() {
+                Some("delegation_result") => self.hear(&next),
+                _ => return,
+            }
+        }
+    }
+
     async fn finish(&self, task: String) {
         self.call("report_completed", json!({ "task_id": task, "status": "done" })).await;
         self.stage.journal.notes().done.push(task);
@@ -132,6 +144,7 @@ impl Visitor {
             delegation: text_of(next, "delegation_id"),
             status: text_of(next, "status"),
             contents: messages.map(|message| text_of(message, "content")).collect(),
+            at_ms: now_ms(),
         });
     }
 }

@@ -28,6 +28,16 @@ pub(crate) struct Outcome {
     pub(crate) delegation: String,
     pub(crate) status: String,
     pub(crate) contents: Vec<String>,
+    pub(crate) at_ms: i64,
+}
+
+/// That a dialogue has ended, as one of its sides was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) by: Who,
+    pub(crate) conversation: String,
+    pub(crate) reason: String,
+    pub(crate) at_ms: i64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -38,19 +48,17 @@ pub(crate) struct Notes {
     pub(crate) heard: Vec<Known>,
     /// Conversation and first message.
     pub(crate) started: Vec<(Who, String, String)>,
-    /// Conversation and reason.
-    pub(crate) told: Vec<(Who, String, String)>,
+    pub(crate) told: Vec<Told>,
     /// Delegation and the task that its session worked on.
     pub(crate) delegated: Vec<(Who, String, String)>,
     pub(crate) outcomes: Vec<Outcome>,
     /// Tasks that were reported done.
     pub(crate) done: Vec<String>,
-    /// Ids of single messages, and of those that came.
+    /// Ids of single messages, and of those that came, with when.
     pub(crate) sent: Vec<(Who, String)>,
-    pub(crate) received: Vec<(Who, String)>,
-    /// Looks at the inbox whose answer nobody read, with the time from which nothing is lost by
-    /// them any more.
-    pub(crate) lost_looks: Vec<(Who, i64)>,
+    pub(crate) received: Vec<(Who, String, i64)>,
+    /// Looks whose answer nobody read.
+    pub(crate) lost_looks: usize,
     pub(crate) sessions: usize,
 }
 
@@ -66,6 +74,20 @@ impl Journal {
         let mut notes = self.notes();
         notes.sessions += 1;
         notes.sessions
+    }
+}
+
+/// When the server was killed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kills(Arc<Mutex<Vec<i64>>>);
+
+impl Kills {
+    pub(crate) fn note(&self) {
+        self.0.lock().unwrap().push(now_ms());
+    }
+
+    pub(crate) fn all(&self) -> Vec<i64> {
+        self.0.lock().unwrap().clone()
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shikiri_testkit::{Client, Rng};
 
 use super::door::{Door, Faults, Reply};
-use super::journal::{Journal, Who, now_ms};
+use super::journal::{Journal, Who};
 use super::plan::{Accident, Plan};
 
 /// One run: a project, and what its players share.
@@ -53,9 +53,6 @@ pub(crate) struct Player {
 pub(crate) const PASSKEY: &str = "開けゴマ";
 /// How long the players' long-polls wait, in seconds.
 pub(crate) const WAIT: u64 = 1;
-/// A look may still take something after its caller is gone: it waits, and nobody has told the
-/// server. The machine may be busy besides.
-const LATE: i64 = 1_000 * (WAIT as i64) + 2_000;
 
 /// Of a call whose answer is lost: more than kills can be in the way of one.
 const TRIES: u32 = 50;
@@ -183,9 +180,8 @@ impl Player {
     }
 
     fn lost(&self, tool: &str) {
-        if tool == "get_pending_messages" {
-            let until = now_ms() + LATE;
-            self.stage.journal.notes().lost_looks.push((self.who.clone(), until));
+        if tool == "get_pending_messages" || tool == "get_next_action" {
+            self.stage.journal.notes().lost_looks += 1;
         }
     }
 }

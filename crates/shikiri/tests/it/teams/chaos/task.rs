@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::door::Reply;
-use super::journal::Outcome;
+use super::journal::{Outcome, now_ms};
 use super::player::{Player, Stop, WAIT, items, text_of};
 
 pub(crate) struct TaskPlayer {
@@ -111,6 +111,7 @@ impl TaskPlayer {
             delegation,
             status: text_of(next, "status"),
             contents: messages.map(|message| text_of(message, "content")).collect(),
+            at_ms: now_ms(),
         };
         self.player.stage.journal.notes().outcomes.push(outcome);
     }

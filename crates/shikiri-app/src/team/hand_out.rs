@@ -1,0 +1,134 @@
+//! Showing a session what waits for its agent.
+
+use shikiri_model::record::Stored;
+use shikiri_model::team::{AgentSession, Budget, Delegation, Dialogue, Message, Waiting, What};
+use shikiri_store::StoreExt;
+
+use super::TeamError;
+use super::desk::{Desk, session_over};
+use super::draft::Draft;
+use super::inbox::{EndedConversation, Invitation, NewDelegation, NewMessage, Pending};
+
+/// What one look shows.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) pending: Pending,
+    /// On the agent's list.
+    pub(super) ids: Vec<String>,
+    /// What may follow from it.
+    pub(super) told: Vec<Budget>,
+}
+
+impl Desk {
+    /// Shows it, unless it is not to be shown now.
+    pub(super) async fn hand_out(
+        &self,
+        draft: &mut Draft,
+        mut one: Stored<Waiting>,
+        shown: &mut Shown,
+    ) -> Result<(), TeamError> {
+        let Shown { pending, ids, told } = shown;
+        match &one.value.what {
+            What::Message(id) => {
+                let found = self.app.store.load::<Message>(self.tenant(), id.as_str()).await?;
+                if let Some(mut message) = found {
+                    pending.pending_messages.push(plain(&message));
+                    let hops = message.value.hops;
+                    told.extend(hops.map(|h| Budget::of_message(h, self.limits(), draft.now)));
+                    message.value.read_at.get_or_insert(draft.now);
+                    draft.put(&message)?;
+                }
+            }
+            What::Turn { dialogue, said, budget } => {
+                told.extend(*budget);
+                pending.pending_messages.push(NewMessage {
+                    message_id: said.message_id.to_string(),
+                    from_agent_id: said.from_agent_id.to_string(),
+                    content: said.content.clone(),
+                    conversation_id: Some(dialogue.to_string()),
+                    created_at: said.created_at,
+                });
+            }
+            What::Invitation { dialogue, said } => {
+                let found = self.app.store.load::<Dialogue>(self.tenant(), dialogue.as_str());
+                if let Some(mut dialogue) = found.await? {
+                    if dialogue.value.is_overdue(draft.now) {
+                        return Ok(());
+                    }
+                    told.push(dialogue.value.budget);
+                    if dialogue.value.arrive(self.limits(), draft.now) {
+                        draft.put(&dialogue)?;
+                        draft.ring(dialogue.value.place(dialogue.value.turn.other()));
+                    }
+                    pending.invitations.push(Invitation {
+                        conversation_id: dialogue.value.id.to_string(),
+                        from_agent_id: said.from_agent_id.to_string(),
+                        initial_message: said.content.clone(),
+                        purpose: dialogue.value.purpose.clone(),
+                        turns_left: dialogue.value.turns_left(),
+                    });
+                }
+            }
+            What::Ended { dialogue, reason } => {
+                let (conversation_id, reason) = (dialogue.to_string(), *reason);
+                pending.ended_conversations.push(EndedConversation { conversation_id, reason });
+            }
+            What::Delegation(id) => {
+                let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
+                let Some(mut delegation) = found else { return Ok(()) };
+                if delegation.value.claim(&self.session.id, self.limits(), draft.now) {
+                    draft.put(&delegation)?;
+                } else if !delegation.value.is_untouched_by(&self.session.id) {
+                    return Ok(());
+                }
+                told.push(delegation.value.budget.to_carry_out());
+                pending.pending_delegations.push(to_take_on(&delegation.value));
+            }
+            What::Task(_) | What::Outcome(_) => return Ok(()),
+        }
+        one.value.see(&self.session.id, draft.now);
+        // By then the session has dealt with it, or died of it.
+        let later = draft.now + self.limits().claim;
+        one.value.due_at = one.value.due_at.map(|_| later);
+        draft.put(&one)?;
+        ids.push(one.value.id);
+        Ok(())
+    }
+
+    /// Writes down what may follow from what the session is shown: it is not to be forgotten when
+    /// the talk is over.
+    pub(super) async fn hear(&self, draft: &mut Draft, told: &[Budget]) -> Result<(), TeamError> {
+        let mut heard = self.session.clone();
+        let is_less = told.iter().fold(false, |is_less, one| heard.hear(*one) | is_less);
+        if !is_less {
+            return Ok(());
+        }
+        let id = self.session.id.as_str();
+        let found = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
+        let Some(mut session) = found else { return Err(session_over().into()) };
+        for one in told {
+            session.value.hear(*one);
+        }
+        draft.put(&session)
+    }
+}
+
+fn plain(message: &Stored<Message>) -> NewMessage {
+    NewMessage {
+        message_id: message.value.id.to_string(),
+        from_agent_id: message.value.from.to_string(),
+        content: message.value.content.clone(),
+        conversation_id: None,
+        created_at: message.created_at,
+    }
+}
+
+fn to_take_on(delegation: &Delegation) -> NewDelegation {
+    NewDelegation {
+        delegation_id: delegation.id.to_string(),
+        target_agent_id: delegation.target.to_string(),
+        purpose: delegation.purpose.clone(),
+        context: delegation.context.clone(),
+        conversation_id: delegation.dialogue.as_ref().map(ToString::to_string),
+    }
+}
