@@ -3,6 +3,7 @@
 mod agent;
 mod context;
 mod drive;
+mod invitation;
 mod node;
 mod outbox;
 mod start;

@@ -14,9 +14,10 @@ use shikiri_store::{CommitError, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::invitation::Invitation;
 use super::sweep::{forget_node, requeue_runs_of, sweep};
 use super::vital::{Vital, bury_the_dead, is_dead};
-use super::worker::{Invitation, Worker};
+use super::worker::Worker;
 use crate::app::{App, entropy};
 use crate::error::AppError;
 use crate::lane::keep_lanes;

@@ -8,8 +8,9 @@ use shikiri_model::run::{Command, Run, decide};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Append, Commit, CommitError, Committed};
 
+use super::invitation::Invitation;
 use super::use_cases::{CommitOrRefusal, RunView, apply, enqueue};
-use super::worker::{Invitation, Work};
+use super::worker::Work;
 use crate::app::{App, entropy};
 use crate::error::AppError;
 use crate::failpoint;

@@ -12,12 +12,13 @@ use shikiri_model::journal::Journal;
 use shikiri_model::lease::{Guard, Lease};
 use shikiri_model::record::{Claim, Document, Record, Stored};
 use shikiri_model::run::{Command, Outcome, Run, RunError, RunStatus};
-use shikiri_store::{Commit, CommitError, Committed, StoreError, Topic, store};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use shikiri_store::{Commit, CommitError, StoreError, Topic, store};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::drive::{Driver, Ending};
+use super::invitation::Invitation;
 use super::node::control_stream;
 use super::sweep::lose;
 use super::use_cases::CommitOrRefusal;
@@ -40,14 +41,14 @@ const OFFERS_OF_UNKNOWN_AGENT: u32 = 40;
 const PAGE_BYTES: usize = 1024 * 1024;
 
 pub(crate) struct Worker {
-    app: App,
-    node: NodeId,
-    guard: Guard,
+    pub(super) app: App,
+    pub(super) node: NodeId,
+    pub(super) guard: Guard,
     lost: CancellationToken,
     /// It takes runs from the queue.
-    is_lasting: bool,
+    pub(super) is_lasting: bool,
     slots: Arc<Semaphore>,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
     /// Engines at work. Closed when this node takes nothing new.
     engines: TaskTracker,
     /// By the run's id.
@@ -56,9 +57,9 @@ pub(crate) struct Worker {
 
 /// A run that this node carries.
 #[derive(Clone, Default)]
-struct Carried {
+pub(super) struct Carried {
     /// Somebody wants it stopped.
-    cancel: CancellationToken,
+    pub(super) cancel: CancellationToken,
     /// This attempt does nothing more.
     ended: CancellationToken,
 }
@@ -71,81 +72,17 @@ pub(crate) enum Work {
     Engine(Box<Errand>),
 }
 
-/// A free place, taken until the run that it is used for has ended here.
-pub(crate) struct Invitation {
-    worker: Arc<Worker>,
-    permit: OwnedSemaphorePermit,
-}
-
 impl Worker {
     pub(super) fn node(&self) -> NodeId {
         self.node.clone()
     }
 }
 
-impl Invitation {
-    pub(crate) fn node(&self) -> NodeId {
-        self.worker.node.clone()
-    }
-
-    /// Whether this node takes up what others have begun: one that does not will soon end, and an
-    /// execution with it.
-    pub(crate) fn is_lasting(&self) -> bool {
-        self.worker.is_lasting
-    }
-
-    /// What the commit that starts the run must carry.
-    pub(crate) fn guard(&self) -> Guard {
-        self.worker.guard.clone()
-    }
-
-    /// Commits the run as started here, and carries it. In a task of the worker's: whoever asked
-    /// may be gone before the commit is, and a run that was started must be carried.
-    pub(crate) async fn start(
-        self,
-        run: Run,
-        commit: Commit,
-        work: Work,
-    ) -> Result<Committed, CommitOrRefusal> {
-        let Self { worker, permit } = self;
-        let tasks = worker.tasks.clone();
-        let (told, outcome) = tokio::sync::oneshot::channel();
-        tasks.spawn(async move {
-            // Before anybody can know of the run: who wants it stopped must find it here.
-            let id = run.id.to_string();
-            let place = worker.take_up(&id).await;
-            let committed = worker.app.commit_in_tenant(&run.tenant, commit).await;
-            let carry = match &committed {
-                Ok(committed) => Some(committed.clone()),
-                Err(CommitOrRefusal::Commit(CommitError::Store(StoreError::Unknown(_)))) => {
-                    // It may have been written: then nobody carries it.
-                    worker.put_back(&run.tenant, &run.id).await;
-                    None
-                }
-                Err(_) => None,
-            };
-            // Nobody may be waiting any more.
-            let _ = told.send(committed);
-            if let Some(Committed { at, leases, .. }) = carry {
-                let (version, attempts) = (1, 0);
-                let started =
-                    Stored { version, attempts, created_at: at, updated_at: at, value: run };
-                let cancel = place.carried.cancel.clone();
-                worker.carry_new(&started, work, leases, cancel).await;
-            }
-            drop(place);
-            drop(permit);
-        });
-        let lost = |_| AppError::Broken("the start of a run was not told".to_owned());
-        outcome.await.map_err(lost)?
-    }
-}
-
 /// The right to carry a run in this process, given up when dropped.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     worker: &'a Worker,
     run: &'a str,
-    carried: Carried,
+    pub(super) carried: Carried,
 }
 
 impl Drop for Place<'_> {
@@ -233,7 +170,7 @@ impl Worker {
 
     /// Waits for an earlier attempt that has still to tidy up: one node never carries a run twice
     /// at once, which its lease alone would not prevent.
-    async fn take_up<'a>(&'a self, run: &'a str) -> Place<'a> {
+    pub(super) async fn take_up<'a>(&'a self, run: &'a str) -> Place<'a> {
         loop {
             let earlier = match self.lock().entry(run.to_owned()) {
                 Entry::Occupied(earlier) => earlier.get().ended.clone(),
@@ -273,11 +210,11 @@ impl Worker {
             return None;
         }
         let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
-        Some(Invitation { worker: Arc::clone(self), permit })
+        Some(Invitation::new(Arc::clone(self), permit))
     }
 
     /// `leases`: those that its commit took.
-    async fn carry_new(
+    pub(super) async fn carry_new(
         &self,
         started: &Stored<Run>,
         work: Work,
@@ -346,7 +283,7 @@ impl Worker {
 
     /// While this node lives nobody else looks for runs that it dropped, so it tries until the
     /// store is back. Once its lease is lost, a sweep finds them.
-    async fn put_back(&self, tenant: &TenantId, id: &RunId) {
+    pub(super) async fn put_back(&self, tenant: &TenantId, id: &RunId) {
         while let Err(error) = lose(&self.app, tenant, id, &self.node).await {
             if !matches!(error, AppError::Unavailable(_) | AppError::Unknown(_)) {
                 tracing::error!(run.id = %id, %error, "run {id} cannot be put back");
@@ -379,7 +316,9 @@ impl Worker {
         if run.execution.is_some() {
             let stops = Stops { cancel, lost: self.lost.clone() };
             let carried = execution::take_up(&self.app, &started, self.guard.clone(), stops);
-            return self.engines.track_future(self.watched(&started, carried)).await;
+            // Boxed: most runs are no executions, and need not have room for one.
+            let carried = Box::pin(self.watched(&started, carried));
+            return self.engines.track_future(carried).await;
         }
         let ending = match self.read_journal(run).await {
             Ok(journal) => self.drive(run, journal, cancel).await,

@@ -152,6 +152,21 @@ async fn messages_that_come_late_are_not_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_old_answer_is_not_read_while_the_page_takes_its_time() {
+    let manner = json!({ "question_delay_ms": 700, "marked": true });
+    let Some(world) = World::start(&[("slow", manner)]).await else { return };
+    let first = question("a-1", "slow", "Again");
+    let mut asked = world.ask(&first).await.unwrap();
+    for number in 2..=3 {
+        // The same words: the question before it looks just like this one.
+        asked = world.ask(&then(&first, &asked, "Again")).await.unwrap();
+        let waited = asked.timings.send_ms + asked.timings.wait_response_ms;
+        assert!(waited >= 700, "answer {number} was there before its question: {waited} ms");
+    }
+    assert_eq!(world.site.count("Again"), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_its_witness_gives_up_is_not_sent() {
     let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
     let watcher = Watcher::default();

@@ -262,3 +262,40 @@ async fn without_a_key_a_turn_is_refused_before_it_starts() {
         assert_eq!(listed["items"], json!([]), "nothing has begun");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_handed_on_by_a_server_that_is_asked_to_end() {
+    let mut world = World::start("anthropic").await;
+    let gate = Gate::new();
+    world.model.script("長い話", [Reply::call("Task", spawn("見よ")), Reply::text("済み。")]);
+    world.model.script("見よ", [Reply::text("見た").held(&gate)]);
+    let id = world.talk.begin("長い話").await;
+    world.model.asked(PATIENCE, |request| request.says("見よ")).await;
+    // It waits a while for the end of the turn, in vain.
+    let (code, _) = world.app.terminate().await;
+    assert_eq!(code, 0);
+    gate.open();
+    world.restart().await;
+    let told = events(&world.talk.follow(&id, 0).await);
+    assert_eq!(terminal(&told).data["result"], "済み。", "{:?}", terminal(&told));
+    let asked = world.model.messages();
+    let first = asked.iter().filter(|r| r.says("長い話") && r.body.get("tools").is_some());
+    assert_eq!(first.count(), 2, "no kept reply was asked for again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_are_given_on_the_command_line() {
+    let world = World::start("anthropic").await;
+    world.model.answer(|request| request.says("続けて").then(|| Reply::call("nobody", json!({}))));
+    let cli = world.app.cli();
+    let ended = tokio::task::spawn_blocking(move || {
+        let engine = ["run", "続けて", "--engine", "anthropic"];
+        let limits = ["--max-turns", "2", "--subagent-max-cost-usd", "0.5"];
+        cli.run(&[&engine[..], &limits[..], &["--output", "stream-json"][..]].concat())
+    });
+    let ended = ended.await.unwrap();
+    let lines = ended.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let result = lines.into_iter().find(|line| line["event"] == "result");
+    let result = result.unwrap_or_else(|| panic!("{} {}", ended.stdout, ended.stderr));
+    assert_eq!((&result["limit"], &result["num_turns"]), (&json!("max_turns"), &json!(2)));
+}
