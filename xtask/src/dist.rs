@@ -110,9 +110,26 @@ impl Programs {
         fs::create_dir(&project)?;
         let answered = self.answer(&project);
         let kept = project.join(".shikiri/state.db").exists();
+        let tidied = self.tidy(&project);
         fs::remove_dir_all(&project)?;
         ensure!(answered? && kept, "the hook did not keep an event");
+        ensure!(tidied?, "the hook did not tidy up: it does not see its words");
         Ok(())
+    }
+
+    /// Whether the hook's log of writes is moved into the database when it is told to.
+    fn tidy(&self, project: &Path) -> Result<bool> {
+        let database = project.join(".shikiri/state.db");
+        let log = || fs::metadata(project.join(".shikiri/state.db-wal")).map_or(0, |log| log.len());
+        // Enough of it that it can get shorter.
+        for _ in 0..8 {
+            ensure!(self.answer(project)?, "the hook did not answer");
+        }
+        let before = log();
+        let mut tidy = Command::new(self.folder.join("shikiri-hook"));
+        tidy.arg("--tidy").arg(&database).stdin(Stdio::null());
+        run_command(&mut tidy)?;
+        Ok(log() < before)
     }
 
     fn answer(&self, project: &Path) -> Result<bool> {

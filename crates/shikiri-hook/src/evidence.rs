@@ -7,8 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use shikiri_model::hook::{Evidence, Meta, Payload, ReadTo, Spawn, Want, role_in};
-use shikiri_model::time::Timestamp;
+use shikiri_model::hook::{Evidence, Meta, Payload, PromptRole, ReadTo, Spawn, Want, role_in};
 
 use crate::files;
 use crate::place::Place;
@@ -33,13 +32,20 @@ pub struct Finder<'a> {
     place: &'a Place,
     payload: &'a Payload,
     lives: &'a dyn Fn(&str) -> bool,
+    /// Nothing is waited for any longer.
+    until: Instant,
     /// Transcripts that were read for calls, and how far.
     read: Vec<(String, Position)>,
 }
 
 impl<'a> Finder<'a> {
-    pub fn new(place: &'a Place, payload: &'a Payload, lives: &'a dyn Fn(&str) -> bool) -> Self {
-        Self { place, payload, lives, read: Vec::new() }
+    pub fn new(
+        place: &'a Place,
+        payload: &'a Payload,
+        lives: &'a dyn Fn(&str) -> bool,
+        until: Instant,
+    ) -> Self {
+        Self { place, payload, lives, until, read: Vec::new() }
     }
 
     /// Looks it up. What cannot be found or must not be read is answered with nothing.
@@ -56,8 +62,12 @@ impl<'a> Finder<'a> {
                 let prompt = self
                     .transcript(agent_id.as_deref())
                     .and_then(|path| transcript::first_prompt(&mut self.open(&path)?).ok()?);
-                let role = prompt.as_deref().and_then(role_in).map(str::to_owned);
-                evidence.prompt_role = Some(role);
+                let role = prompt.as_deref().map(role_in);
+                evidence.prompt_role = Some(match role {
+                    None => PromptRole::Unread,
+                    Some(None) => PromptRole::Unnamed,
+                    Some(Some(role)) => PromptRole::Named(role.to_owned()),
+                });
             }
             Want::NamesAgents => evidence.names_agents = Some(self.names_agents()),
             Want::Tokens { agent_id } => {
@@ -127,8 +137,13 @@ impl<'a> Finder<'a> {
         let mut told = self.payload.clone();
         told.agent_id = None;
         told.tool_input = call.input.as_object().cloned().unwrap_or_default();
-        let mut spawn = Spawn::from_call(&told, &call.tool_use_id, Timestamp::default());
+        let at = call.at.unwrap_or_default();
+        let mut spawn = Spawn::from_call(&told, &call.tool_use_id, at);
         spawn.transcript_index = i64::try_from(call.line).ok();
+        if let Some(answer) = &call.answer {
+            spawn.matched_agent_id.clone_from(&answer.agent_id);
+            spawn.ended_at = (!answer.goes_on).then(|| answer.at.unwrap_or_default());
+        }
         spawn
     }
 
@@ -170,7 +185,7 @@ impl<'a> Finder<'a> {
         let words: String = said.chars().take(WORDS).collect();
         let Ok(words) = serde_json::to_string(&words) else { return };
         let words = words.trim_matches('"').as_bytes();
-        let until = Instant::now() + WRITTEN_WITHIN;
+        let until = self.until.min(Instant::now() + WRITTEN_WITHIN);
         while !self.ends_with(path, words, said.len()).unwrap_or(true) && Instant::now() < until {
             std::thread::sleep(PAUSE);
         }
@@ -189,14 +204,15 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Whether a hook process is still there. Where that cannot be seen, it is.
+/// Whether a hook process is still there. Where that cannot be seen, it is: what it claimed is free
+/// again soon in any case, and its program may be called anything.
 pub fn lives(claimant: &str) -> bool {
     let Some((pid, _)) = claimant.split_once('.') else { return false };
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         // `4711 (shikiri-hook) S …`; one that was killed is there as Z until somebody asks for it.
         Ok(stat) => {
-            let (name, state) = stat.rsplit_once(')').unwrap_or_default();
-            name.contains("(shikiri") && !state.trim_start().starts_with(['Z', 'X'])
+            let (_, state) = stat.rsplit_once(')').unwrap_or_default();
+            !state.trim_start().starts_with(['Z', 'X'])
         }
         Err(_) => !Path::new("/proc/self/stat").exists(),
     }

@@ -29,7 +29,7 @@ impl World {
                               "transcript_path": self.path() });
         let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
         let place = Place { root: self.folder.path().to_owned() };
-        let mut finder = Finder::new(&place, &payload, &|_| false);
+        let mut finder = Finder::new(&place, &payload, &|_| false, Instant::now());
         let mut evidence = Evidence::default();
         finder.find(want, &mut evidence, &|path| self.read.borrow().get(path).copied());
         let read = finder.read().map(|(path, read)| (path.to_owned(), read));
@@ -78,6 +78,37 @@ fn a_transcript_that_was_replaced_or_cut_is_read_from_its_start() {
     fs::write(&other, call("t4") + &call("t5") + &call("t6")).unwrap();
     fs::rename(&other, world.path()).unwrap();
     assert_eq!(world.spawns(), [told("t4", 1), told("t5", 2), told("t6", 3)], "it is another");
+}
+
+#[test]
+fn a_process_lives_until_it_has_ended_whatever_it_is_called() {
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let claimant = format!("{}.1", child.id());
+    assert!(lives(&claimant));
+    child.kill().unwrap();
+    // It is dead, though nobody has asked for it yet.
+    let started = Instant::now();
+    while lives(&claimant) {
+        assert!(started.elapsed() < Duration::from_secs(10), "it lives on");
+        std::thread::yield_now();
+    }
+    child.wait().unwrap();
+    assert!(!lives(&claimant));
+}
+
+#[test]
+fn a_prompt_that_cannot_be_read_is_told_from_one_without_a_role() {
+    let world = World::new();
+    let ask = || world.ask(&Want::PromptRole { agent_id: None }).prompt_role.unwrap();
+    assert_eq!(ask(), PromptRole::Unread);
+    let prompt = |text: &str| {
+        let line = json!({ "type": "user", "message": { "content": text } });
+        fs::write(world.path(), format!("{line}\n")).unwrap();
+    };
+    prompt("go");
+    assert_eq!(ask(), PromptRole::Unnamed);
+    prompt("[ROLE:試験] go");
+    assert_eq!(ask(), PromptRole::Named("試験".to_owned()));
 }
 
 /// The same lines tell both: who asks for one must not use up the other.

@@ -45,8 +45,10 @@ fn open_regular(path: &Path) -> io::Result<(File, u64)> {
 
 /// Claude Code's folder for transcripts, and the project.
 fn allowed(place: &Place) -> Vec<PathBuf> {
-    let config = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".claude"));
+    // What is set to nothing is not set.
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let config = variable("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let home = variable("HOME").map(|home| PathBuf::from(home).join(".claude"));
     let claude = config.or(home).map(|folder| folder.join("projects"));
     let folders = claude.into_iter().chain([place.root.clone()]);
     folders.filter_map(|folder| folder.canonicalize().ok()).collect()

@@ -6,20 +6,25 @@
 
 #![no_main]
 
-use std::ffi::c_int;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// What the C library calls. The arguments are taken from `std::env`, which has its own way to them.
+/// What the C library calls. The words come with the call: `std::env` learns of them without Rust's
+/// start-up only where the library is GNU's.
 #[expect(unsafe_code, reason = "an entry point needs its name, and Rust's start-up is ours to do")]
 #[unsafe(no_mangle)]
-extern "C" fn main() -> c_int {
+extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
     // SAFETY: no other thread exists yet. A reader that left is an error to handle, not a death.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-    let mut words = std::env::args_os().skip(1);
-    match (words.next(), words.next()) {
-        (Some(word), Some(database)) if word == shikiri_hook::TIDY => {
-            shikiri_hook::tidy_and_exit(Path::new(&database))
+    if count == 3 {
+        // SAFETY: the C library gives as many words as it counts, each with its end, for as long as
+        // the process lives.
+        let [word, database] = [1, 2].map(|at| unsafe { CStr::from_ptr(*words.add(at)) });
+        if word.to_bytes() == shikiri_hook::TIDY.as_bytes() {
+            let database = Path::new(OsStr::from_bytes(database.to_bytes()));
+            shikiri_hook::tidy_and_exit(database)
         }
-        _ => shikiri_hook::answer_and_exit(),
     }
+    shikiri_hook::answer_and_exit()
 }

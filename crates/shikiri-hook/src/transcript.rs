@@ -5,6 +5,7 @@
 //! inside a string is escaped, so a word with its quotes is hardly ever found in what somebody said.
 
 mod answer;
+mod calls;
 mod json;
 mod lines;
 #[cfg(test)]
@@ -12,7 +13,7 @@ mod plain_tests;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,6 +23,9 @@ use serde_json::Value;
 use shikiri_model::execution::Usage;
 
 use self::answer::Answers;
+#[cfg(test)]
+use self::calls::calls;
+pub use self::calls::{Answered, Call, read_new};
 pub use self::lines::Position;
 use self::lines::{Lines, Sizes};
 
@@ -30,59 +34,6 @@ const READING: Duration = Duration::from_millis(250);
 
 /// The newest answer is looked for in so many bytes at the end, then in more.
 const TAILS: [u64; 3] = [64 << 10, 2 << 20, 64 << 20];
-
-/// One call of the tool that spawns subagents.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    pub tool_use_id: String,
-    pub line: u64,
-    pub input: Value,
-}
-
-/// Calls that spawn subagents, in what was appended since; each once, although Claude Code writes
-/// lines that it keeps again after a compaction. What there is no time for, and a last line that is
-/// not whole, are left for the next time.
-pub fn read_new(file: &mut File, from: Position) -> io::Result<(Vec<Call>, Position)> {
-    calls(Lines::new(file, from, Instant::now() + READING, Sizes::USUAL)?)
-}
-
-fn calls(mut lines: Lines<'_>) -> io::Result<(Vec<Call>, Position)> {
-    lines = lines.counting();
-    let tool_use = memmem::Finder::new(br#""tool_use""#);
-    let (mut calls, mut ids) = (Vec::new(), HashSet::new());
-    loop {
-        match lines.next() {
-            Ok(Some(block)) => {
-                let lines = block.lines().filter(|(_, line)| tool_use.find(line).is_some());
-                let found = lines.flat_map(|(number, line)| calls_in(line, number));
-                calls.extend(found.filter(|call| ids.insert(call.tool_use_id.clone())));
-            }
-            Ok(None) => break,
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((calls, lines.position()))
-}
-
-fn calls_in(line: &[u8], number: u64) -> Vec<Call> {
-    let holds = |word: &[u8]| memmem::find(line, word).is_some();
-    if !(holds(br#""Agent""#) || holds(br#""Task""#)) {
-        return Vec::new();
-    }
-    let value: Value = serde_json::from_slice(line).unwrap_or_default();
-    if value["type"] != "assistant" {
-        return Vec::new();
-    }
-    let blocks = value["message"]["content"].as_array().into_iter().flatten();
-    let call = |block: &Value| {
-        let spawns = block["name"] == "Agent" || block["name"] == "Task";
-        let tool_use_id = block["id"].as_str()?.to_owned();
-        let input = block["input"].clone();
-        (spawns && block["type"] == "tool_use").then_some(Call { tool_use_id, line: number, input })
-    };
-    blocks.filter_map(call).collect()
-}
 
 /// Tokens of the newest answer's context: all that went in and came out.
 pub fn tokens(file: &mut File) -> io::Result<Option<u64>> {

@@ -58,9 +58,14 @@ impl std::fmt::Display for Failure {
 }
 
 impl Host<'_> {
+    /// When nobody may keep us waiting any longer.
+    fn deadline(&self) -> Instant {
+        self.started + DEADLINE.saturating_sub(FOR_THE_REST)
+    }
+
     /// How long others may still keep us waiting.
     fn patience(&self) -> Duration {
-        DEADLINE.saturating_sub(self.started.elapsed()).saturating_sub(FOR_THE_REST)
+        self.deadline().saturating_duration_since(Instant::now())
     }
 }
 
@@ -70,7 +75,7 @@ pub(crate) fn take(event: &Event<'_>, host: &Host<'_>) -> Result<(), String> {
     let decided = match decide(&mut database, event, host) {
         Err(Failure::Store(error)) if is_torn(&error) => {
             drop(database);
-            replace(event.place)?;
+            replace(event.place, host)?;
             database = open(event.place, host)?;
             decide(&mut database, event, host)
         }
@@ -120,7 +125,7 @@ pub fn decide(
     event: &Event<'_>,
     host: &Host<'_>,
 ) -> Result<Decision, Failure> {
-    let mut finder = Finder::new(event.place, event.payload, host.lives);
+    let mut finder = Finder::new(event.place, event.payload, host.lives, host.deadline());
     let project = Some(event.place.root.to_string_lossy().into_owned());
     let mut evidence = Evidence { me: host.me.clone(), project, ..Evidence::default() };
     loop {
@@ -130,8 +135,14 @@ pub fn decide(
             Ok(Outcome::Wants(wanted)) => wanted,
             Err(error) => return Err(Failure::Store(error)),
         };
-        if host.patience().is_zero() {
-            return Err(Failure::Late);
+        match (host.patience().is_zero(), evidence.is_late) {
+            (false, _) => {}
+            (true, true) => return Err(Failure::Late),
+            // What can be done without it is better than nothing.
+            (true, false) => {
+                evidence.is_late = true;
+                continue;
+            }
         }
         let known = |path: &str| hooks::read_to(database, path).ok().flatten();
         finder.find(&wanted, &mut evidence, &known);
@@ -174,8 +185,9 @@ fn open(place: &Place, host: &Host<'_>) -> Result<Database, String> {
 }
 
 /// Damage that did not show when the file was opened.
-fn replace(place: &Place) -> Result<(), String> {
-    let kept = set_aside_torn(&place.database()).map_err(|error| error.to_string())?;
+fn replace(place: &Place, host: &Host<'_>) -> Result<(), String> {
+    let kept = set_aside_torn(&place.database(), host.patience());
+    let kept = kept.map_err(|error| error.to_string())?;
     if let Some(kept) = kept {
         tell_of_damage(place, &kept);
     }

@@ -5,8 +5,8 @@ mod reports;
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use shikiri_model::hook::{
-    Change, Claim, Confidence, Known, LogLine, Mark, MarkKey, Needs, ReadTo, RoleSource, Spawn,
-    Subagent, SubagentState,
+    Change, Claim, Confidence, Known, LogLine, Mark, MarkKey, Needs, ReadTo, RoleSource,
+    SUBAGENTS_MARK, Spawn, Subagent, SubagentState,
 };
 use shikiri_model::time::Timestamp;
 
@@ -98,12 +98,13 @@ pub fn write(connection: &Connection, tenant: &str, changes: &[Change]) -> Resul
         Change::Subagent(agent) => put_subagent(connection, tenant, agent),
         Change::Spawn(spawn) => put_spawn(connection, tenant, spawn),
         Change::Mark(mark) => put_mark(connection, tenant, mark),
-        Change::ExpireMarks { session_id, status, at } => connection
+        Change::ExpireMainMarks { session_id, status, at } => connection
             .prepare_cached(
                 "UPDATE sessions SET status = ?2, expired_at = ?3
-                 WHERE session_id = ?1 AND tenant = ?4",
+                 WHERE session_id = ?1 AND tenant = ?4
+                   AND substr(hook_name, 1, length(?5)) <> ?5",
             )?
-            .execute(params![session_id, status, at.to_string(), tenant])
+            .execute(params![session_id, status, at.to_string(), tenant, SUBAGENTS_MARK])
             .map(drop),
         Change::Delivered { agent_id, key, at } => connection
             .prepare_cached(

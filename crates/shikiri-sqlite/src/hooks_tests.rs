@@ -94,11 +94,13 @@ fn the_state_of_a_sessions_hooks_is_replaced_and_expires() {
     let alone = [mark("s", "a", 70_000, "expired"), mark("s", "b", 1, "active")];
     assert_eq!(marks(&database, "s"), alone);
 
-    let later = Timestamp::from_millis(2_000);
-    let all =
-        Change::ExpireMarks { session_id: "s".to_owned(), status: "compact_expired", at: later };
+    put(&mark("s", "subagent:a1:rule:x", 1, "active"));
+    let (session_id, later) = ("s".to_owned(), Timestamp::from_millis(2_000));
+    let all = Change::ExpireMainMarks { session_id, status: "compact_expired", at: later };
     write(&database, "local", &[all]).unwrap();
-    let expired = marks(&database, "s");
+    let mut expired = marks(&database, "s");
+    let of_subagent = expired.pop().unwrap();
+    assert_eq!(of_subagent, mark("s", "subagent:a1:rule:x", 1, "active"), "a subagent's");
     assert_eq!(expired.len(), 2);
     assert!(expired.iter().all(|m| m.status == "compact_expired" && m.expired_at == Some(later)));
     assert_eq!(marks(&database, "t"), [mark("t", "a", 1, "active")], "another session's");

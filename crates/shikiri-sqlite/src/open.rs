@@ -315,7 +315,11 @@ fn create(path: &Path) -> Result<(), OpenError> {
 
 /// Reads the schema and changes nothing. The caller holds a lock.
 pub(crate) fn look(path: &Path) -> Result<Connection, OpenError> {
-    let options = OpenOptions::default();
+    look_within(path, OpenOptions::default().busy_timeout)
+}
+
+pub(crate) fn look_within(path: &Path, busy_timeout: Duration) -> Result<Connection, OpenError> {
+    let options = OpenOptions { busy_timeout, ..OpenOptions::default() };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
     let connection = connect(path, flags, &options, Company::Others)
         .map_err(|error| OpenError::sqlite(path, error))?;

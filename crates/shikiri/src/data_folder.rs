@@ -11,7 +11,8 @@ use shikiri_model::key::Secret;
 
 use crate::exit::{Exit, Failure};
 
-const KEY_PREFIX: &str = "shk_";
+/// How keys begin.
+pub(crate) const KEY_PREFIX: &str = "shk_";
 
 /// Makes the folder and what belongs in it, as far as it is missing.
 pub fn prepare(folder: &Path) -> Result<(), Failure> {

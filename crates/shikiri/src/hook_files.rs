@@ -4,6 +4,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use shikiri_app::hooks::HookFiles;
 use shikiri_hook::conventions_file;
@@ -56,7 +57,8 @@ impl HookFiles for HookDisk {
         evidence: &mut Evidence,
         read: Option<ReadTo>,
     ) -> Vec<(String, ReadTo)> {
-        let mut finder = Finder::new(&self.place, payload, &evidence::lives);
+        let until = Instant::now() + shikiri_hook::DEADLINE / 2;
+        let mut finder = Finder::new(&self.place, payload, &evidence::lives, until);
         finder.find(want, evidence, &|_| read);
         finder.read().map(|(path, read)| (path.to_owned(), read)).collect()
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use shikiri_model::hook::{
-    BadPayload, Change, Conventions, Decision, Evidence, Outcome, Payload, ReadTo, Want,
+    BadPayload, Change, Conventions, Decision, Evidence, Outcome, Payload, PromptRole, ReadTo, Want,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_store::{HookTurn, Store};
@@ -23,6 +23,9 @@ use crate::error::AppError;
 
 /// Claude Code has its answer by then, or goes on without.
 const DEADLINE: Duration = Duration::from_secs(2);
+
+/// From then on nothing is looked up that can be done without.
+const HURRY: Duration = Duration::from_millis(1_500);
 
 /// Where no transcript tells: a Claude Code that posts its events is new enough to say in each which
 /// subagent it comes from, and one that says none is the main agent's.
@@ -113,6 +116,7 @@ impl App {
         let payload = Arc::clone(payload);
         let mut turn = HookTurn { payload, conventions, evidence, read: Vec::new(), started };
         loop {
+            turn.evidence.is_late = started.elapsed() > HURRY;
             match self.store.hooks().take(tenant, turn.clone()).await? {
                 Outcome::Done(decision) => return Ok(*decision),
                 Outcome::Wants(want) => self.look_up(tenant, &want, &mut turn).await?,
@@ -199,7 +203,7 @@ fn find_nothing(want: &Want, evidence: &mut Evidence) {
     match want {
         Want::Meta { .. } => evidence.meta = Some(None),
         Want::Spawns => evidence.spawns = Some(Vec::new()),
-        Want::PromptRole { .. } => evidence.prompt_role = Some(None),
+        Want::PromptRole { .. } => evidence.prompt_role = Some(PromptRole::Unread),
         Want::NamesAgents => evidence.names_agents = Some(NAMES_AGENTS),
         Want::Tokens { .. } => evidence.tokens = Some(None),
         Want::Usage { agent_id } => evidence.usage.push((agent_id.clone(), None)),

@@ -8,7 +8,9 @@ use shikiri_app::App;
 use shikiri_app::hooks::{HookAnswer, HookFiles};
 use shikiri_app::models::{ModelPatch, PricesPatch};
 use shikiri_model::execution::Price;
-use shikiri_model::hook::{Conventions, Evidence, LogQuery, Payload, ReadTo, SubagentQuery, Want};
+use shikiri_model::hook::{
+    Conventions, Evidence, LogQuery, Payload, PromptRole, ReadTo, SubagentQuery, Want,
+};
 use shikiri_model::ids::TenantId;
 use shikiri_model::key::KeyScope;
 use shikiri_model::models::EngineKind;
@@ -47,7 +49,7 @@ impl HookFiles for Disk {
         self.asked.lock().unwrap().push(want.clone());
         match want {
             Want::Meta { .. } => evidence.meta = Some(None),
-            Want::PromptRole { .. } => evidence.prompt_role = Some(None),
+            Want::PromptRole { .. } => evidence.prompt_role = Some(PromptRole::Unread),
             Want::NamesAgents => evidence.names_agents = Some(None),
             Want::Tokens { .. } => evidence.tokens = Some(None),
             Want::Usage { agent_id } => {

@@ -30,11 +30,28 @@ pub(super) fn plain_calls(text: &[u8]) -> Vec<Call> {
                 && calls.iter().all(|known| known.tool_use_id != id)
             {
                 let (tool_use_id, input) = (id.to_owned(), block["input"].clone());
-                calls.push(Call { tool_use_id, line, input });
+                let at = plain_time(&value);
+                calls.push(Call { tool_use_id, line, input, at, answer: None });
+            }
+        }
+        for block in value["message"]["content"].as_array().into_iter().flatten() {
+            let is_answer = value["type"] == "user" && block["type"] == "tool_result";
+            let call = calls.iter_mut().find(|call| block["tool_use_id"] == *call.tool_use_id);
+            if let Some(call) = call.filter(|call| is_answer && call.answer.is_none()) {
+                let status = &value["toolUseResult"]["status"];
+                call.answer = Some(Answered {
+                    agent_id: value["toolUseResult"]["agentId"].as_str().map(str::to_owned),
+                    goes_on: status == "async_launched" || status == "teammate_spawned",
+                    at: plain_time(&value),
+                });
             }
         }
     }
     calls
+}
+
+fn plain_time(line: &Value) -> Option<shikiri_model::time::Timestamp> {
+    line["timestamp"].as_str().and_then(|at| at.parse().ok())
 }
 
 fn plain_answers(text: &[u8]) -> Vec<(String, String, Usage)> {
@@ -114,6 +131,7 @@ fn any_text() -> impl Strategy<Value = String> {
         "assistant",
         "\"usage\":{\"input_tokens\":7}",
         "\"tool_use\"",
+        "\"tool_use_id\"",
         "\"name\":\"Agent\"",
         "\"Task\"",
         "\\",
@@ -194,9 +212,28 @@ fn any_answer() -> BoxedStrategy<Value> {
         .prop_map(|(id, model, content, usage, side)| {
             json!({ "isSidechain": side, "message": { "id": id, "model": model, "type": "message",
                 "role": "assistant", "content": content, "usage": usage },
-                "type": "assistant", "version": "2.1.325" })
+                "type": "assistant", "version": "2.1.325",
+                "timestamp": "2026-11-15T19:11:56.478Z" })
         })
         // Strategies hold one another, and there are many: on the stack they would not fit.
+        .boxed()
+}
+
+/// What tools answered.
+fn any_result() -> BoxedStrategy<Value> {
+    let statuses = vec![json!("completed"), json!("async_launched"), json!(null), json!(3)];
+    let kinds = vec!["user", "assistant", "progress"];
+    let ids = prop::collection::vec((any_id("toolu_"), any_text()), 1..3);
+    let parts = (ids, any_id("a"), prop::sample::select(statuses), prop::sample::select(kinds));
+    parts
+        .prop_map(|(ids, agent, status, kind)| {
+            let block =
+                |(id, text)| json!({ "tool_use_id": id, "type": "tool_result", "content": text });
+            let content: Vec<_> = ids.into_iter().map(block).collect();
+            json!({ "type": kind, "message": { "role": "user", "content": content },
+                    "toolUseResult": { "agentId": agent, "status": status },
+                    "timestamp": "2026-11-15T19:11:57.000Z" })
+        })
         .boxed()
 }
 
@@ -219,7 +256,7 @@ fn any_other() -> BoxedStrategy<Value> {
 
 /// A line with its end: whole, cut off, without its start, or cut off and written on.
 fn any_line() -> BoxedStrategy<String> {
-    let value = prop_oneof![3 => any_answer(), 1 => any_other()];
+    let value = prop_oneof![3 => any_answer(), 1 => any_other(), 1 => any_result()];
     let text = (value, any::<bool>())
         .prop_map(|(value, wide)| if wide { spaced(&value) } else { value.to_string() })
         .boxed();
@@ -255,7 +292,8 @@ proptest! {
         prop_assert_eq!(newest(&file, &tails, sizes).unwrap(), plain_tokens(text.as_bytes()));
     }
 
-    /// However a file grows, each call is found once, at its line.
+    /// However a file grows, each call is found once, at its line. Its answer is told if both were
+    /// read together.
     #[test]
     fn a_file_that_grows_is_read_on(
         lines in prop::collection::vec(any_line(), 1..8),
@@ -275,7 +313,9 @@ proptest! {
             found.extend(new);
             position = read;
         }
-        prop_assert_eq!(found, plain_calls(text.as_bytes()));
+        let mut plain = plain_calls(text.as_bytes());
+        plain.iter_mut().chain(&mut found).for_each(|call| call.answer = None);
+        prop_assert_eq!(found, plain);
         prop_assert_eq!(position.offset, text.len() as u64);
         prop_assert_eq!(position.lines, text.matches('\n').count() as u64);
     }

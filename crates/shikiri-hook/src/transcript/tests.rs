@@ -127,6 +127,32 @@ fn each_call_is_told_once() {
     assert_eq!(position.lines, 3);
 }
 
+#[test]
+fn a_call_is_told_with_the_answer_that_follows_it() {
+    let result = |id: &str, result: Value| {
+        let block = json!({ "tool_use_id": id, "type": "tool_result", "content": "…" });
+        format!(
+            "{}\n",
+            json!({ "type": "user", "message": { "content": [block] },
+                               "toolUseResult": result, "timestamp": "2026-11-15T19:11:56.478Z" })
+        )
+    };
+    let calls = ["t1", "t2", "t3", "t4"].map(|id| answer(id, 1, &call(id))).concat();
+    let text = calls
+        + &result("t1", json!({ "status": "completed", "agentId": "a1" }))
+        + &result("t2", json!({ "status": "async_launched", "agentId": "a2" }))
+        + &result("t3", json!("Error: refused"))
+        + &result("another tool's", json!({ "agentId": "a4" }));
+    let (_folder, path) = transcript(text.as_bytes());
+    let (calls, _) = read_new(&mut open(&path), Position::default()).unwrap();
+    let told = |agent: Option<&str>, goes_on| {
+        let at = Some("2026-11-15T19:11:56.478Z".parse().unwrap());
+        Some(Answered { agent_id: agent.map(str::to_owned), goes_on, at })
+    };
+    let answers: Vec<_> = calls.into_iter().map(|call| call.answer).collect();
+    assert_eq!(answers, [told(Some("a1"), false), told(Some("a2"), true), told(None, false), None]);
+}
+
 /// A line of a hundred megabytes, written bit by bit, holds no hook up, and what follows it is read.
 #[test]
 fn a_line_without_end_is_passed_over() {

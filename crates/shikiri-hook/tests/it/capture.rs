@@ -191,7 +191,7 @@ impl Capture {
     }
 
     /// The agents that calls spawned.
-    fn spawned(&self) -> BTreeMap<&str, &str> {
+    pub(crate) fn spawned(&self) -> BTreeMap<&str, &str> {
         let told =
             |event: &'_ Value| is_spawn(event) && event["tool_response"]["agentId"].is_string();
         let answers = self.events.iter().filter(|event| told(event));

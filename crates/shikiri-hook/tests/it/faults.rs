@@ -30,8 +30,9 @@ fn two_spawns_in_one_line_of_the_transcript_are_two() {
     let mut world = world::world();
     let (first, second) = (block("t1", "coder"), block("t2", "tester"));
     write(&world.transcript("s"), &line(&[first, second]));
-    assert_eq!(world.start("a1", "general-purpose").context(), None, "it could be either");
-    assert_eq!(world.start("a2", "general-purpose").context(), None);
+    let default = text_of("default");
+    assert_eq!(world.start("a1", "general-purpose").context(), Some(default.as_str()), "either");
+    assert_eq!(world.start("a2", "general-purpose").context(), Some(default.as_str()));
     let spawns =
         world.rows("SELECT tool_use_id, role, transcript_index FROM task_spawns ORDER BY 1");
     let row = |values: [&str; 3]| values.map(|value| Some(value.to_owned())).to_vec();
@@ -144,6 +145,68 @@ fn many_agents_that_end_together_are_ended_in_time() {
     assert_eq!(ended, [Some("8".to_owned())]);
 }
 
+/// Without time for their bills they are ended all the same.
+#[test]
+fn agents_are_ended_when_there_is_no_time_left() {
+    let mut world = world::world();
+    for number in 0..8 {
+        world.start(&format!("a{number}"), "tester");
+    }
+    world.waited = process::LIMIT;
+    world.hook(&world.event("SessionEnd", json!({})));
+    let ended = world.row("SELECT count(*) FROM subagents WHERE end_reason = 'session_end'");
+    assert_eq!(ended, [Some("8".to_owned())]);
+}
+
+/// An agent that was interrupted has no event of its own, and the call that failed is its parent's.
+#[test]
+fn a_nested_agent_whose_call_fails_is_ended() {
+    let mut world = world::world();
+    let of_parent = |more: Value| {
+        let mut payload = json!({ "agent_id": "a1", "agent_type": "general-purpose",
+                                  "tool_name": "Agent", "tool_use_id": "n1" });
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        payload
+    };
+    world.spawn("t1", "general-purpose", "[ROLE:tester] go");
+    world.start("a1", "general-purpose");
+    let input = json!({ "subagent_type": "general-purpose", "prompt": "[ROLE:coder] go" });
+    world.hook(&world.event("PreToolUse", of_parent(json!({ "tool_input": input }))));
+    world.start("a2", "general-purpose");
+    world.meta("s", "a2", &json!({ "toolUseId": "n1", "parentAgentId": "a1" }));
+    world.tool("a2", "general-purpose");
+    world.hook(&world.event("PostToolUseFailure", of_parent(json!({ "error": "interrupted" }))));
+    let states = world.rows("SELECT agent_id, state, end_reason FROM subagents ORDER BY 1");
+    let row = |values: [Option<&str>; 3]| values.map(|value| value.map(str::to_owned)).to_vec();
+    assert_eq!(
+        states,
+        [row([Some("a1"), Some("active"), None]), row([Some("a2"), Some("ended"), Some("failed")])]
+    );
+}
+
+/// A session that is forked has a transcript that begins with the old one's calls and answers.
+#[test]
+fn a_forked_session_takes_no_old_call_for_a_new_agents() {
+    let mut world = world::world();
+    let result = json!({ "tool_use_id": "t1", "type": "tool_result", "content": "done" });
+    let answer = json!({ "type": "user", "message": { "content": [result] },
+                         "toolUseResult": { "status": "completed", "agentId": "old" } });
+    let transcript = world.transcript("s");
+    write(&transcript, &(line(&[block("t1", "coder")]) + &format!("{answer}\n")));
+    world.hook(&world.event("SessionStart", json!({ "source": "fork" })));
+    // The hook of its own call was killed.
+    assert_eq!(world.start("a1", "general-purpose").context(), Some(text_of("default").as_str()));
+    append(&transcript, &line(&[block("t2", "tester")]));
+    world.meta("s", "a1", &json!({ "toolUseId": "t2" }));
+    let told = world.tool("a1", "general-purpose");
+    assert_eq!(told.context(), Some(text_of("tester").as_str()), "the transcript shows its call");
+    let rows = world.rows("SELECT tool_use_id, matched_agent_id FROM task_spawns ORDER BY 1");
+    let row = |a: &str, b: &str| vec![Some(a.to_owned()), Some(b.to_owned())];
+    assert_eq!(rows, [row("t1", "old"), row("t2", "a1")]);
+    let times = world.row("SELECT count(*) FROM task_spawns WHERE created_at < '2020'");
+    assert_eq!(times, [Some("0".to_owned())]);
+}
+
 /// Rows 3.24, 3.27: two and three at once, of one type with different roles, and of the same role.
 #[test]
 fn two_and_three_at_once_get_their_own_text_each() {
@@ -152,6 +215,7 @@ fn two_and_three_at_once_get_their_own_text_each() {
         for (number, role) in roles.iter().enumerate() {
             world.spawn(&format!("t{number}"), "general-purpose", &format!("[ROLE:{role}] go"));
         }
+        let told_in_prompts = world.rows("SELECT coalesce(delivered, '') FROM task_spawns");
         let mut told = vec![Vec::new(); roles.len()];
         for (number, heard) in told.iter_mut().enumerate() {
             let agent = format!("a{number}");
@@ -164,8 +228,19 @@ fn two_and_three_at_once_get_their_own_text_each() {
             let tool = world.tool(&agent, "general-purpose");
             heard.extend(tool.context().map(str::to_owned));
         }
-        let expected: Vec<_> = roles.iter().map(|role| vec![text_of(role)]).collect();
-        assert_eq!(told, expected);
+        // The first one of a mixed crowd hears it with its first call, the others in their prompts.
+        let mixed = roles.iter().any(|role| *role != roles[0]);
+        for (number, role) in roles.iter().enumerate() {
+            let in_prompt = told_in_prompts[number][0].clone().unwrap();
+            let expected = match (mixed, number) {
+                (false, _) => vec![text_of(role)],
+                (true, 0) => vec![text_of("default"), text_of(role)],
+                (true, _) => vec![text_of("default")],
+            };
+            assert_eq!(told[number], expected, "{roles:?}");
+            let prompt = if mixed && number > 0 { format!("roles.{role}") } else { String::new() };
+            assert_eq!(in_prompt, prompt, "{roles:?}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -69,6 +69,8 @@ pub(crate) struct World {
     turns: u32,
     /// Hooks that are still there, in the eyes of the others.
     pub(crate) living: Vec<String>,
+    /// How long each hook has been at it when its turn comes.
+    pub(crate) waited: Duration,
 }
 
 pub(crate) fn world() -> World {
@@ -88,6 +90,7 @@ pub(crate) fn with(conventions: &str) -> World {
         now_ms: Cell::new(1_800_000_000_000),
         turns: 0,
         living: Vec::new(),
+        waited: Duration::ZERO,
     }
 }
 
@@ -148,7 +151,8 @@ impl World {
         let living = self.living.clone();
         let lives = |who: &str| living.iter().any(|one| one == who);
         let me = format!("hook-{}", self.turns);
-        let host = Host { me, now: &now, lives: &lives, started: Instant::now() };
+        let started = Instant::now() - self.waited;
+        let host = Host { me, now: &now, lives: &lives, started };
         let event = Event { payload: &payload, place: &self.place, conventions: &self.conventions };
         let decision = turn::decide(&mut self.database, &event, &host).unwrap();
         let confirmed = survives && turn::confirm(&mut self.database, &decision, &host).unwrap();

@@ -48,7 +48,8 @@ impl Default for Convention {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// As context, when the agent starts or else with its first tool call.
+    /// As context, when the agent starts or else with its first tool call; in the prompt where it
+    /// starts beside others of its type that are told something else.
     #[default]
     Context,
     /// The first tool call is denied, with the text as the reason.

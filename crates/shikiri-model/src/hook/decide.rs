@@ -1,5 +1,7 @@
 //! One event in, one decision out.
 
+use std::cell::OnceCell;
+
 use serde_json::{Map, Value, json};
 
 use crate::time::Timestamp;
@@ -77,7 +79,8 @@ pub fn decide(
     conventions: &Conventions,
     now: Timestamp,
 ) -> Outcome {
-    let mut turn = Turn { payload, known, evidence, conventions, now, done: Decision::default() };
+    let (done, commands) = Default::default();
+    let mut turn = Turn { payload, known, evidence, conventions, now, done, commands };
     turn.done.log = LogLine {
         hook_name: payload.event.clone(),
         event_type: payload.event.clone(),
@@ -86,6 +89,7 @@ pub fn decide(
         details: None,
         tool_use_id: None,
     };
+    turn.record_read_spawns();
     let taken = match payload.event.as_str() {
         "SubagentStart" => turn.start(),
         "SubagentStop" => turn.stop(),
@@ -147,6 +151,8 @@ pub(super) struct Turn<'a> {
     pub(super) conventions: &'a Conventions,
     pub(super) now: Timestamp,
     pub(super) done: Decision,
+    /// The commands of the shell line that is about to be run, once a rule asks for them.
+    pub(super) commands: OnceCell<Vec<String>>,
 }
 
 /// A step is done, or wants to know something first.

@@ -39,20 +39,29 @@ fn the_only_call_of_its_type_names_the_role_at_the_start() {
 #[test]
 fn several_of_one_type_wait_for_the_file_that_names_their_call() {
     let mut world = world();
-    for (id, role) in [("t1", "tester"), ("t2", "coder"), ("t3", "nobody")] {
-        world.spawn(id, "general-purpose", &format!("[ROLE:{role}] go"));
+    for (id, role, prompt) in [
+        ("t1", "tester", None),
+        ("t2", "coder", Some("coder text\n\n[ROLE:coder] go")),
+        ("t3", "nobody", None),
+    ] {
+        let input = world.spawn(id, "general-purpose", &format!("[ROLE:{role}] go")).input;
+        assert_eq!(input.as_ref().map(|input| input["prompt"].as_str().unwrap()), prompt);
     }
     for agent in ["a1", "a2", "a3"] {
-        assert_eq!(world.start(agent, "general-purpose"), None, "in doubt nothing is said");
+        let told = world.start(agent, "general-purpose");
+        assert_eq!(told.as_deref(), Some("default text"), "in doubt, what is for everybody");
+        assert_eq!(world.start(agent, "general-purpose"), None, "once");
     }
+    // What is for the coder is in its prompt, and the third has heard what is for it.
     for (agent, call, text) in
-        [("a2", "t1", "tester text"), ("a3", "t2", "coder text"), ("a1", "t3", "default text")]
+        [("a2", "t1", Some("tester text")), ("a3", "t2", None), ("a1", "t3", None)]
     {
         world.meta(call);
-        assert_eq!(world.tool(agent, "general-purpose").as_deref(), Some(text));
+        assert_eq!(world.tool(agent, "general-purpose").as_deref(), text);
         assert_eq!(world.tool(agent, "general-purpose"), None);
     }
     assert_eq!(world.agent("a2").role_source, Some(RoleSource::TaskMatch));
+    assert_eq!(world.agent("a3").delivered.as_deref(), Some("roles.coder"));
 }
 
 #[test]
@@ -66,9 +75,10 @@ fn the_answer_of_a_call_in_the_background_names_its_agent_before_or_after_its_st
     };
     let mut world = world();
     world.spawn("t1", "general-purpose", "[ROLE:tester] go");
-    world.spawn("t2", "general-purpose", "[ROLE:coder] go");
+    assert!(world.spawn("t2", "general-purpose", "[ROLE:coder] go").input.is_some());
     world.hook(launched("t2", "a1"));
-    assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("coder text"));
+    assert_eq!(world.start("a1", "general-purpose"), None, "it is in its prompt");
+    assert_eq!(world.agent("a1").role.as_deref(), Some("coder"));
     assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("tester text"), "one is left");
     world.hook(launched("t1", "a2"));
     assert_eq!(world.agent("a2").confidence, Confidence::Exact);
@@ -93,7 +103,7 @@ fn a_call_that_no_hook_saw_is_known_by_the_prompt_in_the_transcript() {
     let mut world = world();
     assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("default text"));
     world.meta("unseen");
-    world.disk.prompt_role = Some(Some("tester".to_owned()));
+    world.disk.prompt_role = Some(PromptRole::Named("tester".to_owned()));
     assert_eq!(world.tool("a1", "general-purpose").as_deref(), Some("tester text"));
     let agent = world.agent("a1");
     assert_eq!(agent.role_source, Some(RoleSource::TranscriptParse));
@@ -246,12 +256,10 @@ fn without_ids_one_waiting_agent_is_certain_and_several_roles_get_the_default() 
     assert_eq!(world.hook(call()), Answer::default(), "nobody waits");
     world.spawn("t2", "general-purpose", "[ROLE:coder] go");
     world.spawn("t3", "general-purpose", "[ROLE:tester] go");
-    world.hook(start());
-    world.hook(start());
-    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
-    assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
+    assert_eq!(world.hook(start()).context.as_deref(), Some("default text"));
+    assert_eq!(world.hook(start()).context.as_deref(), Some("default text"));
     assert_eq!(world.hook(call()), Answer::default());
-    assert_eq!(world.agents[1].confidence, Confidence::Fifo);
+    assert_eq!(world.agents[1].confidence, Confidence::None);
 }
 
 /// Whoever is active may be calling, and so may the main agent while others work in the background.
@@ -298,7 +306,11 @@ fn a_claude_code_that_names_agents_means_the_main_agent_when_it_names_none() {
     world.spawn("t2", "general-purpose", "[ROLE:coder] go");
     world.start("a1", "general-purpose");
     assert_eq!(world.hook(main_tool("Bash", json!({}))), Answer::default(), "main has its text");
-    assert!(!world.agent("a1").startup_processed);
+    assert_eq!(
+        world.agent("a1").delivered.as_deref(),
+        Some("default"),
+        "what it heard at its start"
+    );
     world.hook(main_tool("Bash", json!({})));
     let asked = world.asked.iter().filter(|want| **want == Want::NamesAgents).count();
     assert_eq!(asked, 1, "it is remembered");
@@ -317,7 +329,7 @@ fn a_teammate_is_known_by_its_name_or_by_its_own_session() {
         "hook_event_name": "PreToolUse", "session_id": "pane", "agent_type": "general-purpose",
         "tool_name": "Bash", "tool_input": {},
     });
-    world.disk.prompt_role = Some(Some("tester".to_owned()));
+    world.disk.prompt_role = Some(PromptRole::Named("tester".to_owned()));
     assert_eq!(world.hook(pane.clone()).context.as_deref(), Some("tester text"));
     assert_eq!(world.hook(pane).context, None);
 }

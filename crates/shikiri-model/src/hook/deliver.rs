@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::conventions::{Chosen, Delivery};
 use super::decide::{Step, Turn};
-use super::evidence::Want;
-use super::registry::{Change, Claim, Mark, MarkKey, Subagent, SubagentState};
+use super::evidence::{PromptRole, Want};
+use super::registry::{Change, Claim, Mark, MarkKey, Spawn, Subagent, SubagentState};
 use super::role::{Confidence, RoleSource};
 use super::rules::Who;
 
@@ -50,7 +50,7 @@ impl Turn<'_> {
         if !self.is_refused(&who)? {
             let chosen = self.conventions.for_subagent(agent.role.as_deref(), &agent.agent_type);
             if let Some(chosen) = chosen
-                && self.claim(&mut agent, &chosen)?
+                && (self.claim(&mut agent, &chosen)? || self.reminds(&agent, &who, &chosen)?)
             {
                 self.give(&chosen);
             }
@@ -72,7 +72,8 @@ impl Turn<'_> {
             Some(role) => Some(role.to_owned()),
             None => match &self.evidence.prompt_role {
                 None => return Err(Want::PromptRole { agent_id: None }),
-                Some(role) => role.clone(),
+                Some(PromptRole::Named(role)) => Some(role.clone()),
+                Some(PromptRole::Unread | PromptRole::Unnamed) => None,
             },
         };
         let chosen = self.conventions.for_subagent(role.as_deref(), kind);
@@ -142,48 +143,6 @@ impl Turn<'_> {
         self.say_rules(&who)
     }
 
-    /// Finds out, once, which call spawned the agent: with its first tool call, or at its end.
-    pub(super) fn identify(&mut self, agent: &mut Subagent) -> Step {
-        self.resolve_by_type(agent);
-        if agent.is_certain() || agent.checked {
-            agent.checked = true;
-            return Ok(());
-        }
-        let Some(meta) = &self.evidence.meta else {
-            return Err(Want::Meta { agent_id: agent.agent_id.clone() });
-        };
-        let known = self.known;
-        if let Some(meta) = meta {
-            agent.checked = true;
-            agent.parent_agent_id = meta.parent_agent_id.clone().or(agent.parent_agent_id.take());
-            let by_id = |id: &String| known.spawns.iter().find(|spawn| spawn.tool_use_id == *id);
-            // A teammate's file names no call, but the name is its own in the team.
-            let named = known.pending.iter().find(|s| s.name.as_deref() == Some(&agent.agent_type));
-            let spawn = meta.tool_use_id.as_ref().map_or(named, by_id);
-            if let Some(spawn) = spawn {
-                self.bind(agent, spawn, Confidence::Exact);
-                return Ok(());
-            }
-            if let Some(role) =
-                meta.spawned_type.as_deref().and_then(|t| self.conventions.role_named(t))
-            {
-                agent.take_role(Some(role), RoleSource::AgentType);
-                agent.confidence = Confidence::Exact;
-                return Ok(());
-            }
-            agent.tool_use_id = meta.tool_use_id.clone().or(agent.tool_use_id.take());
-        }
-        let Some(prompt_role) = &self.evidence.prompt_role else {
-            return Err(Want::PromptRole { agent_id: Some(agent.agent_id.clone()) });
-        };
-        if let Some(role) = prompt_role {
-            agent.take_role(Some(role), RoleSource::TranscriptParse);
-            agent.confidence = Confidence::Exact;
-            agent.checked = true;
-        }
-        Ok(())
-    }
-
     /// What a start can tell: what is to be denied waits for a tool call.
     pub(super) fn deliver_at_start(&mut self, agent: &mut Subagent) -> Step {
         let chosen = self.conventions.for_subagent(agent.role.as_deref(), &agent.agent_type);
@@ -210,6 +169,23 @@ impl Turn<'_> {
         agent.claim = Some(Claim { by: self.evidence.me.clone(), until: self.now + CLAIM });
         let (agent_id, key) = (agent.agent_id.clone(), chosen.key.clone());
         self.done.confirm.push(Change::Delivered { agent_id, key, at: self.now });
+        Ok(true)
+    }
+
+    /// True if the agent has heard this, and so much since that it is to be told again, by us.
+    fn reminds(&mut self, agent: &Subagent, who: &Who, chosen: &Chosen<'_>) -> Result<bool, Want> {
+        let Some(threshold) = chosen.convention.token_threshold.filter(|_| chosen.speaks()) else {
+            return Ok(false);
+        };
+        if agent.delivered.as_ref() != Some(&chosen.key) {
+            return Ok(false);
+        }
+        // Its first text came at its start, when it had heard nothing else.
+        let name = who.mark(STARTUP);
+        let Some(tokens) = self.due_since(&name, Some(0), Some(threshold))? else {
+            return Ok(false);
+        };
+        self.tell(&name, tokens);
         Ok(true)
     }
 
@@ -250,6 +226,16 @@ impl Turn<'_> {
 
     /// Whether something is to be told under this name, and at how many tokens that is.
     pub(super) fn due(&self, name: &str, threshold: Option<u64>) -> Result<Option<u64>, Want> {
+        self.due_since(name, None, threshold)
+    }
+
+    /// The same, of what was told at so many tokens if no mark says otherwise.
+    fn due_since(
+        &self,
+        name: &str,
+        unmarked: Option<u64>,
+        threshold: Option<u64>,
+    ) -> Result<Option<u64>, Want> {
         let mark = self.known.marks.iter().find(|mark| mark.key.hook_name == name);
         let told_at = match mark {
             Some(mark) if mark.status == "active" => Some(mark.last_tokens),
@@ -259,7 +245,7 @@ impl Turn<'_> {
                 }
                 _ => None,
             },
-            None => None,
+            None => unmarked,
         };
         let Some(threshold) = threshold else { return Ok(told_at.is_none().then_some(0)) };
         let tokens = match self.evidence.tokens {
@@ -297,7 +283,7 @@ impl Turn<'_> {
         let role = self.conventions.role_named(kind).or(spawn.role.as_deref());
         let chosen = self.conventions.for_subagent(role, kind);
         if let Some(chosen) = chosen.filter(Chosen::speaks)
-            && chosen.convention.delivery == Delivery::Prompt
+            && self.goes_into_prompt(&spawn, &chosen)
             && let Some(prompt) = self.payload.input("prompt")
         {
             let mut input = self.payload.tool_input.clone();
@@ -311,6 +297,25 @@ impl Turn<'_> {
             self.done.confirm.push(Change::Spawn(told));
         }
         self.change(Change::Spawn(spawn));
+    }
+
+    /// Where calls of one type with different texts are under way, nobody can tell at the start of
+    /// an agent which it comes from. The prompt gets to the right one.
+    fn goes_into_prompt(&self, spawn: &Spawn, chosen: &Chosen<'_>) -> bool {
+        let kind = spawn.subagent_type.as_str();
+        let is_for = |role: Option<&str>| {
+            self.conventions.for_subagent(role, kind).is_some_and(|it| it.key == chosen.key)
+        };
+        match chosen.convention.delivery {
+            Delivery::Prompt => true,
+            // In doubt everybody is told this anyway.
+            Delivery::Context if is_for(None) => false,
+            Delivery::Context => self.known.pending.iter().any(|other| {
+                let is_other = other.tool_use_id != spawn.tool_use_id;
+                is_other && other.subagent_type == kind && !is_for(other.role.as_deref())
+            }),
+            Delivery::Block => false,
+        }
     }
 }
 

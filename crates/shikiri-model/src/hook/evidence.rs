@@ -14,8 +14,8 @@ pub struct Evidence {
     pub meta: Option<Option<Meta>>,
     /// Calls that were read from the session's transcript.
     pub spawns: Option<Vec<Spawn>>,
-    /// The subagent's prompt names this role.
-    pub prompt_role: Option<Option<String>>,
+    /// What the subagent's prompt says of its role.
+    pub prompt_role: Option<PromptRole>,
     /// Whether this Claude Code says who calls.
     pub names_agents: Option<Option<bool>>,
     /// How many tokens the caller's context has.
@@ -24,6 +24,18 @@ pub struct Evidence {
     pub usage: Vec<(String, Option<String>)>,
     /// Claimants that were looked at, and whether each still lives.
     pub claimants: Vec<(String, bool)>,
+    /// There is no time left to look anything up: what can be done without is not wanted any more.
+    pub is_late: bool,
+}
+
+/// What a prompt says of its agent's role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PromptRole {
+    /// Nobody could read it: perhaps it is not written yet.
+    Unread,
+    /// It names none.
+    Unnamed,
+    Named(String),
 }
 
 /// The `.meta.json` beside a subagent's transcript.

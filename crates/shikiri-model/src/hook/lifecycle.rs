@@ -1,4 +1,4 @@
-//! How subagents begin, are bound to the calls that spawned them, and end.
+//! How subagents begin and end.
 
 use crate::time::Timestamp;
 
@@ -18,53 +18,16 @@ impl Turn<'_> {
         agent.state = SubagentState::Active;
         (agent.ended_at, agent.end_reason) = (None, None);
         self.resolve_by_type(&mut agent);
-        let candidates = self.candidates(&agent)?;
-        let mut in_doubt = false;
-        if !agent.is_certain() {
-            match candidates.as_slice() {
-                _ if self.may_be_another(&agent) => in_doubt = true,
-                [] => {}
-                [one] => self.bind(&mut agent, one, Confidence::Unique),
-                [first, rest @ ..] if rest.iter().all(|spawn| spawn.role == first.role) => {
-                    agent.take_role(first.role.as_deref(), RoleSource::TaskMatch);
-                    agent.confidence = Confidence::Unique;
-                }
-                _ => in_doubt = true,
-            }
-        }
         self.done.log.agent_id = Some(agent.agent_id.clone());
-        if in_doubt {
-            // With its first tool call there will be a file that names the call.
-            self.detail("candidates", candidates.len());
-        } else {
+        // A start that is told again says nothing new: what is pending by now is another's.
+        if agent.is_certain() || agent.is_matched() {
+            self.hear_prompt(&mut agent);
             self.deliver_at_start(&mut agent)?;
+        } else {
+            self.match_and_deliver(&mut agent)?;
         }
         self.change(Change::Subagent(agent));
         Ok(())
-    }
-
-    /// Whether an agent that is not named may be one that its call has named already.
-    fn may_be_another(&self, agent: &Subagent) -> bool {
-        let alike = |a: &Subagent| a.is_in_background() && a.agent_type == agent.agent_type;
-        agent.is_unnamed() && self.known.active.iter().any(alike)
-    }
-
-    /// Calls that the agent may come from. Those that no hook saw are in the transcript.
-    fn candidates(&mut self, agent: &Subagent) -> Result<Vec<Spawn>, Want> {
-        let fits = |spawn: &&Spawn| spawn.could_be(agent);
-        let pending: Vec<Spawn> = self.known.pending.iter().filter(fits).cloned().collect();
-        if agent.is_certain() || !pending.is_empty() {
-            return Ok(pending);
-        }
-        let Some(read) = &self.evidence.spawns else { return Err(Want::Spawns) };
-        let is_new = |spawn: &&Spawn| {
-            !self.known.spawns.iter().any(|known| known.tool_use_id == spawn.tool_use_id)
-        };
-        let new: Vec<Spawn> = read.iter().filter(is_new).cloned().collect();
-        for spawn in &new {
-            self.change(Change::Spawn(spawn.clone()));
-        }
-        Ok(new.into_iter().filter(|spawn| spawn.could_be(agent)).collect())
     }
 
     /// `SubagentStop`, the usual end.
@@ -85,7 +48,7 @@ impl Turn<'_> {
             return Ok(());
         };
         if self.payload.agent_id.is_some() {
-            self.identify(&mut agent)?;
+            self.identify_at_end(&mut agent)?;
         }
         self.end(agent, "stopped")
     }
@@ -93,8 +56,13 @@ impl Turn<'_> {
     /// `StopFailure`: the model API failed.
     pub(super) fn fail(&mut self) -> Step {
         let Some(mut agent) = self.known.agent.clone() else { return Ok(()) };
-        self.identify(&mut agent)?;
+        self.identify_at_end(&mut agent)?;
         self.end(agent, "failed")
+    }
+
+    /// That it has ended is more than where it came from.
+    fn identify_at_end(&mut self, agent: &mut Subagent) -> Step {
+        if self.evidence.is_late { Ok(()) } else { self.identify(agent) }
     }
 
     /// `PostToolUse` of the spawning tool: it names the subagent. One in the background has only
@@ -115,7 +83,10 @@ impl Turn<'_> {
             kind.clone_into(&mut agent.agent_type);
         }
         let mut spawn = self.spawn(tool_use_id);
-        if spawn.matched_agent_id.as_deref() != Some(agent_id) || !agent.is_certain() {
+        // One that is resumed by another call stays what it was spawned as.
+        if agent.is_bound_exactly() {
+            spawn.matched_agent_id = Some(agent_id.to_owned());
+        } else if !spawn.is_of(&agent) || !agent.is_certain() {
             self.resolve_by_type(&mut agent);
             self.bind(&mut agent, &spawn, Confidence::Exact);
             spawn.matched_agent_id = Some(agent_id.to_owned());
@@ -138,8 +109,7 @@ impl Turn<'_> {
         let Some(tool_use_id) = &self.payload.tool_use_id else { return Ok(()) };
         let mut spawn = self.spawn(tool_use_id);
         spawn.ended_at = Some(self.now);
-        let agent = self.known.agent.clone();
-        let agent = agent.filter(|agent| spawn.matched_agent_id.as_ref() == Some(&agent.agent_id));
+        let agent = self.known.agent.clone().filter(|agent| spawn.is_of(agent));
         self.change(Change::Spawn(spawn));
         match agent {
             Some(agent) if agent.is_active() => self.end(agent, "failed"),
@@ -147,11 +117,16 @@ impl Turn<'_> {
         }
     }
 
-    /// `Stop`: whoever is not in the background any more has ended without a word.
+    /// `Stop`: whoever is not in the background any more has ended without a word, and what the main
+    /// agent has called and did not start by now was refused.
     pub(super) fn idle(&mut self) -> Step {
         // A teammate or a tmux pane is listed under an id of its own.
-        let Some(background) = &self.payload.background else { return Ok(()) };
-        let teammates = background.iter().any(|task| task.kind != "subagent");
+        let background = self.payload.background.as_deref();
+        let teammates = background.unwrap_or_default().iter().any(|task| task.kind != "subagent");
+        self.end_calls(|spawn| {
+            spawn.parent_agent_id.is_none() && !(teammates && spawn.name.is_some())
+        });
+        let Some(background) = background else { return Ok(()) };
         let gone: Vec<_> = self
             .known
             .active
@@ -164,6 +139,7 @@ impl Turn<'_> {
     }
 
     pub(super) fn end_session(&mut self) -> Step {
+        self.end_calls(|_| true);
         self.end_all(self.known.active.clone(), "session_end")
     }
 
@@ -173,8 +149,13 @@ impl Turn<'_> {
             self.detail("source", source.as_str());
         }
         match self.payload.source.as_deref() {
+            _ if self.payload.agent_id.is_some() => Ok(()),
             Some("compact") => self.forget_what_was_told(),
-            _ => Ok(()),
+            // Whatever another process of this session has called, it is gone.
+            _ => {
+                self.end_calls(|_| true);
+                Ok(())
+            }
         }
     }
 
@@ -183,8 +164,16 @@ impl Turn<'_> {
     pub(super) fn forget_what_was_told(&mut self) -> Step {
         self.done.log.hook_name = "compact_detected".to_owned();
         let session_id = self.payload.session_id.clone();
-        self.change(Change::ExpireMarks { session_id, status: "compact_expired", at: self.now });
+        let status = "compact_expired";
+        self.change(Change::ExpireMainMarks { session_id, status, at: self.now });
         Ok(())
+    }
+
+    /// Calls whose subagent is not known, and of which none will start any more.
+    fn end_calls(&mut self, is_over: impl Fn(&Spawn) -> bool) {
+        for spawn in self.known.pending.iter().filter(|spawn| is_over(spawn)) {
+            self.change(Change::Spawn(Spawn { ended_at: Some(self.now), ..spawn.clone() }));
+        }
     }
 
     fn end_all(&mut self, agents: Vec<Subagent>, reason: &str) -> Step {
@@ -194,14 +183,16 @@ impl Turn<'_> {
         agents.into_iter().try_for_each(|agent| self.end(agent, reason))
     }
 
-    /// Ends one, with what it spent if that can be found.
+    /// Ends one, with what it spent if that can be found in time.
     fn end(&mut self, mut agent: Subagent, reason: &str) -> Step {
         match self.evidence.usage_of(&agent.agent_id) {
+            None if self.evidence.is_late => {}
             None => return Err(Want::Usage { agent_id: agent.agent_id }),
             Some(None) => {}
             Some(Some(usage)) => agent.usage = Some(usage.to_owned()),
         }
         agent.end(reason, self.now);
+        self.end_calls(|spawn| spawn.parent_agent_id.as_ref() == Some(&agent.agent_id));
         self.change(Change::Subagent(agent));
         Ok(())
     }
@@ -225,50 +216,6 @@ impl Turn<'_> {
         let told = || Spawn::from_call(self.payload, tool_use_id, self.now);
         known.cloned().unwrap_or_else(told)
     }
-
-    /// An agent type that is a role says more than any prompt.
-    pub(super) fn resolve_by_type(&self, agent: &mut Subagent) {
-        if agent.role_source != Some(RoleSource::Manual)
-            && let Some(role) = self.conventions.role_named(&agent.agent_type)
-        {
-            agent.take_role(Some(role), RoleSource::AgentType);
-            agent.confidence = Confidence::Exact;
-        }
-    }
-
-    /// The call spawned the agent. If one of them was bound to another, that was wrong.
-    pub(super) fn bind(&mut self, agent: &mut Subagent, spawn: &Spawn, confidence: Confidence) {
-        let session_id = agent.session_id.clone();
-        if let Some(other) = agent.tool_use_id.take_if(|id| *id != spawn.tool_use_id) {
-            self.change(Change::Unmatch { session_id, tool_use_id: other });
-        }
-        if let Some(other) = &spawn.matched_agent_id
-            && *other != agent.agent_id
-        {
-            self.change(Change::Unbind { agent_id: other.clone() });
-        }
-        let mut bound = spawn.clone();
-        bound.matched_agent_id = Some(agent.agent_id.clone());
-        agent.tool_use_id = Some(spawn.tool_use_id.clone());
-        agent.task_match_index = spawn.id;
-        agent.parent_agent_id = spawn.parent_agent_id.clone().or(agent.parent_agent_id.take());
-        // What was written into the prompt has arrived with it.
-        if let Some(key) = &spawn.delivered {
-            agent.delivered = Some(key.clone());
-            agent.startup_processed = true;
-            agent.startup_processed_at.get_or_insert(self.now);
-        }
-        let by_type = matches!(agent.role_source, Some(RoleSource::Manual | RoleSource::AgentType));
-        if !by_type {
-            let named = spawn.role.as_deref();
-            match named.or(self.conventions.role_named(&spawn.subagent_type)) {
-                Some(role) if named.is_none() => agent.take_role(Some(role), RoleSource::AgentType),
-                role => agent.take_role(role, RoleSource::TaskMatch),
-            }
-            agent.confidence = confidence;
-        }
-        self.change(Change::Spawn(bound));
-    }
 }
 
 /// Subagents of a Claude Code that does not name them are called this, and who noticed them.
@@ -286,7 +233,7 @@ impl Subagent {
 
     /// Its call has returned while it works: then the main agent may be calling, too.
     pub(super) fn is_in_background(&self) -> bool {
-        self.tool_use_id.is_some() && self.confidence == Confidence::Exact
+        self.is_bound_exactly()
     }
 
     /// Known by the call that spawned it, so that it is listed by its own id.
@@ -297,14 +244,5 @@ impl Subagent {
     /// Whether its convention is not to be given now: it has it, or somebody is giving it.
     pub(super) fn claimed_until(&self, now: Timestamp) -> Option<&str> {
         self.claim.as_ref().filter(|claim| claim.until > now).map(|claim| claim.by.as_str())
-    }
-}
-
-impl Spawn {
-    /// A teammate is started under its name, everyone else under the type that was asked for.
-    fn could_be(&self, agent: &Subagent) -> bool {
-        self.ended_at.is_none()
-            && (self.name.as_deref() == Some(&agent.agent_type)
-                || self.subagent_type == agent.agent_type)
     }
 }

@@ -9,14 +9,18 @@
 //! that spawned it. Only where an older Claude Code leaves the id out is anything guessed, and then
 //! the record says so and a role that is in doubt is not given.
 
+mod command;
 pub mod conventions;
 mod decide;
 #[cfg(test)]
 mod decide_tests;
+#[cfg(test)]
+mod doubt_tests;
 
 mod deliver;
 mod evidence;
 mod lifecycle;
+mod matching;
 mod pattern;
 mod payload;
 mod registry;
@@ -28,9 +32,11 @@ mod world;
 
 pub use conventions::{Conventions, Delivery, Severity};
 pub use decide::{Answer, Decision, LogLine, Outcome, decide};
-pub use evidence::{Evidence, Meta, Want};
+pub use evidence::{Evidence, Meta, PromptRole, Want};
 pub use payload::{BadPayload, Payload};
-pub use registry::{Change, Claim, Known, Mark, MarkKey, Needs, Spawn, Subagent, SubagentState};
+pub use registry::{
+    Change, Claim, Known, Mark, MarkKey, Needs, SUBAGENTS_MARK, Spawn, Subagent, SubagentState,
+};
 pub use report::{
     CalledBy, HookFigures, HookStats, LogQuery, Logged, ReadTo, SessionFigures, SubagentQuery,
     USUAL_LOG,

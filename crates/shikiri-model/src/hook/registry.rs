@@ -127,8 +127,8 @@ pub enum Change {
     Subagent(Subagent),
     Spawn(Spawn),
     Mark(Mark),
-    /// All marks of a session have run out.
-    ExpireMarks {
+    /// All marks of a session's main agent have run out; those of its subagents stay.
+    ExpireMainMarks {
         session_id: String,
         status: &'static str,
         at: Timestamp,
@@ -150,6 +150,9 @@ pub enum Change {
     },
 }
 
+/// How the names of marks begin that are a subagent's.
+pub const SUBAGENTS_MARK: &str = "subagent:";
+
 impl Needs {
     pub fn of(payload: &Payload, evidence: &Evidence, conventions: &Conventions) -> Self {
         let session_id = payload.session_id.clone();
@@ -166,14 +169,20 @@ impl Needs {
             "SubagentStart" => {
                 (needs.pending, needs.active) = (true, payload.agent_id.is_none());
             }
-            "PostToolUseFailure" => needs.matched = payload.spawns(),
-            "PreToolUse" => {
-                needs.pending = evidence.meta.is_some();
-                needs.active = payload.agent_id.is_none() && payload.agent_type.is_none();
-                needs.marks = payload.agent_id.is_none() || conventions.has_marked_rules();
+            // Whoever called is not the one that has ended.
+            "PostToolUseFailure" if payload.spawns() => {
+                (needs.agent_id, needs.matched, needs.pending) = (None, true, true);
             }
-            "SubagentStop" if payload.agent_id.is_none() => needs.active = true,
-            "Stop" | "SessionEnd" => needs.active = true,
+            "PreToolUse" => {
+                needs.pending = evidence.meta.is_some() || payload.spawns();
+                needs.active = payload.agent_id.is_none() && payload.agent_type.is_none();
+                needs.marks = payload.agent_id.is_none() || conventions.has_marks_of_subagents();
+            }
+            "SubagentStop" => (needs.pending, needs.active) = (true, payload.agent_id.is_none()),
+            "Stop" | "SessionEnd" => (needs.pending, needs.active) = (true, true),
+            "SessionStart" | "StopFailure" | "PostToolUse" => {
+                needs.pending = payload.event != "PostToolUse" || payload.spawns();
+            }
             _ => {}
         }
         needs
@@ -181,14 +190,16 @@ impl Needs {
 }
 
 impl Conventions {
-    /// Rules that are not said every time.
-    fn has_marked_rules(&self) -> bool {
+    /// Rules that are not said every time, or texts that are said again.
+    fn has_marks_of_subagents(&self) -> bool {
         let is_marked = |severity, threshold: Option<u64>| match severity {
             Severity::Info => true,
             Severity::Warn => threshold.is_some(),
             Severity::Block => false,
         };
+        let mut texts = self.roles.values().chain(self.agent_types.values()).chain(&self.default);
         self.rules.iter().any(|rule| is_marked(rule.severity, rule.token_threshold))
+            || texts.any(|convention| convention.token_threshold.is_some())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Rules about tools: what is said, or refused, when one is about to be used.
 
+use super::command::commands;
 use super::conventions::{LONGEST_TEXT, Rule, Severity};
 use super::decide::Turn;
 use super::evidence::Want;
 use super::pattern::{fits, fits_path};
-use super::registry::Subagent;
+use super::registry::{SUBAGENTS_MARK, Subagent};
 use super::role::without_number;
 
 /// Who is about to use a tool.
@@ -12,23 +13,28 @@ pub(super) struct Who {
     /// Names that a rule may mean it by.
     names: Vec<String>,
     /// Tells marks of different agents of a session apart.
-    suffix: String,
+    prefix: String,
 }
 
 impl Who {
     pub(super) fn main() -> Self {
-        Self { names: vec!["main".to_owned()], suffix: String::new() }
+        Self { names: vec!["main".to_owned()], prefix: String::new() }
     }
 
     pub(super) fn session(role: Option<String>, kind: &str) -> Self {
         let names = role.into_iter().chain((!kind.is_empty()).then(|| kind.to_owned())).collect();
-        Self { names, suffix: String::new() }
+        Self { names, prefix: String::new() }
     }
 
     pub(super) fn subagent(agent: &Subagent) -> Self {
         let mut who = Self::session(agent.role.clone(), &agent.agent_type);
-        who.suffix = format!(":{}", agent.agent_id);
+        who.prefix = format!("{SUBAGENTS_MARK}{}:", agent.agent_id);
         who
+    }
+
+    /// The name of its own mark.
+    pub(super) fn mark(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     fn is_meant_by(&self, rule: &Rule) -> bool {
@@ -65,7 +71,7 @@ impl Turn<'_> {
         let mut said = Vec::new();
         for rule in rules {
             let always = rule.severity == Severity::Warn && rule.token_threshold.is_none();
-            let mark = format!("rule:{}{}", rule.name, who.suffix);
+            let mark = who.mark(&format!("rule:{}", rule.name));
             let due = if always { Some(0) } else { self.due(&mark, rule.token_threshold)? };
             // What does not fit is said with a later call.
             let (Some(tokens), true) = (due, self.has_room_for(&rule.message)) else { continue };
@@ -102,8 +108,9 @@ impl Turn<'_> {
         }
         if !rule.commands.is_empty() {
             let Some(command) = self.payload.input("command") else { return false };
-            return commands(command)
-                .any(|command| rule.commands.iter().any(|pattern| fits(pattern, command)));
+            let commands = self.commands.get_or_init(|| commands(command));
+            let is_meant = |command: &String| rule.commands.iter().any(|p| fits(p, command));
+            return commands.iter().any(is_meant);
         }
         true
     }
@@ -143,11 +150,6 @@ impl Turn<'_> {
     }
 }
 
-/// The commands of a line, one by one: a rule about `git push` means `cd x && git push` too.
-fn commands(line: &str) -> impl Iterator<Item = &str> {
-    line.split(['\n', ';', '|', '&']).map(str::trim).filter(|part| !part.is_empty())
-}
-
 /// A path without `.` and `..`, as far as its text tells.
 fn without_dots(path: &str) -> String {
     let mut parts = Vec::new();
@@ -164,13 +166,6 @@ fn without_dots(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_taken_apart() {
-        let line = "cd src && git push --force; ls | wc\necho ok &";
-        let expected = ["cd src", "git push --force", "ls", "wc", "echo ok"];
-        assert_eq!(commands(line).collect::<Vec<_>>(), expected);
-    }
 
     #[test]
     fn dots_do_not_hide_a_path() {

@@ -76,8 +76,12 @@ impl World {
                 });
             }
             Change::Mark(mark) => put(&mut self.marks, mark, |a, b| a.key == b.key),
-            Change::ExpireMarks { session_id, status, at } => {
-                for mark in self.marks.iter_mut().filter(|m| m.key.session_id == session_id) {
+            Change::ExpireMainMarks { session_id, status, at } => {
+                let is_meant = |mark: &Mark| {
+                    mark.key.session_id == session_id
+                        && !mark.key.hook_name.starts_with(SUBAGENTS_MARK)
+                };
+                for mark in self.marks.iter_mut().filter(|mark| is_meant(mark)) {
                     status.clone_into(&mut mark.status);
                     mark.expired_at = Some(at);
                 }
@@ -151,7 +155,7 @@ impl World {
         match want {
             Want::Meta { .. } => evidence.meta = Some(disk.meta.clone().flatten()),
             Want::PromptRole { .. } => {
-                evidence.prompt_role = Some(disk.prompt_role.clone().flatten());
+                evidence.prompt_role = Some(disk.prompt_role.clone().unwrap_or(PromptRole::Unread));
             }
             Want::Spawns => evidence.spawns = Some(disk.spawns.clone().unwrap_or_default()),
             Want::NamesAgents => evidence.names_agents = Some(disk.names_agents.flatten()),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use shikiri_model::hook::{
-    CalledBy, Conventions, Decision, Evidence, LogQuery, Outcome, Payload, ReadTo, RoleSource,
-    SubagentQuery, SubagentState, Want,
+    CalledBy, Conventions, Decision, Evidence, LogQuery, Outcome, Payload, PromptRole, ReadTo,
+    RoleSource, SubagentQuery, SubagentState, Want,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_store::{HookTurn, Store};
@@ -53,7 +53,7 @@ async fn decide_for(
         match want {
             Want::Meta { .. } => turn.evidence.meta = Some(None),
             Want::Spawns => turn.evidence.spawns = Some(Vec::new()),
-            Want::PromptRole { .. } => turn.evidence.prompt_role = Some(None),
+            Want::PromptRole { .. } => turn.evidence.prompt_role = Some(PromptRole::Unread),
             Want::NamesAgents => turn.evidence.names_agents = Some(Some(true)),
             Want::Tokens { .. } => turn.evidence.tokens = Some(Some(tokens)),
             Want::Usage { agent_id } => turn.evidence.usage.push((agent_id, None)),

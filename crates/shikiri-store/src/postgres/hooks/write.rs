@@ -1,6 +1,8 @@
 //! What an event writes, and what is removed.
 
-use shikiri_model::hook::{Change, LogLine, Mark, ReadTo, RoleSource, Spawn, Subagent};
+use shikiri_model::hook::{
+    Change, LogLine, Mark, ReadTo, RoleSource, SUBAGENTS_MARK, Spawn, Subagent,
+};
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
 use sqlx::postgres::{PgConnection, PgPool};
@@ -63,11 +65,12 @@ async fn write_one(tx: &mut PgConnection, tenant: &TenantId, change: &Change) ->
         Change::Subagent(agent) => put_subagent(tx, tenant, agent).await,
         Change::Spawn(spawn) => put_spawn(tx, tenant, spawn).await,
         Change::Mark(mark) => put_mark(tx, tenant, mark).await,
-        Change::ExpireMarks { session_id, status, at } => {
+        Change::ExpireMainMarks { session_id, status, at } => {
             let sql = "UPDATE sessions SET status = $2, expired_at = $3
-                       WHERE session_id = $1 AND tenant = $4";
+                       WHERE session_id = $1 AND tenant = $4 AND NOT starts_with(hook_name, $5)";
             let expire = sqlx::query(sql).bind(session_id).bind(*status).bind(at.to_string());
-            expire.bind(tenant.as_str()).execute(tx).await.map(drop)
+            let expire = expire.bind(tenant.as_str()).bind(SUBAGENTS_MARK);
+            expire.execute(tx).await.map(drop)
         }
         Change::Delivered { agent_id, key, at } => {
             let sql = "UPDATE subagents SET startup_processed = 1, startup_processed_at = $2,

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::data_folder::KEY_PREFIX;
 
 /// In seconds; a hook itself gives up after two.
 const TIMEOUT: u64 = 5;
@@ -47,7 +49,7 @@ const EVENTS: [Event; 13] = [
 ];
 
 /// What Claude Code calls: as it stands in the settings.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Hook {
     /// With `args` no shell is started, and the command needs no quoting.
@@ -120,15 +122,17 @@ pub(super) fn http_url(base: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ours {
     Program(PathBuf),
-    Server { url: String, key: Option<String> },
+    Server { url: String, key: String },
 }
 
 impl Ours {
     pub(super) fn of(hook: &Value) -> Option<Self> {
         if hook["type"] == "http" {
             let url = hook["url"].as_str().filter(|url| url.ends_with(HTTP_PATH))?.to_owned();
+            // Others may have a path of that name: only we have such keys.
             let header = hook["headers"]["Authorization"].as_str();
-            let key = header.and_then(|text| text.strip_prefix("Bearer ")).map(str::to_owned);
+            let key = header.and_then(|text| text.strip_prefix("Bearer "));
+            let key = key.filter(|key| key.starts_with(KEY_PREFIX))?.to_owned();
             return Some(Self::Server { url, key });
         }
         let command = hook["command"].as_str().filter(|_| hook["type"] == "command")?;
@@ -204,8 +208,15 @@ mod tests {
         };
         assert!(exec(&["hook"]));
         assert!(!exec(&[]));
-        assert!(ours(json!({ "type": "http", "url": "http://h/hooks/claude" })));
-        assert!(!ours(json!({ "type": "http", "url": "http://h/hooks/other" })));
+        let http = |path: &str, header: &str| {
+            ours(json!({ "type": "http", "url": format!("http://h/{path}"),
+                         "headers": { "Authorization": header } }))
+        };
+        assert!(http("hooks/claude", "Bearer shk_1"));
+        assert!(!http("hooks/claude", "Bearer somebody else's"));
+        assert!(!http("hooks/claude", "shk_1"));
+        assert!(!http("hooks/other", "Bearer shk_1"));
+        assert!(!ours(json!({ "type": "http", "url": "https://audit.example.com/hooks/claude" })));
         assert!(!ours(json!({ "type": "prompt", "prompt": "shikiri hook" })));
         assert!(!ours(json!("shikiri-hook")));
     }

@@ -11,6 +11,7 @@ use super::settings_file::SettingsFile;
 use super::{Scope, http_key};
 use crate::cli::{JsonArgument, TenantArgument};
 use crate::config::Config;
+use crate::data_folder::KEY_PREFIX;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
@@ -48,12 +49,18 @@ impl Install {
     pub(super) async fn run(&self, config: &Config) -> Result<(), Failure> {
         let file = SettingsFile::read(self.scope.file(config)?)?;
         // No key is made for a file that cannot hold it.
-        settings::found(file.text()).map_err(|fault| file.broken(&fault))?;
+        let before = settings::found(file.text()).map_err(|fault| file.broken(&fault))?;
         let hook = self.hook(&file, config).await?;
         let text = settings::install(file.text(), &hook).map_err(|fault| file.broken(&fault))?;
         let changed = file.text.as_ref() != Some(&text);
         if changed && !self.dry_run {
-            file.keep()?;
+            // An older copy is of what was there before the hooks that are in it now, or of nothing
+            // that still counts.
+            let is_first = before.is_empty();
+            let has_copy = file.backup().is_some() || settings::is_made_by_install(file.text());
+            if is_first || !has_copy {
+                file.keep()?;
+            }
             file.replace(&text, self.http.is_some())?;
         }
         if self.http.is_some() && !self.scope.is_private() {
@@ -75,10 +82,14 @@ impl Install {
             let what = format!("--http: {base:?} is no address of a server");
             return Err(Failure::usage(what, "write it as http://127.0.0.1:7420"));
         }
+        if let Some(key) = self.key.as_ref().filter(|key| !key.starts_with(KEY_PREFIX)) {
+            let what = format!("--key: {:?} is no key of Shikiri's", shown(key));
+            return Err(Failure::usage(what, "they begin with shk_, `shikiri keys` makes them"));
+        }
         let known = || known_key(file, base);
         let key = match self.key.clone().or_else(known) {
             Some(key) => key,
-            None if self.dry_run => "KEY".to_owned(),
+            None if self.dry_run => format!("{KEY_PREFIX}KEY"),
             None => http_key::make(config, &self.tenant.id).await?,
         };
         Ok(Hook::posting(base, &key))
@@ -98,13 +109,16 @@ impl Uninstall {
                 && settings::found(backup).is_ok_and(|found| found.is_empty())
                 && differ_in_ours_only(before, backup).unwrap_or(false)
         });
-        let made_by_us = file.backup().is_none() && text.trim() == "{}";
+        let made_by_us = settings::is_made_by_install(before);
         if let Some(backup) = &backup {
             text.clone_from(backup);
         }
         if changed && !self.dry_run {
             match &backup {
-                None if !made_by_us => file.replace(&text, true)?,
+                None if !made_by_us => {
+                    file.keep()?;
+                    file.replace(&text, true)?;
+                }
                 backup => file.restore(backup.as_deref())?,
             }
         }
@@ -146,6 +160,12 @@ impl Report<'_> {
     }
 }
 
+/// As much of a secret as tells which was meant.
+fn shown(key: &str) -> String {
+    let start: String = key.chars().take(4).collect();
+    if start.len() < key.len() { format!("{start}…") } else { start }
+}
+
 /// This program, where it lies.
 fn program() -> Result<PathBuf, Failure> {
     let found = std::env::current_exe().ok().filter(|path| path.exists());
@@ -159,7 +179,7 @@ fn program() -> Result<PathBuf, Failure> {
 fn known_key(file: &SettingsFile, base: &str) -> Option<String> {
     let found = settings::found(file.text()).ok()?;
     found.into_iter().find_map(|found| match found.ours {
-        Ours::Server { url, key } if url == http_url(base) => key,
+        Ours::Server { url, key } if url == http_url(base) => Some(key),
         _ => None,
     })
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use shikiri_model::hook::{
-    Change, Conventions, Decision, Evidence, Known, Mark, Meta, Needs, Outcome, Payload, Spawn,
-    Subagent, Want, decide, role_in,
+    Change, Conventions, Decision, Evidence, Known, Mark, Meta, Needs, Outcome, Payload,
+    PromptRole, Spawn, Subagent, Want, decide, role_in,
 };
 use shikiri_model::time::Timestamp;
 
@@ -163,7 +163,9 @@ impl<'a> Rehearsal<'a> {
             }
             Want::Spawns => evidence.spawns = Some(Vec::new()),
             Want::PromptRole { .. } => {
-                evidence.prompt_role = Some(role_in(&self.prompt).map(str::to_owned));
+                let named = |role: &str| PromptRole::Named(role.to_owned());
+                evidence.prompt_role =
+                    Some(role_in(&self.prompt).map_or(PromptRole::Unnamed, named));
             }
             Want::NamesAgents => evidence.names_agents = Some(Some(true)),
             Want::Tokens { .. } => evidence.tokens = Some(Some(0)),
@@ -203,7 +205,7 @@ impl<'a> Rehearsal<'a> {
                 }
             }
             // There is no other agent to be taken for, and no end.
-            Change::ExpireMarks { .. } | Change::Unmatch { .. } | Change::Unbind { .. } => {}
+            Change::ExpireMainMarks { .. } | Change::Unmatch { .. } | Change::Unbind { .. } => {}
         }
     }
 }

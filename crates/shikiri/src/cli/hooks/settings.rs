@@ -70,6 +70,13 @@ pub(super) fn found(text: &str) -> Result<Vec<Found>, Fault> {
     Ok(places(&root).into_iter().map(|place| place.found).collect())
 }
 
+/// Whether it is to the byte what `install` writes where there was nothing.
+pub(super) fn is_made_by_install(text: &str) -> bool {
+    let hook = found(text).ok().and_then(|found| found.into_iter().next());
+    let hook = hook.and_then(|found| serde_json::from_value::<Hook>(found.hook).ok());
+    hook.is_some_and(|hook| install("", &hook).is_ok_and(|made| made == text))
+}
+
 /// Whether two texts say the same but for our hooks, and for lists of hooks that are empty.
 pub(super) fn differ_in_ours_only(one: &str, other: &str) -> Result<bool, Fault> {
     let rest = |text: &str| {

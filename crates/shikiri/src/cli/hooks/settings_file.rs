@@ -1,5 +1,5 @@
 //! A settings file of Claude Code on the disk: replaced whole or not at all, wherever links lead,
-//! with its mode kept, and with a copy of what was there before the first change.
+//! with its mode kept, and with a copy of what was there before.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Write as _};
@@ -56,10 +56,10 @@ impl SettingsFile {
         read(&self.backup_path()).ok()
     }
 
-    /// Keeps a copy, unless there is one already or nothing to copy.
+    /// Keeps a copy in place of an older one, if there is anything to copy.
     pub(super) fn keep(&self) -> Result<(), Failure> {
         let path = self.backup_path();
-        let Some(text) = self.text.as_ref().filter(|_| !path.exists()) else { return Ok(()) };
+        let Some(text) = &self.text else { return Ok(()) };
         let before = fs::metadata(&self.target);
         before.and_then(|before| place(&path, text, Some(&before), true)).map_err(|error| {
             let what = format!("cannot keep a copy as {}: {error}", path.display());

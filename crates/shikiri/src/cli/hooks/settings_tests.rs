@@ -77,11 +77,7 @@ fn earlier_hooks_of_ours_are_replaced_and_those_of_others_stay_in_their_group() 
     let expected = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"b"}]}]}}"#;
     assert_eq!(uninstall(&with).unwrap(), expected);
     let found = found(&with).unwrap();
-    assert!(
-        found
-            .iter()
-            .all(|f| matches!(&f.ours, Ours::Server { key: Some(key), .. } if key == "shk_k"))
-    );
+    assert!(found.iter().all(|f| matches!(&f.ours, Ours::Server { key, .. } if key == "shk_k")));
     assert!(!found.iter().any(|f| f.event == "SessionStart" || f.event == "Notification"));
 }
 

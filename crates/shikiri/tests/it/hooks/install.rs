@@ -108,6 +108,45 @@ fn a_project_without_settings_has_none_afterwards() {
     world.cli.run(&["hooks", "uninstall"]).done();
 }
 
+/// Another program may take hooks under the same path.
+#[test]
+fn hooks_of_others_stay() {
+    let world = World::new();
+    let text = r#"{"hooks": {"Stop": [{"hooks": [
+        {"type": "http", "url": "https://audit.example.com/hooks/claude"}]}]}}"#;
+    fs::write(world.settings(), text).unwrap();
+    let said = world.cli.run(&["hooks", "uninstall", "--json"]).done().json();
+    assert_eq!(said["changed"], false);
+    assert_eq!(read(world.settings()), text);
+    world.cli.run(&["hooks", "install"]).done();
+    assert!(read(world.settings()).contains("audit.example.com"));
+    world.cli.run(&["hooks", "uninstall"]).done();
+    assert_eq!(read(world.settings()), text);
+}
+
+/// Whatever is taken out of a file that somebody else wrote, what it said is kept.
+#[test]
+fn a_file_that_install_did_not_make_is_kept_and_copied() {
+    let world = World::new();
+    let by_hand = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"shikiri hook"}]}]}}"#;
+    fs::write(world.settings(), by_hand).unwrap();
+    world.cli.run(&["hooks", "uninstall"]).done();
+    assert_eq!(read(world.settings()), "{}");
+    let backup = world.settings().with_extension("json.shikiri-backup");
+    assert_eq!(read(&backup), by_hand);
+
+    // A later installation keeps what is there by then.
+    fs::write(world.settings(), "{\"model\": \"opus\"}").unwrap();
+    world.cli.run(&["hooks", "install"]).done();
+    assert_eq!(read(&backup), "{\"model\": \"opus\"}");
+    let installed = read(world.settings());
+    fs::write(world.settings(), installed.replace("opus", "haiku")).unwrap();
+    world.cli.run(&["hooks", "install"]).done();
+    assert_eq!(read(&backup), "{\"model\": \"opus\"}", "nothing was installed anew");
+    world.cli.run(&["hooks", "uninstall"]).done();
+    assert_eq!(read(world.settings()), "{\"model\": \"haiku\"}");
+}
+
 #[test]
 fn a_link_stays_a_link() {
     let world = World::new();
@@ -259,10 +298,15 @@ fn hooks_can_be_posted_to_a_server() {
     world.cli.run(&["hooks", "install", "--local"]).done();
     assert!(!read(&file).contains("http"), "{}", read(&file));
 
-    let shared = world.cli.run(&["hooks", "install", "--http", "http://h", "--key", "k"]).done();
+    let shared =
+        world.cli.run(&["hooks", "install", "--http", "http://h", "--key", "shk_k"]).done();
     assert!(shared.stderr.contains("version control"), "{}", shared.stderr);
     world.cli.run(&["hooks", "install", "--http", "h:1"]).refused(2, &["http://"]);
-    world.cli.run(&["hooks", "install", "--key", "k"]).refused(2, &["--http"]);
+    world.cli.run(&["hooks", "install", "--key", "shk_k"]).refused(2, &["--http"]);
+    let other = ["hooks", "install", "--http", "http://h", "--key", "secret"];
+    let refused = world.cli.run(&other);
+    assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
+    refused.refused(2, &["no key", "secr…"]);
 }
 
 #[test]
