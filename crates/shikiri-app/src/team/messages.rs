@@ -5,7 +5,6 @@ use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
     Budget, Delegation, MAX_CONTENT, Message, Outcome, RefusalCode, TeamAgent, What, check_content,
 };
-use shikiri_model::time::Timestamp;
 use shikiri_store::{StoreExt, store};
 
 use super::desk::Desk;
@@ -76,7 +75,7 @@ impl Desk {
         }
         draft.require(&membership);
         let done = self.for_delegation(&mut draft, delegation, &partner.id, &message.id).await?;
-        let hops = self.hops(&partner, done.as_ref(), left, draft.now).await?;
+        let hops = self.hops(&mut draft, &partner, done.as_ref(), left).await?;
         let message = Message { delegation: done.map(|done| done.id), hops, ..message };
         self.app.deliver(&mut draft, &message).await?;
         draft.settle(&self.app, message.id).await
@@ -102,10 +101,10 @@ impl Desk {
     /// What may follow from a message. Persons say what they like, and are told all.
     async fn hops(
         &self,
+        draft: &mut Draft,
         partner: &TeamAgent,
         delegation: Option<&Delegation>,
         answered: Option<u32>,
-        now: Timestamp,
     ) -> Result<Option<u32>, TeamError> {
         let own = self.app.team_agent(self.tenant(), self.agent()).await?;
         if is_human(partner) || is_human(&own.value) {
@@ -116,8 +115,9 @@ impl Desk {
         }
         let told = match answered {
             // What it follows from is known.
-            Some(hops) => vec![Budget::of_message(hops, self.limits(), now)],
+            Some(hops) => vec![Budget::of_message(hops, self.limits(), draft.now)],
             None => {
+                self.pay(draft, 1).await?;
                 let living = self.app.living_dialogues(self.tenant(), self.place()).await?;
                 self.told(&living).await?
             }

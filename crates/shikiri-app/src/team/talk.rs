@@ -117,7 +117,7 @@ impl Desk {
             delegation.value.begin_dialogue(&dialogue.id, session, self.limits(), draft.now);
             draft.put(&delegation)?;
         } else {
-            self.pay(&mut draft, &dialogue).await?;
+            self.pay(&mut draft, dialogue.max_turns).await?;
         }
         let said = self.utterance(&draft, &wanted.initial_message)?;
         draft.require(&membership);
@@ -254,12 +254,15 @@ impl Desk {
     }
 
     /// A session pays for what it begins of its own accord from what it was told.
-    async fn pay(&self, draft: &mut Draft, dialogue: &Dialogue) -> Result<(), TeamError> {
+    pub(super) async fn pay(&self, draft: &mut Draft, turns: u32) -> Result<(), TeamError> {
+        if self.session.told.is_none() {
+            return Ok(());
+        }
         let id = self.session.id.as_str();
         let found = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
         let Some(mut session) = found else { return Err(session_over().into()) };
         if let Some(told) = &mut session.value.told {
-            told.spend(dialogue.max_turns);
+            told.spend(turns);
             draft.put(&session)?;
         }
         Ok(())

@@ -122,6 +122,14 @@ fn an_answer_in_the_transcript_names_its_agent() {
     assert_eq!(world.agent("a1").confidence, Confidence::Exact);
 }
 
+#[test]
+fn a_call_whose_answer_names_another_agent_is_not_taken() {
+    let mut world = world();
+    let launched = Spawn { matched_agent_id: Some("other".to_owned()), ..read("t1", "coder") };
+    world.disk.spawns = Some(vec![launched]);
+    assert_eq!(world.start("a1", KIND).as_deref(), Some("default text"));
+}
+
 /// What is read is read once: it must not be lost if another hook was quicker.
 #[test]
 fn calls_that_were_read_are_kept_whatever_the_event_leads_to() {

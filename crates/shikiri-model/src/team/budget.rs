@@ -32,7 +32,7 @@ impl Budget {
         }
     }
 
-    /// What a message leaves to whoever reads it. It takes no time, and no turns.
+    /// What a message leaves to whoever reads it. It takes no time.
     pub fn of_message(hops: u32, limits: &TeamLimits, now: Timestamp) -> Self {
         Self { hops, ..Self::fresh(limits, now) }
     }
@@ -82,6 +82,10 @@ impl Budget {
         let Some(least) = told.iter().map(|one| one.hops).min() else {
             return Ok(limits.depth.saturating_sub(1));
         };
+        if told.iter().any(|one| one.turns == 0) {
+            let message = "what this would follow from has no turns left";
+            return Err(RefusalCode::DelegationTooDeep.because(message));
+        }
         least.checked_sub(1).ok_or_else(|| {
             RefusalCode::DelegationTooDeep.because(format!(
                 "this would be more than {} talks or messages that follow from one another: do \
@@ -147,5 +151,8 @@ mod tests {
         assert_eq!(Budget::for_undertaking(&[own], &limits, now()).unwrap().hops, 0);
         own.spend(39);
         assert!(Budget::for_undertaking(&[own], &limits, now()).is_err());
+        assert!(Budget::hops_after(&[own], &limits).is_ok(), "enough for a message");
+        own.spend(1);
+        assert!(Budget::hops_after(&[own], &limits).is_err());
     }
 }

@@ -151,6 +151,24 @@ async fn many_talks_that_follow_from_one_share_its_turns() {
     assert_eq!(code(b.start("c", 2, None).await), "delegation_too_deep");
 }
 
+/// Nor does one that was told something write for ever to whoever cannot answer.
+#[tokio::test]
+async fn messages_that_follow_from_one_share_its_turns() {
+    let team = Team::new().await;
+    let (a, b) = (team.chat("a").await, team.chat("b").await);
+    a.send("b", "やあ").await.unwrap();
+    shown(&b).await;
+    let mut sent = 0;
+    while b.send("c", "ねえ").await.is_ok() {
+        sent += 1;
+        assert!(sent < 100, "for ever");
+    }
+    assert_eq!(sent, 40);
+    assert_eq!(code(b.send("c", "ねえ").await), "delegation_too_deep");
+    // A person is told all the same.
+    b.send("person", "困りました").await.unwrap();
+}
+
 #[tokio::test]
 async fn an_agent_has_a_hundred_open_delegations_at_most() {
     let team = Team::new().await;

@@ -10,6 +10,7 @@ use shikiri_app::run::Node;
 use shikiri_app::servers::{ServerKind, ServerPatch};
 use shikiri_app::team::{Coordinator, NewAgent, NewTask};
 use shikiri_app::{App, AppOptions};
+use shikiri_model::execution::{EngineMessage, Finish};
 use shikiri_model::ids::{AgentId, MessageId, ProjectId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::models::{EngineKind, Model};
@@ -54,7 +55,12 @@ impl Engine for Stand {
         Ok(())
     }
 
-    async fn run(&self, order: Order, _: Told, stop: CancellationToken) -> Result<(), EngineError> {
+    async fn run(
+        &self,
+        order: Order,
+        told: Told,
+        stop: CancellationToken,
+    ) -> Result<(), EngineError> {
         let token = token_of(&order);
         self.orders.send(order).unwrap();
         match self.whim {
@@ -65,6 +71,8 @@ impl Engine for Stand {
                 let mut desk = app.enter_session(&token, "get_pending_messages").await.unwrap();
                 desk.pending(Duration::ZERO).await.unwrap();
                 super::world::confirm(&mut desk).await;
+                let finish = Finish { result: "済".to_owned(), ..Finish::default() };
+                told.tell(EngineMessage::Finished(finish)).await;
             }
             Whim::Work => {
                 let app = self.app.lock().unwrap().clone().unwrap();

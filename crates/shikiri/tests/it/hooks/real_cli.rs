@@ -256,24 +256,74 @@ async fn a_text_in_the_prompt_is_there_from_the_first_request_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nested_subagent_gets_its_own_text_and_knows_its_parent() {
     for program in claude_programs() {
+        for way in [Way::Install, Way::Plugin] {
+            let world = World::start(&program, way).await;
+            world.spawns("始めよ", &[call("lead", false)]);
+            let inner = call("tester", false);
+            world.model.script(&task("lead"), [Reply::call("Agent", inner), Reply::text("済み")]);
+            world.works(&task("tester"));
+            let ended = world.cli.print("始めよ").await;
+            assert_eq!(ended.result()["is_error"], false, "{ended:?}");
+            if world.requests_by_role().len() == 1 {
+                // This version lets no subagent spawn another.
+                world.each_has_its_own(&["lead"]);
+                continue;
+            }
+            world.each_has_its_own(&["lead", "tester"]);
+            let parents = world.rows(
+                "SELECT parent.role || '>' || child.role FROM subagents child
+                 JOIN subagents parent ON parent.agent_id = child.parent_agent_id",
+            );
+            assert_eq!(parents, ["lead>tester"], "{way:?}");
+        }
+    }
+}
+
+/// A subagent whose own subagent fails: the model API refuses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nested_subagent_that_fails_is_ended() {
+    for program in claude_programs() {
         let world = World::start(&program, Way::Install).await;
         world.spawns("始めよ", &[call("lead", false)]);
         let inner = call("tester", false);
         world.model.script(&task("lead"), [Reply::call("Agent", inner), Reply::text("済み")]);
+        let shell = json!({ "command": "echo ok", "description": "x" });
+        let broken = Reply::error(400, "invalid_request_error");
+        world.model.script(&task("tester"), [Reply::call("Bash", shell), broken]);
+        world.cli.print("始めよ").await;
+        world.nobody_is_left();
+        if world.requests_by_role().len() == 2 {
+            world.each_has_its_own(&["lead", "tester"]);
+            let ends = world.rows("SELECT end_reason FROM subagents WHERE role = 'tester'");
+            assert!(["failed", "completed"].contains(&ends[0].as_str()), "{ends:?}");
+        }
+    }
+}
+
+/// A fork has the old session's calls in its transcript, and subagents of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forked_sessions_subagent_gets_its_own_text() {
+    for program in claude_programs() {
+        let mut world = World::start(&program, Way::Install).await;
+        world.spawns("始めよ", &[call("tester", false)]);
         world.works(&task("tester"));
         let ended = world.cli.print("始めよ").await;
+        let session = ended.result()["session_id"].as_str().unwrap().to_owned();
+        world.cli = world.cli.arg("--resume").arg(session).arg("--fork-session");
+        world.spawns("続けよ", &[call("coder", false)]);
+        world.works(&task("coder"));
+        let ended = world.cli.print("続けよ").await;
         assert_eq!(ended.result()["is_error"], false, "{ended:?}");
-        if world.requests_by_role().len() == 1 {
-            // This version lets no subagent spawn another.
-            world.each_has_its_own(&["lead"]);
-            continue;
-        }
-        world.each_has_its_own(&["lead", "tester"]);
-        let parents = world.rows(
-            "SELECT parent.role || '>' || child.role FROM subagents child
-             JOIN subagents parent ON parent.agent_id = child.parent_agent_id",
+        world.each_has_its_own(&["coder", "tester"]);
+        let sources = world.rows(
+            "SELECT json_extract(details, '$.source') FROM hook_log
+             WHERE event_type = 'SessionStart' ORDER BY id",
         );
-        assert_eq!(parents, ["lead>tester"]);
+        assert_eq!(sources[0], "startup");
+        assert!(["fork", "resume"].contains(&sources[1].as_str()), "{sources:?}");
+        let sessions = world.rows("SELECT DISTINCT session_id FROM subagents");
+        assert_eq!(sessions.len(), 2, "{sessions:?}");
+        world.nobody_is_left();
     }
 }
 

@@ -26,8 +26,10 @@ impl Pane {
         }
         let pane = Self { folder: tempfile::tempdir().unwrap(), size };
         let (width, height) = (size.0.to_string(), size.1.to_string());
-        // It waits for a line, so that nothing of what it writes is missed.
-        let line = format!("read go; exec {}", shell_line(command));
+        // It waits for a line, so that nothing of what it writes is missed. Its end is told by its
+        // shell: where the output of a pane is copied, tmux may not notice that its program ended.
+        let (line, status) = (shell_line(command), pane.status_file());
+        let line = format!("trap : INT; read go; {line}; echo $? > '{}'", status.display());
         let session = ["new-session", "-d", "-x", &width, "-y", &height, "sh", "-c", &line];
         pane.tmux(&[&["-f", "/dev/null"], &session[..]].concat());
         pane.tmux(&["set-option", "-g", "remain-on-exit", "on"]);
@@ -35,6 +37,10 @@ impl Pane {
         pane.tmux(&["pipe-pane", "-o", &format!("cat >> {}", pane.raw_file().display())]);
         pane.keys(&["Enter"]);
         Some(pane)
+    }
+
+    fn status_file(&self) -> PathBuf {
+        self.folder.path().join("status")
     }
 
     fn raw_file(&self) -> PathBuf {
@@ -103,8 +109,8 @@ impl Pane {
     pub(super) async fn ended(&self) -> i32 {
         let mut code = String::new();
         wait_until("the program ends", PATIENCE, async || {
-            code = self.tmux(&["display-message", "-p", "#{pane_dead_status}"]);
-            !code.trim().is_empty()
+            code = std::fs::read_to_string(self.status_file()).unwrap_or_default();
+            code.ends_with('\n')
         })
         .await;
         code.trim().parse().unwrap()
