@@ -25,10 +25,15 @@ impl Mcp {
         let named = id.as_str().and_then(parse_request_id);
         let (run, question) = named.ok_or_else(nobody)?;
         let view = match self.app.run(&connection.tenant, &run).await {
-            Ok(view) if is_called_on(&view.run.origin, connection) => view,
-            Ok(_) | Err(AppError::NotFound { .. }) => return Err(nobody()),
+            Ok(view) => view,
+            Err(AppError::NotFound { .. }) => return Err(nobody()),
             Err(error) => return Err(error.into()),
         };
+        let is_asked_here = is_begun_on(&view.run.origin, connection)
+            || self.find_call(connection, |spec| spec.run_id == run).await?.is_some();
+        if !is_asked_here {
+            return Err(nobody());
+        }
         let asked = view.run.questions.iter().find(|q| q.id == question).ok_or_else(nobody)?;
         let answer = answer_of(asked.kind, outcome);
         let tenant = &connection.tenant;
@@ -53,7 +58,8 @@ impl Mcp {
         connection: &Connection,
         id: &Value,
     ) -> Result<(), AppError> {
-        let Some((number, run)) = self.run_of_call(connection, id).await? else { return Ok(()) };
+        let called = self.find_call(connection, |spec| spec.id == *id).await?;
+        let Some((number, run)) = called else { return Ok(()) };
         // It was answered that the run goes on, and so it does.
         if self.app.handover(connection, number).await?.is_some() {
             return Ok(());
@@ -64,18 +70,18 @@ impl Mcp {
         }
     }
 
-    /// The newest call with this id, and its run.
-    async fn run_of_call(
+    /// The newest call of this kind, and its run.
+    async fn find_call(
         &self,
         connection: &Connection,
-        id: &Value,
+        wanted: impl Fn(&CallSpec) -> bool + Send + Sync,
     ) -> Result<Option<(Seq, RunId)>, AppError> {
         let mut found = None;
         self.app
             .read_connection(connection, |event| {
                 if event.kind == "call"
                     && let Ok(spec) = serde_json::from_str::<CallSpec>(event.data)
-                    && spec.id == *id
+                    && wanted(&spec)
                     && spec.shape != crate::call::Shape::Wait
                 {
                     found = Some((event.seq, spec.run_id));
@@ -86,7 +92,8 @@ impl Mcp {
     }
 }
 
-fn is_called_on(origin: &Option<Value>, connection: &Connection) -> bool {
+/// A call that is sent once more comes on another connection than the one that began its run.
+fn is_begun_on(origin: &Option<Value>, connection: &Connection) -> bool {
     let called = origin.as_ref().and_then(|origin| origin["connection"].as_str());
     called == Some(connection.id.as_str())
 }
