@@ -55,10 +55,11 @@ impl Desk {
         // First, so that whoever takes up a task that another session left also hears what became
         // of its delegations before it begins anew.
         let task = self.take_task().await?;
+        // Before the outcomes: a delegation that ends in between is found among one or the other.
+        let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
         if let Some(told) = self.outcome().await? {
             return Ok(told);
         }
-        let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
         let is_mine = |one: &&Delegation| {
             one.agent == *self.agent()
                 && (one.session == self.session.id

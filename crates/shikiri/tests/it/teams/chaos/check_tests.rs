@@ -104,7 +104,6 @@ fn a_server_that_was_killed_excuses_whoever_was_told_again_and_nobody_who_was_no
         h.notes.told.remove(0);
         h.notes.outcomes.clear();
         h.notes.received.clear();
-        h.notes.lost_looks = 9;
     };
     assert_eq!(faults_after(21, never), 3);
 }
