@@ -9,7 +9,7 @@ use serde_json::Value;
 use shikiri_model::host::clean_line;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::MAX_MESSAGE;
@@ -143,8 +143,9 @@ impl StdioLink {
     /// Why nothing can be said to it any more, as far as it said.
     pub(crate) async fn last_words(&self) -> String {
         let _ = tokio::time::timeout(LAST_WORDS_COME, self.is_silent.cancelled()).await;
-        let is_running = |mut child: MutexGuard<'_, Child>| matches!(child.try_wait(), Ok(None));
-        if self.child.try_lock().is_ok_and(is_running) {
+        // Its pipes are closed a moment before it has ended.
+        let ending = async { self.child.lock().await.wait().await };
+        if tokio::time::timeout(LAST_WORDS_COME, ending).await.is_err() {
             return "the program does not listen any more".to_owned();
         }
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,8 +23,11 @@ fn is_first(seen: &Seen) -> bool {
     matches!(seen.method(), "initialize" | "server/discover")
 }
 
-/// What a server does that cannot be listed, and the words by which that is told.
-fn unlistable() -> Vec<(&'static str, fn(&Seen) -> Says, &'static str)> {
+/// A name of ours, what the server says, and the words by which that is told.
+type Lie = (&'static str, fn(&Seen) -> Says, &'static str);
+
+/// What a server does that cannot be listed.
+fn unlistable() -> Vec<Lie> {
     vec![
         ("silent", |_| Says::Silence, "did not answer within"),
         ("html", |_| html(), "no JSON (text/html)"),
@@ -209,8 +212,11 @@ fn called(seen: &Seen, says: impl FnOnce() -> Says) -> Says {
     if seen.method() == "tools/call" { says() } else { Says::Usual }
 }
 
-/// What becomes of a call, and the words by which that is told.
-fn uncallable() -> Vec<(&'static str, fn(&Seen) -> Says, &'static str, &'static str)> {
+/// The same of a call, with how it ends.
+type CallLie = (&'static str, fn(&Seen) -> Says, &'static str, &'static str);
+
+/// What becomes of a call.
+fn uncallable() -> Vec<CallLie> {
     vec![
         ("number", |s| called(s, || Says::Result(json!(3))), "failed", "no object"),
         (

@@ -163,7 +163,8 @@ fn a_deleted_chat_is_dropped_and_a_new_one_begun() {
 #[test]
 fn without_a_browser_one_is_told_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    let cli = Cli::new(PROGRAM, folder.path());
+    let missing = folder.path().join("no-chrome");
+    let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_CHROME_BIN", missing);
     let mut client = process(&cli, "x");
     let result = client.result("tools/call", call("ask_chatgpt_web", "?"));
     assert_eq!(refusal(&result), "BROWSER_UNAVAILABLE");

@@ -107,7 +107,7 @@ async fn only_a_yes_books_the_trip() {
     let app = TestApp::new(PROGRAM).start().await;
     let url = format!("http://127.0.0.1:{}/mcp", app.port());
     let words = ["host", "--url", &url, "call", "travel_agent", "--arg", "step_ms=1"];
-    for (typed, told) in [("yes", "Confirmed by user"), ("perhaps", "not booked")] {
+    for (typed, told) in [("yes", "Confirmed by user"), ("perhaps", "Declined by user")] {
         let Some(pane) = Pane::start(&app.cli().command(&words), SIZE).await else { return };
         pane.sees("Please confirm the estimated price of $1200 for your trip to").await;
         pane.sees("Yes or no? (y/n)").await;
