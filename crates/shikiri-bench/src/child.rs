@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
+use crate::engines::api;
 use crate::executions::{callers, server as executions};
 use crate::log::reader;
 use crate::machine;
@@ -34,6 +35,8 @@ pub(crate) enum Role {
     McpOurs(ours::Arguments),
     /// Shikiri's server with its engines
     Executions(executions::Arguments),
+    /// A model API that answers at once
+    EnginesApi,
     /// Asks for turns of conversations
     Callers(callers::Arguments),
 }
@@ -50,6 +53,7 @@ pub(crate) fn run(role: Role) -> Result<()> {
         Role::McpBare => mcp_bare::run(),
         Role::McpOurs(arguments) => ours::run(&arguments),
         Role::Executions(arguments) => executions::run(&arguments),
+        Role::EnginesApi => api::run(),
         Role::Callers(arguments) => callers::run(&arguments),
     }
 }

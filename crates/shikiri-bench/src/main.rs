@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
 mod child;
+mod engines;
 mod executions;
 mod figure;
 mod hook;
@@ -48,6 +49,8 @@ enum Command {
     Mcp(Options),
     /// Executions: the first event, throughput, a thousand at once, the CLI's lines
     Executions(Options),
+    /// Native engines: a round of the model, a piece of text to its reader, many turns at once
+    Engines(Options),
     /// Hooks as users install them: alone, sixteen at once, first ones; transcripts
     Hook(Options),
     /// Lanes: finding one of a thousand, and the browser beside a page's own time
@@ -90,6 +93,7 @@ fn main() -> Result<ExitCode> {
         Command::Sse(options) => ("sse", options),
         Command::Mcp(options) => ("mcp", options),
         Command::Executions(options) => ("executions", options),
+        Command::Engines(options) => ("engines", options),
         Command::Hook(options) => ("hook", options),
         Command::Lanes(options) => ("lanes", options),
         Command::Teams(options) => ("teams", options),
@@ -100,6 +104,7 @@ fn main() -> Result<ExitCode> {
         "log" => log::measure(&world)?,
         "mcp" => mcp::measure(&world)?,
         "executions" => executions::measure(&world)?,
+        "engines" => engines::measure(&world)?,
         "hook" => hook::measure(&world)?,
         "lanes" => lanes::measure(&world)?,
         "teams" => teams::measure(&world)?,

@@ -53,27 +53,27 @@ pub(crate) struct Arguments {
 /// One turn as its caller saw it; times are in nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Turn {
-    pub(super) asked: u64,
-    pub(super) first: u64,
-    pub(super) ended: u64,
-    pub(super) events: u64,
-    pub(super) lost: u64,
-    pub(super) ages: Vec<u64>,
+    pub(crate) asked: u64,
+    pub(crate) first: u64,
+    pub(crate) ended: u64,
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
+    pub(crate) ages: Vec<u64>,
 }
 
 /// What callers are to do.
-pub(super) struct Order<'a> {
-    pub(super) kind: Kind,
-    pub(super) callers: usize,
-    pub(super) time: Duration,
-    pub(super) events: u64,
-    pub(super) input: &'a str,
-    pub(super) model: Option<&'a str>,
+pub(crate) struct Order<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) callers: usize,
+    pub(crate) time: Duration,
+    pub(crate) events: u64,
+    pub(crate) input: &'a str,
+    pub(crate) model: Option<&'a str>,
 }
 
 impl Order<'_> {
     /// All the turns of a process of callers, which is over then.
-    pub(super) fn carry_out(&self, server: &Server) -> Result<Vec<Turn>> {
+    pub(crate) fn carry_out(&self, server: &Server) -> Result<Vec<Turn>> {
         let kind = match self.kind {
             Kind::Execution => "execution",
             Kind::Run => "run",

@@ -15,6 +15,7 @@ use shikiri_app::models::ModelPatch;
 use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions, Environment};
 use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::native::Native;
 use shikiri_engines::offline::Offline;
 use shikiri_model::models::EngineKind;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
@@ -24,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::child::{self, Process};
 use crate::payload;
 
+/// The models of the benchmark's API.
+const NATIVE: [&str; 3] = ["busy", "timed", "slow"];
 /// The model that the CLI answers for.
 pub(super) const CLAUDE: &str = "claude";
 
@@ -33,10 +36,13 @@ pub(crate) struct Arguments {
     /// The CLI of the claude-code engine
     #[arg(long)]
     claude: Option<PathBuf>,
+    /// The API of the native engine
+    #[arg(long)]
+    api: Option<String>,
 }
 
 /// The server as the benchmark sees it.
-pub(super) struct Server {
+pub(crate) struct Server {
     process: Process,
     pub(super) address: SocketAddr,
     pub(super) key: String,
@@ -44,17 +50,28 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(folder: &Path, claude: Option<&Path>) -> Result<Self> {
+        let claude = claude.map(Path::to_string_lossy);
+        let more: Vec<_> = claude.iter().flat_map(|claude| ["--claude", claude]).collect();
+        Self::start_with(folder, &more)
+    }
+
+    /// With the native engine, on this API.
+    pub(crate) fn start_native(folder: &Path, api: &str) -> Result<Self> {
+        Self::start_with(folder, &["--api", api])
+    }
+
+    fn start_with(folder: &Path, more: &[&str]) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
-        let (folder, claude) = (folder.to_string_lossy(), claude.map(Path::to_string_lossy));
+        let folder = folder.to_string_lossy();
         let mut words = vec!["executions", &folder];
-        words.extend(claude.iter().flat_map(|claude| ["--claude", claude]));
+        words.extend(more);
         let mut process = Process::role(words)?;
         let address = process.hear_word("listening")?.parse().context("an address")?;
         let key = process.hear_word("key")?;
         Ok(Self { process, address, key })
     }
 
-    pub(super) fn process_id(&self) -> u32 {
+    pub(crate) fn process_id(&self) -> u32 {
         self.process.id()
     }
 }
@@ -72,13 +89,28 @@ async fn serve(arguments: &Arguments) -> Result<()> {
         engine_env: Environment(inherited(std::env::vars())),
         ..AppOptions::default()
     };
-    let engines =
-        Engines::new(vec![Arc::new(Offline), Arc::new(ClaudeCode::new(arguments.claude.clone()))]);
+    let engines = Engines::new(vec![
+        Arc::new(Offline),
+        Arc::new(ClaudeCode::new(arguments.claude.clone())),
+        Arc::new(Native::anthropic()),
+    ]);
     let app = App::new(Arc::new(store), vec![Arc::new(Logger)], options).with_engines(engines);
     app.ensure_local_tenant().await?;
     if arguments.claude.is_some() {
         let id = CLAUDE.parse().context("a model's id")?;
         app.create_model(Some(id), EngineKind::ClaudeCode, ModelPatch::default()).await?;
+    }
+    if let Some(api) = &arguments.api {
+        for model in NATIVE {
+            let env = [("ANTHROPIC_BASE_URL", api.as_str()), ("ANTHROPIC_API_KEY", "sk-bench")];
+            let patch = ModelPatch {
+                model_name: Some(model.to_owned()),
+                env: env.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).into(),
+                ..ModelPatch::default()
+            };
+            let id = model.parse().context("a model's id")?;
+            app.create_model(Some(id), EngineKind::Anthropic, patch).await?;
+        }
     }
     let secret = App::mint_secret()?;
     app.ensure_admin_key(&secret).await?;
