@@ -60,23 +60,35 @@ fn a_complete_document_is_summed_up_part_by_part() {
     assert_eq!(summary[1], "lanes            open      20 rows, 1 with tests");
 }
 
+/// The part native-engines is finished, and this stands for the tests of each of its rows.
+fn document_finished(tests: &str) -> String {
+    let text =
+        document_with("## native-engines\n\nStatus: open", "## native-engines\n\nStatus: finished");
+    expected_rows("native-engines").into_iter().fold(text, |text, number| {
+        let row = |tests: &str| format!("| {number} | something | {tests} |");
+        text.replacen(&row("–"), &row(tests), 1)
+    })
+}
+
 #[test]
 fn a_finished_part_with_tests_for_all_rows_passes() {
-    let text = document_with(
-        "## native-engines\n\nStatus: open\n\n| row | requirement | tests |\n|---|---|---|\n| 1.8 | something | – |",
-        "## native-engines\n\nStatus: finished\n\n| row | requirement | tests |\n|---|---|---|\n| 1.8 | something | `known` |",
-    );
-    let summary = check(&text, &tests(&["known"])).unwrap();
-    assert_eq!(summary[3], "native-engines   finished  1 rows, 1 with tests");
+    let summary = check(&document_finished("`known`"), &tests(&["known"])).unwrap();
+    let rows = expected_rows("native-engines").len();
+    let expected = format!("native-engines   finished  {rows} rows, {rows} with tests");
+    assert_eq!(summary[3], expected);
 }
 
 #[test]
 fn a_row_in_a_finished_part_needs_a_test() {
-    let text =
-        document_with("## native-engines\n\nStatus: open", "## native-engines\n\nStatus: finished");
-    let line = line_of(&text, "| 1.8 ");
-    let expected = format!("{line}: row 1.8 of finished part native-engines has no test");
-    assert_eq!(problems(&text), [expected]);
+    let text = document_finished("–");
+    let expected: Vec<_> = expected_rows("native-engines")
+        .into_iter()
+        .map(|number| {
+            let line = line_of(&text, &format!("| {number} "));
+            format!("{line}: row {number} of finished part native-engines has no test")
+        })
+        .collect();
+    assert_eq!(problems(&text), expected);
 }
 
 #[test]
