@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::busy::{self, Pauses};
 use crate::create::{create_database, create_folder};
@@ -284,15 +284,9 @@ fn open_locked(
     company: Company,
 ) -> Result<Connection, OpenError> {
     let sqlite = |error| OpenError::sqlite(path, error);
-    let connect = || connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options, company);
-    let connected = match connect() {
-        Err(_) if !path.exists() => {
-            create(path)?;
-            connect()
-        }
-        connected => connected,
-    };
-    let mut connection = connected.map_err(sqlite)?;
+    let mut connection = connect_or_create(path, || {
+        connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, options, company)
+    })?;
     // First, so that another program's file is refused before anything is changed in it.
     let found = migrate::readable(path, &connection)?;
     busy::retry(company.patience(options), || use_wal(&connection)).map_err(sqlite)?;
@@ -301,6 +295,23 @@ fn open_locked(
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !options.checkpoint_on_close)
         .map_err(sqlite)?;
     Ok(connection)
+}
+
+/// The caller holds a lock.
+fn connect_or_create(
+    path: &Path,
+    connect: impl Fn() -> rusqlite::Result<Connection>,
+) -> Result<Connection, OpenError> {
+    let connected = match connect() {
+        Err(_) if !path.exists() => {
+            create(path)?;
+            connect()
+        }
+        // There was none, and now there is: somebody else has made it.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => connect(),
+        connected => connected,
+    };
+    connected.map_err(|error| OpenError::sqlite(path, error))
 }
 
 /// Makes a database where there is none. The caller holds a lock.

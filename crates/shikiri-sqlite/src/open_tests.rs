@@ -326,3 +326,20 @@ fn a_long_log_is_shortened_and_nothing_is_lost() {
     let kept: u32 = open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
     assert_eq!(kept, 40);
 }
+
+/// Between one that finds no file and its look whether there is one, another may have made it.
+#[test]
+fn a_file_that_somebody_else_makes_meanwhile_is_opened() {
+    let (_folder, path) = place();
+    let connects = std::cell::Cell::new(0);
+    let connection = connect_or_create(&path, || {
+        connects.set(connects.get() + 1);
+        let found = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE);
+        if !path.exists() {
+            open(&path).unwrap();
+        }
+        found
+    });
+    assert_eq!(facts(&connection.unwrap()), facts(&open(&path).unwrap()));
+    assert_eq!(connects.get(), 2);
+}
