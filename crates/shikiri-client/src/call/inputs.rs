@@ -13,7 +13,7 @@ const MAX_INPUTS: usize = 16;
 /// The server's own memory is kept with the call, so it has a bound.
 const MAX_STATE: usize = 1024 * 1024;
 
-type Answered = Result<Value, (i64, String)>;
+pub(super) type Answered = Result<Value, (i64, String)>;
 
 impl Following<'_> {
     /// The answer to a question, by whoever can give it. None if we offer nothing of the kind.

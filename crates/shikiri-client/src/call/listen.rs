@@ -2,13 +2,11 @@
 
 use std::collections::VecDeque;
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
-use serde_json::{Value, json};
+use serde_json::Value;
 use shikiri_model::host::{LogLine, News, Progress, Question, clean, clean_line};
 
-use super::{Following, Pauses, Stop};
+use super::answers::{Answers, question_key};
+use super::{Following, Stop};
 use crate::error::ClientError;
 use crate::exchange::{Exchange, Heard};
 use crate::wire::Message;
@@ -52,18 +50,7 @@ struct Batch {
     excess: Vec<Value>,
 }
 
-/// Answers that are being found, each in its own time. They outlive the stream on which they were
-/// asked for.
-pub(super) type Answers<'a> = FuturesUnordered<BoxFuture<'a, Option<News>>>;
-
 impl Following<'_> {
-    /// Takes up questions that were asked before.
-    pub(super) fn answers_to(&self, questions: Vec<Question>) -> Answers<'_> {
-        let answer =
-            |question: Question| self.answer_question(request_id(&question.key), question).boxed();
-        questions.into_iter().map(answer).collect()
-    }
-
     /// Hears an exchange out. Questions are answered meanwhile, each in its own time.
     pub(super) async fn listen<'a>(
         &'a self,
@@ -76,8 +63,8 @@ impl Following<'_> {
             let first = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(Ear::Cancelled),
-                Some(answered) = answers.next(), if !answers.is_empty() => {
-                    self.note(answered.into_iter().collect()).await?;
+                Some(answered) = answers.next(self), if !answers.is_empty() => {
+                    self.note(vec![answered]).await?;
                     continue;
                 }
                 heard = exchange.next() => heard,
@@ -100,13 +87,17 @@ impl Following<'_> {
                     heard.push_back(more);
                 }
             }
+            if matches!(end, Some(Ear::Answer(_) | Ear::Error(_))) {
+                // What the call ended with may well follow from them.
+                batch.news.extend(answers.on_their_way());
+            }
             self.note(batch.news).await?;
             for (request, question) in batch.questions {
-                answers.push(self.answer_question(request, question).boxed());
+                answers.find(self, request, question);
             }
             for request in batch.excess {
                 if answers.len() < 2 * MAX_QUESTIONS {
-                    answers.push(self.refuse(request).boxed());
+                    answers.refuse(self, request);
                 }
             }
             if let Some(end) = end {
@@ -159,52 +150,6 @@ impl Following<'_> {
             mark.cursor = Some(cursor);
         }
         end
-    }
-
-    /// Answers a request of the server on its own line.
-    async fn answer_question(&self, request: Value, question: Question) -> Option<News> {
-        let outcome = self.answer_to(&question).await;
-        let mut pauses = Pauses::new();
-        loop {
-            let sent = match outcome.clone() {
-                Some(outcome) => self.server.answer(&request, outcome).await,
-                None => self.server.decline(&request, &question.method).await,
-            };
-            match sent {
-                // The server waits for it, and nobody else will tell it.
-                Err(error) if error.is_passing() && self.server.can_return() => {
-                    tracing::debug!(%error, "an answer did not get through");
-                    pauses.pause(&self.stop).await;
-                }
-                Err(error) => {
-                    // Somebody else answered it, or its time was over: the stream shows what follows.
-                    tracing::debug!(%error, "an answer was not taken");
-                    return Some(News::Answered { key: question.key });
-                }
-                Ok(()) => return Some(News::Answered { key: question.key }),
-            }
-        }
-    }
-
-    async fn refuse(&self, request: Value) -> Option<News> {
-        let _ = self.server.fail(&request, "too many questions at once, or too long a one").await;
-        None
-    }
-}
-
-/// A request's id as the key of its question. What is no number stays as it is, unless it looks like
-/// one: the answer must go back under the very same id.
-fn question_key(request: &Value) -> String {
-    match request {
-        Value::String(text) if *request == request_id(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn request_id(key: &str) -> Value {
-    match serde_json::from_str(key) {
-        Ok(id @ (Value::Number(_) | Value::String(_))) => id,
-        _ => json!(key),
     }
 }
 

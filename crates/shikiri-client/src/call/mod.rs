@@ -8,6 +8,7 @@
 //!   └─ asks for input ──────────────→ answers ─┘
 //! ```
 
+mod answers;
 mod inputs;
 mod listen;
 mod run;
@@ -21,6 +22,7 @@ use shikiri_model::host::{Bookmark, News, Outcome, Round, Way};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::answers::Answers;
 use crate::error::ClientError;
 use crate::server::Server;
 use crate::witness::{LetGo, Witness};
@@ -149,7 +151,7 @@ impl Following<'_> {
             let next = match way {
                 Way::Send(round) => self.send(round.unwrap_or_default()).await?,
                 Way::Stream { request_id, cursor, .. } => {
-                    let answers = self.answers_to(std::mem::take(&mut waiting));
+                    let answers = Answers::to(self, std::mem::take(&mut waiting));
                     self.read_on(&request_id, cursor, answers).await?
                 }
                 Way::Task(task) => self.follow_task(task).await?,

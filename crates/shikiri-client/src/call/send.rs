@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use shikiri_model::host::{News, Outcome, Round, TaskMark, Way};
 use tokio::time::Instant;
 
-use super::listen::{Answers, Ear, Mark};
+use super::answers::Answers;
+use super::listen::{Ear, Mark};
 use super::{Following, Next, Pauses, STOPPING, Stop, lost};
 use crate::error::ClientError;
 
@@ -62,7 +63,7 @@ impl Following<'_> {
                 Err(error) => return Err(error.into()),
             };
             let mut mark = Mark::default();
-            let mut answers = Answers::new();
+            let mut answers = Answers::default();
             let ear = self.listen(&id, &mut exchange, &mut mark, &mut answers).await?;
             drop(exchange);
             return match ear {

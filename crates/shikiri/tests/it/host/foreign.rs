@@ -3,11 +3,15 @@
 
 mod world;
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 use shikiri_app::host::Called;
 use shikiri_model::host::CallState;
 
 use self::world::{Watcher, World};
+use super::raw::{Raw, Says, event};
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
@@ -76,10 +80,38 @@ async fn a_question_outlives_the_stream_that_brought_it() {
     let host = world.host();
     let (state, text) = world.call(&host, "order", &json!({}), &watcher).await;
     assert_eq!((state, text.as_str()), (CallState::Completed, "2 x 味噌汁"));
-    // The end may come before the answer's own way is over: then it is what tells of the answer.
+    assert_eq!(watcher.kinds(), ["sent", "asked", "answered", "ended"]);
+    host.close().await;
+}
+
+/// The end follows from an answer that the server has, although it has not yet taken leave of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_on_its_way_is_told_before_the_end() {
+    let (is_answered, call) = (AtomicBool::new(false), OnceLock::new());
+    let server = Raw::start(move |seen| match seen.method() {
+        "tools/call" => {
+            call.set(seen.clone()).unwrap();
+            let ping = json!({ "jsonrpc": "2.0", "id": 7, "method": "ping" });
+            Says::Events(event(1, &ping))
+        }
+        "get" if is_answered.load(Ordering::Relaxed) => {
+            Says::Events(event(3, &call.get().unwrap().answer("好")))
+        }
+        "get" if call.get().is_some() => Says::Events(event(2, &call.get().unwrap().progress(1))),
+        "post" => {
+            is_answered.store(true, Ordering::Relaxed);
+            Says::Silence
+        }
+        _ => Says::Usual,
+    })
+    .await;
+    let world = World::at(&server.url);
+    let (host, watcher) = (world.host(), Watcher::new());
+    let (state, text) = world.call(&host, "t", &json!({}), &watcher).await;
+    assert_eq!((state, text.as_str()), (CallState::Completed, "好"));
     let mut kinds = watcher.kinds();
-    kinds.retain(|kind| *kind != "answered");
-    assert_eq!(kinds, ["sent", "asked", "ended"]);
+    kinds.retain(|kind| *kind != "progress");
+    assert_eq!(kinds, ["sent", "asked", "answered", "ended"]);
     host.close().await;
 }
 

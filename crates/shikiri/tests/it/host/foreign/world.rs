@@ -76,6 +76,12 @@ impl World {
         Some(Self::over_http(folder, command, protocol))
     }
 
+    /// A server that somebody else has started.
+    pub(super) fn at(url: &str) -> Self {
+        let reach = Reach::Http { url: url.to_owned(), headers: Default::default() };
+        Self { folder: TempDir::new().unwrap(), reach, protocol: None, _server: None }
+    }
+
     /// Starts a server that says where it listens.
     fn over_http(folder: TempDir, mut command: Command, protocol: Option<&str>) -> Self {
         command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
