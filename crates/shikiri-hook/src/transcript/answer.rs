@@ -6,6 +6,7 @@ use memchr::memmem::Finder;
 use shikiri_model::execution::Usage;
 
 use super::json::Cursor;
+use super::lines::Block;
 
 /// Claude Code's name for the model of messages that it made up itself, about failures.
 const MADE_UP: &str = "<synthetic>";
@@ -25,13 +26,15 @@ impl Answers {
         Self(Finder::new(br#""assistant""#))
     }
 
+    /// The lines of a block that may tell of one, the last one first.
+    pub(super) fn lines<'a>(&self, block: &Block<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        block.holding(&self.0).into_iter().rev()
+    }
+}
+
+impl<'a> Answer<'a> {
     /// Nothing if the line is of another kind, or broken, or about an answer that is known.
-    pub(super) fn read<'a>(
-        &self,
-        line: &'a [u8],
-        known: impl Fn(&str) -> bool,
-    ) -> Option<Answer<'a>> {
-        self.0.find(line)?;
+    pub(super) fn read(line: &'a [u8], known: impl Fn(&str) -> bool) -> Option<Self> {
         let mut cursor = Cursor::new(line);
         let (mut kind, mut message) = (None, Message::default());
         cursor.object(|name, value| match name {
@@ -44,7 +47,7 @@ impl Answers {
         })?;
         let (model, id) = (message.model?, message.id?);
         let is_answer = kind.as_deref() == Some("assistant") && model != MADE_UP;
-        (is_answer && cursor.is_at_end()).then_some(Answer { id, model, usage: message.usage? })
+        (is_answer && cursor.is_at_end()).then_some(Self { id, model, usage: message.usage? })
     }
 }
 

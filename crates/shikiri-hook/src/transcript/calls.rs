@@ -43,7 +43,6 @@ pub fn read_new(file: &mut File, from: Position) -> io::Result<(Vec<Call>, Posit
 }
 
 pub(super) fn calls(mut lines: Lines<'_>) -> io::Result<(Vec<Call>, Position)> {
-    lines = lines.counting();
     // With what follows it, `"tool_use"` is a call, and `"tool_use_id"` and `"tool_result"` are of
     // an answer: one search finds all.
     let words = memmem::Finder::new(br#""tool_"#);
@@ -51,10 +50,11 @@ pub(super) fn calls(mut lines: Lines<'_>) -> io::Result<(Vec<Call>, Position)> {
     loop {
         match lines.next() {
             Ok(Some(block)) => {
-                for (number, line) in block.lines() {
+                let mut places = block.places(&words).peekable();
+                for (number, range, line) in block.lines() {
                     let (mut is_call, mut is_answer) = (false, false);
-                    for at in words.find_iter(line) {
-                        let calls = line[at..].starts_with(br#""tool_use""#);
+                    while let Some(at) = places.next_if(|at| *at < range.end) {
+                        let calls = line[at - range.start..].starts_with(br#""tool_use""#);
                         (is_call, is_answer) = (is_call || calls, is_answer || !calls);
                     }
                     if is_call {

@@ -105,29 +105,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// From after a string's first quote to after its last.
+    /// From after a string's first quote to after its last: the first one with no backslash of its
+    /// own, which is one that no other backslash stands for.
     fn finish_string(&mut self) -> Option<()> {
-        let mut rest = self.line.get(self.at..)?;
-        loop {
-            // Eight bytes at a time up to the next quote or backslash.
-            while let Some((eight, after)) = rest.split_first_chunk() {
-                let word = u64::from_le_bytes(*eight);
-                let found = first_equal(word, b'"') | first_equal(word, b'\\');
-                if found != 0 {
-                    rest = rest.get(found.trailing_zeros() as usize / 8..)?;
-                    break;
-                }
-                rest = after;
-            }
-            match rest {
-                [b'"', after @ ..] => {
-                    self.at = self.line.len() - after.len();
-                    return Some(());
-                }
-                [b'\\', _, after @ ..] | [_, after @ ..] => rest = after,
-                [] => return None,
-            }
-        }
+        let (start, rest) = (self.at, self.line.get(self.at..)?);
+        let last = memchr::memchr_iter(b'"', rest).find(|quote| {
+            let slashes = rest[..*quote].iter().rev().take_while(|byte| **byte == b'\\').count();
+            slashes.is_multiple_of(2)
+        })?;
+        self.at = start + last + 1;
+        Some(())
     }
 }
 
@@ -135,11 +122,4 @@ impl<'a> Cursor<'a> {
 fn is_scalar(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'E')
         || matches!(byte, b't' | b'r' | b'u' | b'e' | b'f' | b'a' | b'l' | b's' | b'n')
-}
-
-/// Marks the first of eight bytes that is equal; marks beyond it mean nothing.
-fn first_equal(word: u64, byte: u8) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let differs = word ^ (ONES * u64::from(byte));
-    differs.wrapping_sub(ONES) & !differs & (ONES << 7)
 }

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
+use memchr::memmem::Finder;
+
 /// How far a file has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -38,38 +40,43 @@ pub(super) struct Lines<'a> {
     ahead: Range<usize>,
     /// Whether the position is inside a line that is not given.
     passing: bool,
-    counting: bool,
 }
 
 /// Whole lines that were read together.
 pub(super) struct Block<'a> {
     /// The number of the line before.
-    before: u64,
+    number: &'a mut u64,
     text: &'a [u8],
 }
 
 impl<'a> Block<'a> {
-    /// Each with its number, and without its end.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &'a [u8])> + use<'a> {
-        let (text, mut start) = (self.text, 0);
-        let ends = memchr::memchr_iter(b'\n', text);
-        (self.before + 1..).zip(ends.map(move |end| {
-            let line = &text[start..end];
+    /// Lines are counted as they are given: each with its number, where it is, and without its end.
+    pub(super) fn lines(self) -> impl Iterator<Item = (u64, Range<usize>, &'a [u8])> {
+        let (Self { number, text }, mut start) = (self, 0);
+        memchr::memchr_iter(b'\n', text).map(move |end| {
+            let range = start..end;
             start = end + 1;
-            line
-        }))
+            *number += 1;
+            (*number, range.clone(), &text[range])
+        })
     }
 
-    /// The last one first.
-    pub(super) fn backwards(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let text = self.text.strip_suffix(b"\n").unwrap_or_default();
-        let mut end = text.len();
-        let starts = memchr::memrchr_iter(b'\n', text).map(|end| end + 1).chain([0]);
-        starts.map(move |start| {
-            let line = &text[start..end];
-            end = start.saturating_sub(1);
-            line
-        })
+    /// Where the word is.
+    pub(super) fn places(&self, word: &'a Finder<'_>) -> impl Iterator<Item = usize> + use<'a> {
+        word.find_iter(self.text)
+    }
+
+    /// The lines that hold the word, which are not counted: what is between them is looked at once.
+    pub(super) fn holding(&self, word: &Finder<'_>) -> Vec<&'a [u8]> {
+        let (text, mut lines, mut at) = (self.text, Vec::new(), 0);
+        while let Some(found) = text.get(at..).and_then(|rest| word.find(rest)) {
+            let found = at + found;
+            let start = memchr::memrchr(b'\n', &text[at..found]).map_or(at, |end| at + end + 1);
+            let end = memchr::memchr(b'\n', &text[found..]).map_or(text.len(), |end| found + end);
+            lines.push(&text[start..end]);
+            at = end + 1;
+        }
+        lines
     }
 }
 
@@ -87,12 +94,7 @@ impl<'a> Lines<'a> {
         }
         let passing = before != [b'\n'];
         let buffer = vec![0; sizes.block];
-        Ok(Self { file, until, sizes, position, buffer, ahead: 0..0, passing, counting: false })
-    }
-
-    /// With the numbers of lines, which cost one more look at every byte.
-    pub(super) fn counting(self) -> Self {
-        Self { counting: true, ..self }
+        Ok(Self { file, until, sizes, position, buffer, ahead: 0..0, passing })
     }
 
     /// The next whole lines, if there are any. When the time is over that is an error, `TimedOut`;
@@ -110,13 +112,10 @@ impl<'a> Lines<'a> {
                 }
                 self.take(self.ahead.len());
             } else if let Some(end) = memchr::memrchr(b'\n', &ahead[searched..]) {
-                let (before, start) = (self.position.lines, self.ahead.start);
+                let start = self.ahead.start;
                 self.take(searched + end + 1);
                 let text = &self.buffer[start..self.ahead.start];
-                if self.counting {
-                    self.position.lines += memchr::memchr_iter(b'\n', text).count() as u64;
-                }
-                return Ok(Some(Block { before, text }));
+                return Ok(Some(Block { number: &mut self.position.lines, text }));
             } else if self.ahead.len() >= self.sizes.longest {
                 self.passing = true;
                 continue;
