@@ -41,6 +41,7 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
     write(&short, MORE)?;
     let mut rounds = Vec::new();
     for _ in 0..=world.rounds() {
+        let (at_end, alone) = ends(&long, &short)?;
         rounds.push(Round {
             usage: rate(&long, |file| {
                 let sums = transcript::usage(file)?;
@@ -54,8 +55,8 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
                 Ok(())
             })?,
             python: python(&long)?,
-            at_end: read_from(&long, Some(MORE))?,
-            alone: read_from(&short, None)?,
+            at_end,
+            alone,
         });
     }
     fs::remove_file(&long)?;
@@ -108,20 +109,25 @@ fn python(path: &Path) -> Result<f64> {
     Ok(fs::metadata(path)?.len() as f64 / 1e9 / seconds)
 }
 
-/// Milliseconds for what is new: the last bytes, or all.
-fn read_from(path: &Path, last: Option<u64>) -> Result<f64> {
+/// Milliseconds for the last bytes of a long file, and for all of a short one, in turns.
+fn ends(long: &Path, short: &Path) -> Result<(f64, f64)> {
+    let offset = fs::metadata(long)?.len() - MORE;
+    let (mut at_end, mut alone) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        at_end.push(read_from(long, offset)?);
+        alone.push(read_from(short, 0)?);
+    }
+    Ok((median(&at_end), median(&alone)))
+}
+
+fn read_from(path: &Path, offset: u64) -> Result<f64> {
     let length = fs::metadata(path)?.len();
-    let offset = last.map_or(0, |last| length - last);
-    let read = || -> Result<f64> {
-        let began = Instant::now();
-        let from = Position { offset, ..Position::default() };
-        let (_, position) = transcript::read_new(&mut File::open(path)?, from)?;
-        let took = began.elapsed().as_secs_f64() * 1e3;
-        ensure!(position.offset == length, "it was not read to its end");
-        Ok(took)
-    };
-    let times: Vec<f64> = (0..REPEATS).map(|_| read()).collect::<Result<_>>()?;
-    Ok(median(&times))
+    let began = Instant::now();
+    let from = Position { offset, ..Position::default() };
+    let (_, position) = transcript::read_new(&mut File::open(path)?, from)?;
+    let took = began.elapsed().as_secs_f64() * 1e3;
+    ensure!(position.offset == length, "it was not read to its end");
+    Ok(took)
 }
 
 /// Writes a transcript of about so many bytes, in the forms that Claude Code 2.1 writes. Each
