@@ -75,24 +75,34 @@ pub fn usage(file: &mut File) -> io::Result<BTreeMap<String, Usage>> {
 fn sums(mut lines: Lines<'_>) -> io::Result<BTreeMap<String, Usage>> {
     let answers = Answers::new();
     // What the last line about an answer told, and which block that was in.
-    let mut last: HashMap<String, (u64, String, Usage)> = HashMap::new();
-    let mut number = 0;
+    let mut last: HashMap<String, (u64, usize, Usage)> = HashMap::new();
+    let (mut models, mut number) = (Vec::<String>::new(), 0);
     while let Some(block) = lines.next()? {
         number += 1;
-        // Backwards, because most lines need only be read up to the id then.
+        let mut newest = None;
+        // Backwards, because most lines need only be read up to the id then. Those of one answer
+        // mostly stand together.
         for line in answers.lines(&block) {
-            let known = |id: &str| last.get(id).is_some_and(|(block, ..)| *block == number);
-            if let Some(answer) = Answer::read(line, known) {
-                let told = (number, answer.model.into_owned(), answer.usage);
-                last.insert(answer.id.into_owned(), told);
-            }
+            let known = |id: &str| {
+                newest.as_deref() == Some(id)
+                    || last.get(id).is_some_and(|(block, ..)| *block == number)
+            };
+            let Some(answer) = Answer::read(line, known) else { continue };
+            let model = models.iter().position(|model| *model == answer.model);
+            let model = model.unwrap_or_else(|| {
+                models.push(answer.model.into_owned());
+                models.len() - 1
+            });
+            last.insert(answer.id.clone().into_owned(), (number, model, answer.usage));
+            newest = Some(answer.id);
         }
     }
-    let mut sums = BTreeMap::new();
+    let mut sums = vec![None; models.len()];
     for (_, model, usage) in last.into_values() {
-        *sums.entry(model).or_default() += usage;
+        *sums[model].get_or_insert_default() += usage;
     }
-    Ok(sums)
+    let sums = models.into_iter().zip(sums);
+    Ok(sums.filter_map(|(model, sum): (_, Option<Usage>)| Some((model, sum?))).collect())
 }
 
 /// The text of the first user message: a subagent's prompt.
