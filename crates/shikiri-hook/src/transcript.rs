@@ -29,9 +29,8 @@ pub use self::calls::{Answered, Call, read_new};
 pub use self::lines::Position;
 use self::lines::{Lines, Sizes};
 
-/// No file is read for longer at a time: it fits what a hook leaves for the rest of its work. Tests
-/// of what is read do not depend on how busy the machine is.
-const READING: Duration = Duration::from_millis(if cfg!(test) { 60_000 } else { 250 });
+/// No file is read for longer at a time: it fits what a hook leaves for the rest of its work.
+const READING: Duration = Duration::from_millis(250);
 
 /// The newest answer is looked for in so many bytes at the end, then in more.
 const TAILS: [u64; 3] = [64 << 10, 2 << 20, 64 << 20];
@@ -107,7 +106,7 @@ fn sums(mut lines: Lines<'_>) -> io::Result<BTreeMap<String, Usage>> {
 
 /// The text of the first user message: a subagent's prompt.
 pub fn first_prompt(file: &mut File) -> io::Result<Option<String>> {
-    first(file, br#""user""#, |line| {
+    first(file, Instant::now() + READING, br#""user""#, |line| {
         let value: Value = serde_json::from_slice(line).ok()?;
         (value["type"] == "user").then(|| text_of(&value["message"]["content"]))
     })
@@ -129,17 +128,27 @@ fn text_of(content: &Value) -> Option<String> {
 
 /// The version of the Claude Code that writes the file, if its first lines tell.
 pub fn version(file: &mut File) -> io::Result<Option<String>> {
+    version_by(file, Instant::now() + READING)
+}
+
+fn version_by(file: &File, until: Instant) -> io::Result<Option<String>> {
     #[derive(serde::Deserialize)]
     struct Line {
         version: String,
     }
-    first(file, br#""version""#, |line| Some(serde_json::from_slice::<Line>(line).ok()?.version))
+    first(file, until, br#""version""#, |line| {
+        Some(serde_json::from_slice::<Line>(line).ok()?.version)
+    })
 }
 
 /// What the first line tells that has something to tell, if it begins in the first megabyte.
-fn first<T>(file: &File, word: &[u8], tell: impl Fn(&[u8]) -> Option<T>) -> io::Result<Option<T>> {
+fn first<T>(
+    file: &File,
+    until: Instant,
+    word: &[u8],
+    tell: impl Fn(&[u8]) -> Option<T>,
+) -> io::Result<Option<T>> {
     const FIRST: usize = 1024 * 1024;
-    let until = Instant::now() + READING;
     let mut lines = Lines::new(file, Position::default(), until, Sizes::USUAL)?;
     let word = memmem::Finder::new(word);
     let mut left = FIRST;

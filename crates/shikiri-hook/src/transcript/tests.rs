@@ -235,8 +235,8 @@ fn the_version_is_that_of_the_first_line_that_tells() {
     let long = json!({ "type": "attachment", "text": "語".repeat(150_000), "version": 3 });
     let text = format!("{long}\n{}\n", json!({ "data": { "version": "9" }, "version": "2.1.197" }));
     let (_folder, path) = transcript(text.as_bytes());
-    assert_eq!(version(&mut open(&path)).unwrap().as_deref(), Some("2.1.197"));
+    assert_eq!(version_by(&open(&path), soon()).unwrap().as_deref(), Some("2.1.197"));
     let far = format!("{}\n", "x".repeat(1 << 20)) + &text;
     fs::write(&path, far).unwrap();
-    assert_eq!(version(&mut open(&path)).unwrap(), None);
+    assert_eq!(version_by(&open(&path), soon()).unwrap(), None);
 }
