@@ -5,7 +5,7 @@ mod check;
 mod http;
 pub(crate) mod openapi;
 mod permit;
-mod sse;
+pub(crate) mod sse;
 mod stdio;
 
 use std::collections::BTreeMap;

@@ -55,7 +55,7 @@ impl Server {
             let tools = tools
                 .ok_or_else(|| ClientError::Garbled("its list of tools is no list".to_owned()))?;
             for tool in tools {
-                match read(tool) {
+                match Tool::read(tool) {
                     Ok(tool) => offer.tools.push(tool),
                     Err(remark) => offer.remarks.push(remark),
                 }
@@ -88,35 +88,37 @@ impl Server {
     }
 }
 
-fn read(tool: &Value) -> Result<Tool, String> {
-    let text = |key: &str| tool.get(key).and_then(Value::as_str);
-    let Some(name) = text("name").filter(|name| !name.is_empty() && name.len() <= 256) else {
-        return Err("a tool without a name is left out".to_owned());
-    };
-    let shown = clean_line(name);
-    if shown != name {
-        return Err(format!("the tool {shown:?} is left out: its name cannot be printed"));
-    }
-    let schema = tool.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
-    if !schema.is_object() {
-        return Err(format!("the tool {shown:?} is left out: its schema is no object"));
-    }
-    if let Some(problem) = headers::unfit(&schema) {
-        return Err(format!("the tool {shown:?} is left out: {problem}"));
-    }
-    let hint = |key: &str| tool["annotations"].get(key) == Some(&Value::Bool(true));
-    // It tells a call that it has seen from a new one.
-    let knows_calls = tool["_meta"].get("shikiri/call") == Some(&Value::Bool(true));
-    Ok(Tool {
-        name: name.to_owned(),
-        title: text("title").map(str::to_owned),
-        description: text("description").unwrap_or_default().to_owned(),
-        input_schema: schema,
-        is_repeatable: hint("readOnlyHint") || hint("idempotentHint") || knows_calls,
-    })
-}
-
 impl Tool {
+    /// As a server lists it; the error says why it cannot be called.
+    pub fn read(tool: &Value) -> Result<Self, String> {
+        let text = |key: &str| tool.get(key).and_then(Value::as_str);
+        let Some(name) = text("name").filter(|name| !name.is_empty() && name.len() <= 256) else {
+            return Err("a tool without a name is left out".to_owned());
+        };
+        let shown = clean_line(name);
+        if shown != name {
+            return Err(format!("the tool {shown:?} is left out: its name cannot be printed"));
+        }
+        let schema =
+            tool.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
+        if !schema.is_object() {
+            return Err(format!("the tool {shown:?} is left out: its schema is no object"));
+        }
+        if let Some(problem) = headers::unfit(&schema) {
+            return Err(format!("the tool {shown:?} is left out: {problem}"));
+        }
+        let hint = |key: &str| tool["annotations"].get(key) == Some(&Value::Bool(true));
+        // It tells a call that it has seen from a new one.
+        let knows_calls = tool["_meta"].get("shikiri/call") == Some(&Value::Bool(true));
+        Ok(Self {
+            name: name.to_owned(),
+            title: text("title").map(str::to_owned),
+            description: text("description").unwrap_or_default().to_owned(),
+            input_schema: schema,
+            is_repeatable: hint("readOnlyHint") || hint("idempotentHint") || knows_calls,
+        })
+    }
+
     /// Its arguments: name, schema, and whether they must be there.
     pub fn arguments(&self) -> Vec<(&str, &Value, bool)> {
         let properties = self.input_schema.get("properties").and_then(Value::as_object);

@@ -1,6 +1,8 @@
 //! Event streams, and the older transport that is made of one: answers come on a stream that tells
 //! first where messages go.
 
+use std::collections::BTreeMap;
+
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Method, Uri};
@@ -9,11 +11,17 @@ use serde_json::Value;
 use super::check::is_answer;
 use super::http::{MAX_ANSWER, Target, ok};
 
-/// Events as they come in, up to a bound in all.
-pub(super) struct Events {
+/// What one event of a stream that lasts may have.
+const MAX_EVENT: usize = 10 * 1024 * 1024;
+
+/// Events as they come in, up to a bound in all; of a stream that lasts, in each.
+pub(crate) struct Events {
     body: Incoming,
     buffer: Vec<u8>,
+    /// Bytes of it that hold no end of a line.
+    searched: usize,
     seen: usize,
+    lasts: bool,
 }
 
 struct Event {
@@ -23,7 +31,7 @@ struct Event {
 
 impl Events {
     pub(super) fn new(body: Incoming) -> Self {
-        Self { body, buffer: Vec::new(), seen: 0 }
+        Self { body, buffer: Vec::new(), searched: 0, seen: 0, lasts: false }
     }
 
     pub(super) async fn answer_to(&mut self, request: &Value) -> Result<Value, String> {
@@ -37,7 +45,20 @@ impl Events {
         }
     }
 
+    /// The next message of the other side, among whatever else it sends.
+    pub(crate) async fn message(&mut self) -> Result<Value, String> {
+        loop {
+            let event = self.next().await?;
+            if let Ok(message) = serde_json::from_str(&event.data) {
+                return Ok(message);
+            }
+        }
+    }
+
     async fn next(&mut self) -> Result<Event, String> {
+        if self.lasts {
+            self.seen = self.buffer.len();
+        }
         let mut event = Event { name: String::new(), data: String::new() };
         loop {
             let line = self.line().await?;
@@ -58,17 +79,21 @@ impl Events {
 
     async fn line(&mut self) -> Result<String, String> {
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            let mut unsearched = self.buffer.iter().skip(self.searched);
+            if let Some(more) = unsearched.position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=self.searched + more).collect();
+                self.searched = 0;
                 let line = String::from_utf8_lossy(&line);
                 return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
             }
+            self.searched = self.buffer.len();
             let frame = self.body.frame().await.ok_or("its stream ended without an answer")?;
             let frame = frame.map_err(|error| format!("its stream broke off: {error}"))?;
             let Ok(data) = frame.into_data() else { continue };
             self.seen += data.len();
-            if self.seen > MAX_ANSWER {
-                return Err("its answer is over 1 MiB".to_owned());
+            let most = if self.lasts { MAX_EVENT } else { MAX_ANSWER };
+            if self.seen > most {
+                return Err(format!("its answer is over {} MiB", most / 1024 / 1024));
             }
             self.buffer.extend_from_slice(&data);
         }
@@ -76,9 +101,21 @@ impl Events {
 }
 
 pub(super) struct Sse {
-    target: Target,
+    post: Post,
     events: Events,
+}
+
+/// The place for messages.
+pub(crate) struct Post {
+    target: Target,
     endpoint: Uri,
+}
+
+impl Post {
+    pub(crate) async fn tell(&self, message: &Value) -> Result<(), String> {
+        let sent = self.target.send(Method::POST, &self.endpoint, &[], Some(message)).await?;
+        ok(sent).map(drop)
+    }
 }
 
 impl Sse {
@@ -91,7 +128,7 @@ impl Sse {
                 break endpoint(&target.uri, &event.data)?;
             }
         };
-        Ok(Self { target, events, endpoint })
+        Ok(Self { post: Post { target, endpoint }, events })
     }
 
     pub(super) async fn ask(&mut self, request: &Value) -> Result<Value, String> {
@@ -99,10 +136,21 @@ impl Sse {
         self.events.answer_to(request).await
     }
 
-    pub(super) async fn tell(&mut self, message: &Value) -> Result<(), String> {
-        let sent = self.target.send(Method::POST, &self.endpoint, &[], Some(message)).await?;
-        ok(sent).map(drop)
+    pub(super) async fn tell(&self, message: &Value) -> Result<(), String> {
+        self.post.tell(message).await
     }
+}
+
+/// A stream for as long as it is wanted, with what comes on it and the place for messages.
+pub(crate) async fn open(
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    allow_private: bool,
+) -> Result<(Post, Events), String> {
+    let Sse { post, mut events } =
+        Sse::open(Target::find(url, headers, allow_private).await?).await?;
+    events.lasts = true;
+    Ok((post, events))
 }
 
 /// Where the server wants its messages: on the same host, or its word could lead us anywhere.

@@ -25,7 +25,7 @@ use crate::execution::{Answer, Server as Wanted};
 use crate::servers;
 
 /// For a server to say who it is and to list its tools. Programs may have to be fetched first.
-const MEETING: Duration = Duration::from_secs(45);
+pub(super) const MEETING: Duration = Duration::from_secs(45);
 /// Connections that one call may use up.
 const MAX_TRIES: usize = 4;
 
@@ -167,10 +167,6 @@ fn reach(wanted: &Wanted, folder: &Path) -> Result<Reach, String> {
         Transport::Http { url } => {
             Ok(Reach::Http { url: url.clone(), headers: wanted.headers.clone() })
         }
-        Transport::Sse { .. } => {
-            let why = "speaks the older transport sse, which this engine does not: use http";
-            Err(why.to_owned())
-        }
         Transport::Stdio { command } => {
             let (program, args) = command.split_first().ok_or("has no command")?;
             let mut reach = Reach::program(program, args);
@@ -179,7 +175,9 @@ fn reach(wanted: &Wanted, folder: &Path) -> Result<Reach, String> {
             }
             Ok(reach)
         }
-        Transport::Openapi { .. } => Err("is no MCP server".to_owned()),
+        Transport::Sse { .. } | Transport::Openapi { .. } => {
+            Err("is reached in another way".to_owned())
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod files;
 mod mcp;
 mod names;
 mod skills;
+mod sse;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,6 +28,7 @@ pub(crate) use self::door::Door;
 use self::files::{FileTool, Files};
 use self::mcp::McpLink;
 use self::names::{Taken, fit_schema, is_allowed, restore};
+use self::sse::SseLink;
 use crate::app::App;
 use crate::execution::{Answer, Server, Tool, ToolBox};
 
@@ -60,20 +62,43 @@ pub(crate) struct TurnTools {
     ways: BTreeMap<String, Way>,
     files: Option<Files>,
     skills: Vec<Skill>,
-    links: Vec<Arc<McpLink>>,
+    links: Vec<Link>,
 }
 
 /// How a tool is called.
 enum Way {
-    Mcp { link: Arc<McpLink>, tool: Box<shikiri_client::Tool>, renamed: BTreeMap<String, String> },
+    Mcp { link: Link, tool: Box<shikiri_client::Tool>, renamed: BTreeMap<String, String> },
     Api { tools: Arc<ApiTools>, name: String },
     File(FileTool),
     Skill,
 }
 
+/// A connection to an MCP server, by the transport that it speaks.
+#[derive(Clone)]
+enum Link {
+    Client(Arc<McpLink>),
+    Sse(Arc<SseLink>),
+}
+
+impl Link {
+    async fn call(&self, tool: &shikiri_client::Tool, arguments: Map<String, Value>) -> Answer {
+        match self {
+            Self::Client(link) => link.call(tool, arguments).await,
+            Self::Sse(link) => link.call(tool, arguments).await,
+        }
+    }
+
+    /// A stream ends when nobody holds it any more.
+    async fn close(&self) {
+        if let Self::Client(link) = self {
+            link.close().await;
+        }
+    }
+}
+
 /// A server that is there.
 enum Met {
-    Mcp(Arc<McpLink>, Vec<shikiri_client::Tool>),
+    Mcp(Link, Vec<shikiri_client::Tool>),
     Api(Arc<ApiTools>),
 }
 
@@ -123,7 +148,7 @@ impl TurnTools {
         let mut offered: Vec<(Tool, Way)> = Vec::new();
         match met {
             Met::Mcp(link, tools) => {
-                self.links.push(Arc::clone(&link));
+                self.links.push(link.clone());
                 for tool in tools.into_iter().filter(|tool| is_allowed(&tool.name)) {
                     let (input_schema, renamed) = fit_schema(&tool.input_schema);
                     let shown = Tool {
@@ -132,7 +157,7 @@ impl TurnTools {
                         input_schema,
                         is_repeatable: tool.is_repeatable,
                     };
-                    let link = Arc::clone(&link);
+                    let link = link.clone();
                     offered.push((shown, Way::Mcp { link, tool: Box::new(tool), renamed }));
                 }
             }
@@ -166,9 +191,13 @@ impl TurnTools {
 async fn meet(server: &Server, supplies: &Supplies<'_>) -> Result<Met, String> {
     match &server.transport {
         Transport::Openapi { .. } => Ok(Met::Api(Arc::new(ApiTools::open(server).await?))),
-        _ => {
+        Transport::Sse { .. } => {
+            let (link, tools) = SseLink::meet(server, supplies.limit).await?;
+            Ok(Met::Mcp(Link::Sse(Arc::new(link)), tools))
+        }
+        Transport::Http { .. } | Transport::Stdio { .. } => {
             let (link, tools) = McpLink::meet(server, supplies.folder, supplies.limit).await?;
-            Ok(Met::Mcp(Arc::new(link), tools))
+            Ok(Met::Mcp(Link::Client(Arc::new(link)), tools))
         }
     }
 }
