@@ -2,6 +2,7 @@
 //! speed; and what the claude-code engine adds, with a CLI that does nothing but write lines.
 //! Server, callers and CLI are processes of their own.
 
+pub(crate) mod ages;
 pub(crate) mod callers;
 mod cli;
 mod crowd;

@@ -71,21 +71,8 @@ impl Outbox {
         event: NewEvent,
         note: Option<String>,
     ) -> Result<Ticket, CommitError> {
-        loop {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            {
-                let mut state = self.lock();
-                if let Some(lost) = &state.lost {
-                    return Err(lost.clone());
-                }
-                if state.bytes < MAX_WAITING {
-                    return Ok(self.queue(&mut state, event, note));
-                }
-            }
-            moved.await;
-        }
+        let mut new = Some((event, note));
+        self.with_room(|state| new.take().map(|(event, note)| self.queue(state, event, note))).await
     }
 
     /// Queues several in a row, as `push` does.
@@ -94,27 +81,17 @@ impl Outbox {
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Result<(), CommitError> {
         let mut events = events.into_iter().peekable();
-        while events.peek().is_some() {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            {
-                let mut state = self.lock();
-                if let Some(lost) = &state.lost {
-                    return Err(lost.clone());
-                }
-                while state.bytes < MAX_WAITING
-                    && let Some(event) = events.next()
-                {
-                    self.queue(&mut state, event, None);
-                }
-                if state.bytes < MAX_WAITING {
-                    return Ok(());
-                }
-            }
-            moved.await;
+        if events.peek().is_none() {
+            return Ok(());
         }
-        Ok(())
+        self.with_room(|state| {
+            while state.bytes < MAX_WAITING {
+                let Some(event) = events.next() else { return Some(()) };
+                self.queue(state, event, None);
+            }
+            events.peek().is_none().then_some(())
+        })
+        .await
     }
 
     /// Queues a step with the events that tell of it: they are written together or not at all.
@@ -124,27 +101,45 @@ impl Outbox {
         step: NewEvent,
         note: Option<String>,
     ) -> Result<Ticket, CommitError> {
+        let mut new = Some((events, step, note));
+        self.with_room(|state| {
+            let (events, step, note) = new.take()?;
+            state.bytes += step.size() + events.iter().map(NewEvent::size).sum::<usize>();
+            // The step counts as one that was pushed.
+            state.pushed += 1 + events.len() as u64;
+            state.waiting.extend(events);
+            state.steps.push(step);
+            if note.is_some() {
+                state.note = note;
+            }
+            self.start_flush(state);
+            Some(Ticket(state.pushed))
+        })
+        .await
+    }
+
+    /// Does something as soon as there is room for more; again, while it gives nothing.
+    async fn with_room<T>(
+        &self,
+        mut put: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<T, CommitError> {
+        self.when(|state| match &state.lost {
+            Some(lost) => Some(Err(lost.clone())),
+            None if state.bytes < MAX_WAITING => put(state).map(Ok),
+            None => None,
+        })
+        .await
+    }
+
+    /// Waits until there is an answer; it is asked for again whenever something has moved.
+    async fn when<T>(&self, mut answer: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            {
-                let mut state = self.lock();
-                if let Some(lost) = &state.lost {
-                    return Err(lost.clone());
-                }
-                if state.bytes < MAX_WAITING {
-                    state.bytes += step.size() + events.iter().map(NewEvent::size).sum::<usize>();
-                    // The step counts as one that was pushed.
-                    state.pushed += 1 + events.len() as u64;
-                    state.waiting.extend(events);
-                    state.steps.push(step);
-                    if note.is_some() {
-                        state.note = note;
-                    }
-                    self.start_flush(&mut state);
-                    return Ok(Ticket(state.pushed));
-                }
+            let answered = answer(&mut self.lock());
+            if let Some(answered) = answered {
+                return answered;
             }
             moved.await;
         }
@@ -176,21 +171,12 @@ impl Outbox {
 
     /// Waits until the ticket's event is durable.
     pub(crate) async fn committed(&self, ticket: Ticket) -> Result<(), CommitError> {
-        loop {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            {
-                let state = self.lock();
-                if state.committed >= ticket.0 {
-                    return Ok(());
-                }
-                if let Some(lost) = &state.lost {
-                    return Err(lost.clone());
-                }
-            }
-            moved.await;
-        }
+        self.when(|state| match &state.lost {
+            _ if state.committed >= ticket.0 => Some(Ok(())),
+            Some(lost) => Some(Err(lost.clone())),
+            None => None,
+        })
+        .await
     }
 
     /// Waits until all that was pushed is durable.
@@ -207,19 +193,11 @@ impl Outbox {
 
     /// Gives up what waits, and returns when nothing is under way any more.
     pub(super) async fn abandon(&self) {
-        loop {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            {
-                let mut state = self.lock();
-                state.lost.get_or_insert_with(|| StoreError::unavailable("given up").into());
-                if !state.flushing {
-                    return;
-                }
-            }
-            moved.await;
-        }
+        self.when(|state| {
+            state.lost.get_or_insert_with(|| StoreError::unavailable("given up").into());
+            (!state.flushing).then_some(())
+        })
+        .await;
     }
 
     async fn flush(self: Arc<Self>) {
