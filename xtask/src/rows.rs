@@ -20,7 +20,7 @@ const PARTS: [(&str, Rows); 8] = [
     ("ground", &[("G", 1..=38)]),
     ("lanes", &[("0", 1..=20)]),
     ("executions", &[("1", 1..=7), ("1", 9..=35)]),
-    ("native-engines", &[("1", 8..=8), ("N", 1..=8)]),
+    ("native-engines", &[("1", 8..=8), ("N", 1..=10)]),
     ("teams", &[("2", 1..=20)]),
     ("hooks", &[("3", 1..=30)]),
     ("agents-over-mcp", &[("4", 1..=13), ("4", 17..=17), ("4", 22..=22)]),
@@ -222,13 +222,24 @@ fn collect_tests(folder: &Path, tests: &mut BTreeSet<String>) -> anyhow::Result<
     Ok(())
 }
 
-/// Names of the functions marked as tests. Those in `proptest!` bear the same mark: without it
-/// they are not run, and so are no tests.
+/// Names of the functions marked as tests, and of those that are tests for every engine. Those in
+/// `proptest!` bear the same mark: without it they are not run, and so are no tests.
 fn test_names(source: &str) -> Vec<String> {
     let code = code_only(source);
     let marks = ["#[test]", "#[tokio::test]", "#[tokio::test("];
     let starts = marks.iter().flat_map(|mark| code.match_indices(mark)).map(|(at, _)| at);
-    starts.filter_map(|at| function_name(&code[at..])).map(str::to_owned).collect()
+    let marked = starts.filter_map(|at| function_name(&code[at..]));
+    marked.chain(scenarios(&code)).map(str::to_owned).collect()
+}
+
+/// What `each_engine! { first; second, only …; }` lists.
+fn scenarios(code: &str) -> impl Iterator<Item = &str> {
+    let lists = code.split("each_engine!").skip(1);
+    let lists = lists.filter_map(|rest| Some(rest.split_once('{')?.1.split_once('}')?.0));
+    let entries = lists.flat_map(|list| list.split(';'));
+    let names = entries.filter_map(|entry| entry.split(|c| !is_word(c)).find(|w| !w.is_empty()));
+    // `only native: …;` may stand before all of them.
+    names.filter(|name| *name != "only")
 }
 
 /// The name of the function below the attributes that `code` starts with.

@@ -215,6 +215,20 @@ fn marked_functions_are_tests() {
 }
 
 #[test]
+fn scenarios_are_tests_of_every_engine() {
+    let source = "
+        each_engine! { first; second, only native: \"a; reason }\"; }
+        each_engine! {
+            only native: \"another\";
+            // remark;
+            third;
+        }
+        async fn fourth() {}
+    ";
+    assert_eq!(test_names(source), ["first", "second", "third"]);
+}
+
+#[test]
 fn what_is_not_run_is_no_test() {
     let source = r##"
         fn plain() {}

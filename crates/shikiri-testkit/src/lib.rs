@@ -16,6 +16,7 @@ mod claude_cli;
 mod cli;
 mod client;
 mod database;
+mod engines;
 mod fake_login;
 mod fake_model;
 pub mod history;
@@ -34,6 +35,7 @@ pub use claude_cli::{ClaudeCli, ClaudeEnded, ClaudeHost, ControlRequest, claude_
 pub use cli::{Cli, Ended};
 pub use client::{Answer, Client};
 pub use database::{TestDatabase, have_postgres};
+pub use engines::TestEngine;
 pub use fake_login::{Book, FakeLogin};
 pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, Spent, ToolResult, Usage};
 pub use mcp::{Exchange, Hello, McpClient, Message, ModernClient, Prepared, StdioClient};

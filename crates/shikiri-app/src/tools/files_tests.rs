@@ -275,3 +275,29 @@ async fn a_link_that_comes_and_goes_is_never_followed_out() {
     assert_eq!(fs::read_dir(world.outside("")).unwrap().count(), 1, "something was put there");
     assert_eq!(fs::read(world.outside("secret")).unwrap(), b"secret");
 }
+
+/// A pipe that is put in the place of a file between the look at it and its opening is no file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_that_comes_and_goes_is_never_read() {
+    let world = World::start().await;
+    fs::write(world.outside("file"), "mine").unwrap();
+    assert!(Command::new("mkfifo").arg(world.outside("pipe")).status().unwrap().success());
+    let (stop, turn) = (Arc::new(AtomicBool::new(false)), world.inside("turn"));
+    let (files, new) = ([world.outside("file"), world.outside("pipe")], world.outside("new"));
+    let swapping = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            // Each takes the other's place in one step.
+            for file in files.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                fs::hard_link(file, &new).unwrap();
+                fs::rename(&new, &turn).unwrap();
+            }
+        }
+    });
+    for round in 0..2_000 {
+        let answer = world.call(FileTool::Read, json!({ "path": "turn" })).await;
+        assert!(answer.is_error || words(&answer) == "mine", "{round}: {answer:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    swapping.join().unwrap();
+}

@@ -14,6 +14,7 @@ mod runs;
 mod sample_schemas;
 mod samples;
 mod starts;
+mod steps;
 mod team;
 mod tenants;
 mod updates;

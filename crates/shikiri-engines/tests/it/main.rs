@@ -1,4 +1,5 @@
-//! The engines as their callers meet them.
+//! The engines as their callers meet them: `scenarios` are those that all of them have, the others
+//! are what one kind has alone.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,3 +9,6 @@
 
 mod claude_code;
 mod native;
+mod outcome;
+mod scenarios;
+mod world;

@@ -205,6 +205,17 @@ fn subagents_go_so_deep_and_no_deeper() {
 }
 
 #[test]
+fn a_turn_has_so_many_subagents_and_no_more() {
+    let mut turn = turn(json!({}));
+    let tasks: Vec<_> = (0..MAX_SUBAGENTS + 20).map(|n| task(&format!("t{n}"), "go")).collect();
+    let told = turn.apply(&reply(None, "m", "big", json!(tasks)), Telling::Live);
+    let starts = told.iter().filter(|m| matches!(m, EngineMessage::SubagentStarted(_)));
+    assert_eq!(starts.count(), MAX_SUBAGENTS);
+    let refused = turn.refusal(0).unwrap();
+    assert!(refused.contains("at most 100 subagents"), "{refused}");
+}
+
+#[test]
 fn an_end_by_a_limit_names_it() {
     let turn = turn(json!({ "max_turns": 3, "subagent": { "max_cost_usd": 0.5 } }));
     let finish = turn.finish(&Ending::Limit(Limit::MaxTurns));

@@ -1,9 +1,8 @@
 //! What a run can reach of the machine that it runs on.
 
-use serde_json::json;
 use shikiri_app::execution::Server;
 use shikiri_model::server::Transport;
-use shikiri_testkit::{Reply, claude_programs, peer};
+use shikiri_testkit::peer;
 
 use super::*;
 
@@ -29,7 +28,7 @@ async fn commands(world: &World, order: Order, commands: &[String]) -> Vec<Strin
 #[tokio::test]
 async fn a_command_reaches_its_own_folders_and_no_others() {
     for cli in claude_programs().into_iter().filter(|_| can_confine()) {
-        let world = World::new(&cli).await;
+        let world = world_of(&cli).await;
         let data = world.place.path();
         std::fs::write(data.join("admin.key"), "the-admin-key").unwrap();
         std::fs::create_dir(data.join("neighbour")).unwrap();
@@ -70,16 +69,15 @@ async fn a_command_reaches_its_own_folders_and_no_others() {
 #[tokio::test]
 async fn what_is_hidden_is_out_of_reach_below_a_folder_that_is_not() {
     for cli in claude_programs().into_iter().filter(|_| can_confine()) {
-        let mut world = World::new(&cli).await;
+        let mut world = world_of(&cli).await;
         let place = world.place.path().to_owned();
         for (name, content) in [("tools/a/tool", "a-tool"), ("tools/data/admin.key", "the-key")] {
             let file = place.join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, content).unwrap();
         }
-        world.engine = engine(&cli)
-            .with_readable(vec![place.join("tools")])
-            .with_hidden(vec![place.join("tools/data")]);
+        let engine = claude_code(&cli).with_readable(vec![place.join("tools")]);
+        world.engine = Arc::new(engine.with_hidden(vec![place.join("tools/data")]));
         let command = "cat ../tools/a/tool; cat ../tools/data/admin.key; echo over";
         let results = commands(&world, world.order("go"), &[command.to_owned()]).await;
         assert!(results[0].starts_with("a-tool"), "{results:?}");
@@ -108,14 +106,14 @@ for line in sys.stdin:
 async fn a_server_that_is_a_program_finds_its_script_and_its_libraries() {
     let Some(python) = peer("SHIKIRI_PEER_PYTHON") else { return };
     for cli in claude_programs() {
-        let world = World::new(&cli).await;
+        let world = world_of(&cli).await;
         let script = world.place.path().join("server.py");
         std::fs::write(&script, SCRIPT).unwrap();
         let command = [&python, &script].map(|path| path.to_str().unwrap().to_owned()).to_vec();
         let server = Server {
             name: "docs".to_owned(),
             transport: Transport::Stdio { command },
-            headers: BTreeMap::new(),
+            headers: std::collections::BTreeMap::new(),
             allowed_tools: None,
             allow_private: false,
             is_own: false,

@@ -3,8 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
-use shikiri_model::execution::EngineMessage;
-use shikiri_testkit::{Follower, Signal, role, spawn_role, wait_until};
+use shikiri_testkit::{Follower, Signal, role, spawn_role};
 
 use super::*;
 
@@ -27,40 +26,24 @@ impl Fake {
         );
         std::fs::write(&program, text).unwrap();
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-        Self { engine: engine(&program), place }
+        Self { engine: claude_code(&program), place }
     }
 
     fn order(&self) -> Order {
-        let env = [("PATH", std::env::var("PATH").unwrap()), ("X_API_KEY", "canary-99".to_owned())];
+        let path = std::env::var("PATH").unwrap();
+        let env = [("PATH", path.as_str()), ("X_API_KEY", "canary-99")];
         Order {
-            prompt: "go".to_owned(),
-            system_prompt: String::new(),
-            model: Model::offline(),
-            subagent_model: None,
-            aliases: BTreeMap::new(),
-            resume: None,
-            servers: Vec::new(),
-            skills: Vec::new(),
-            tools: Arc::new(NoTools),
             folder: self.place.path().join("work"),
             home: self.place.path().join("home"),
-            env: env.map(|(name, value)| (name.to_owned(), value)).into(),
             secrets: vec!["token-4711".to_owned()],
-            limits: Limits::default(),
-            prices: PriceList::default(),
-            memory: Memory::default(),
+            ..order("go", Model::offline(), env)
         }
     }
 
     async fn run(&self) -> Outcome {
-        let (told, heard) = Told::channel();
-        let stop = CancellationToken::new();
-        let hearing = hear(heard, &stop, |_| false);
-        let running = self.engine.run(self.order(), told, stop.clone());
-        let both = async { tokio::join!(running, hearing) };
-        let (outcome, messages) = tokio::time::timeout(PATIENCE, both).await.expect("an end");
+        let ended = run(&self.engine, self.order(), |_| false).await;
         self.assert_clean();
-        Outcome::new(messages, outcome)
+        ended
     }
 
     /// The words with which a run failed.
@@ -135,16 +118,12 @@ async fn one_that_hears_nothing_is_killed_with_its_children() {
         "trap '' TERM INT HUP; (setsid sleep 600 &) ; echo '{\"type\":\"system\"}'; \
          while :; do sleep 600; done",
     );
-    let (told, heard) = Told::channel();
-    let stop = CancellationToken::new();
-    let hearing = hear(heard, &stop, |_| true);
     let begun = Instant::now();
-    let running = fake.engine.run(fake.order(), told, stop.clone());
-    let (outcome, _) = tokio::join!(running, hearing);
+    let ended = run(&fake.engine, fake.order(), |_| true).await;
     // Two seconds for a result, one more to end. Whoever waits gives up after five.
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(3) && took < Duration::from_secs(4), "{took:?}");
-    assert_eq!(outcome, Ok(()));
+    assert_eq!(ended.outcome, Ok(()));
     fake.assert_clean();
 }
 
@@ -169,24 +148,33 @@ async fn one_that_gives_up_is_quoted_without_secrets() {
 #[tokio::test]
 async fn a_program_that_will_not_do_is_told_before_anything_starts() {
     let model = Model::offline();
-    let missing =
-        engine(Path::new("/no/such/claude")).check(&model, &BTreeMap::new()).await.unwrap_err().0;
+    let missing = claude_code(Path::new("/no/such/claude"))
+        .check(&model, &std::collections::BTreeMap::new())
+        .await
+        .unwrap_err()
+        .0;
     let start = "Claude Code cannot be started from /no/such/claude: ";
     assert!(missing.starts_with(start) && missing.contains("SHIKIRI_CLAUDE_BIN"), "{missing}");
     let old = Fake::of_version("2.0.14 (Claude Code)", "touch ../started");
     let place = old.place.path().join("claude").display().to_string();
     let expected = format!("Claude Code at {place} is too old: 2.0.14, needed is 2.1.197 or newer");
-    assert_eq!(old.engine.check(&model, &BTreeMap::new()).await.unwrap_err().0, expected);
+    assert_eq!(
+        old.engine.check(&model, &std::collections::BTreeMap::new()).await.unwrap_err().0,
+        expected
+    );
     assert_eq!(old.failure().await, expected);
     assert!(!old.place.path().join("started").exists());
     let other = Fake::of_version("GNU coreutils 9.4", "")
         .engine
-        .check(&model, &BTreeMap::new())
+        .check(&model, &std::collections::BTreeMap::new())
         .await
         .unwrap_err()
         .0;
     assert!(other.ends_with("is no Claude Code: its version is \"GNU coreutils 9.4\""), "{other}");
-    assert_eq!(Fake::new("").engine.check(&model, &BTreeMap::new()).await, Ok(()));
+    assert_eq!(
+        Fake::new("").engine.check(&model, &std::collections::BTreeMap::new()).await,
+        Ok(())
+    );
 }
 
 /// In the role of a server: runs this CLI until it is killed.
@@ -195,7 +183,7 @@ async fn be_a_server() {
     let mut order = Fake::new("").order();
     (order.folder, order.home) = (place.join("work"), place.join("home"));
     let (told, _heard) = Told::channel();
-    let _ = engine(&place.join("claude")).run(order, told, CancellationToken::new()).await;
+    let _ = claude_code(&place.join("claude")).run(order, told, CancellationToken::new()).await;
 }
 
 /// A server that is started again may go on with the conversation at once.

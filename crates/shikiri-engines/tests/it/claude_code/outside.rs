@@ -1,20 +1,18 @@
 //! What lies around the CLI: MCP servers, skills, Bedrock, and a server that dies.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
-use serde_json::json;
+use serde_json::Value;
 use shikiri_app::execution::Server;
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::Status;
 use shikiri_model::server::Transport;
 use shikiri_model::skill::Skill;
-use shikiri_testkit::{
-    Follower, Reply, Signal, Usage, claude_programs, role, spawn_role, wait_until,
-};
+use shikiri_testkit::{Follower, Signal, Usage, role, spawn_role};
 
 use super::*;
 
@@ -80,7 +78,7 @@ fn server(name: &str, url: &str, allowed: Option<&[&str]>) -> Server {
 #[tokio::test]
 async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told() {
     for cli in claude_programs() {
-        let world = World::new(&cli).await;
+        let world = world_of(&cli).await;
         let mcp = Mcp::default();
         let url = mcp.start().await;
         let calls = Reply::call("mcp__docs__read", json!({}))
@@ -108,7 +106,7 @@ async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told
         );
         assert!(results[1]["content"].to_string().contains("is not allowed here"));
         assert!(results[2]["content"].to_string().contains("No such file"), "it has gone by then");
-        let told = format!("{:?}", ended.messages);
+        let told = format!("{:?}", ended.account.messages);
         assert!(!told.contains("canary-5711") && !told.contains("sk-ant-canary"), "{told}");
         ended.outcome.unwrap();
     }
@@ -117,7 +115,7 @@ async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told
 #[tokio::test]
 async fn skills_are_offered_to_the_model_and_can_be_used() {
     for cli in claude_programs() {
-        let world = World::new(&cli).await;
+        let world = world_of(&cli).await;
         let skill = Skill {
             name: "folding".into(),
             tenant: TenantId::local(),
@@ -148,7 +146,7 @@ async fn skills_are_offered_to_the_model_and_can_be_used() {
 #[tokio::test]
 async fn bedrock_is_spoken_to_at_its_base_url_with_subagents_on_their_model() {
     for cli in claude_programs() {
-        let world = World::new(&cli).await;
+        let world = world_of(&cli).await;
         let spawn = json!({
             "description": "d", "prompt": "helper, work", "subagent_type": "general-purpose",
             "run_in_background": false,
@@ -193,14 +191,14 @@ async fn bedrock_is_spoken_to_at_its_base_url_with_subagents_on_their_model() {
 /// In the role of a server: starts a turn whose command never ends, and waits to be killed.
 async fn be_a_server() {
     let cli = PathBuf::from(std::env::var_os("TEST_CLI").unwrap());
-    let mut order: Order = World::new(&cli).await.order("go");
+    let mut order: Order = world_of(&cli).await.order("go");
     order.home = PathBuf::from(std::env::var_os("TEST_HOME").unwrap());
     order.folder = PathBuf::from(std::env::var_os("TEST_WORK").unwrap());
     let url = std::env::var("TEST_MODEL").unwrap();
     order.env.insert("ANTHROPIC_BASE_URL".to_owned(), url);
     let (told, mut heard) = Told::channel();
     tokio::spawn(async move { while heard.recv().await.is_some() {} });
-    let _ = engine(&cli).run(order, told, CancellationToken::new()).await;
+    let _ = claude_code(&cli).run(order, told, CancellationToken::new()).await;
 }
 
 #[tokio::test]
@@ -210,7 +208,7 @@ async fn nothing_outlives_a_server_that_is_killed() {
     }
     for cli in claude_programs() {
         for in_command in [true, false] {
-            let world = World::new(&cli).await;
+            let world = world_of(&cli).await;
             let command = json!({ "command": "touch begun; while :; do sleep 1; done" });
             let slow = Reply::text(&"on ".repeat(5_000)).paced(Duration::from_millis(20));
             world

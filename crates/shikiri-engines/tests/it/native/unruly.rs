@@ -22,8 +22,8 @@ async fn api(answer: impl Fn(usize) -> Response + Clone + Send + Sync + 'static)
     format!("http://{address}")
 }
 
-async fn run(kind: EngineKind, url: &str) -> Outcome {
-    let world = World::new(kind).await;
+async fn run(which: TestEngine, url: &str) -> Outcome {
+    let world = World::new(which).await;
     let mut order = world.order("go");
     for name in ["ANTHROPIC_BASE_URL", "ANTHROPIC_BEDROCK_BASE_URL"] {
         order.env.insert(name.into(), url.to_owned());
@@ -45,18 +45,18 @@ async fn a_stream_that_is_no_stream_is_refused_in_clear_words() {
     ];
     for body in bodies {
         let url = api(move |_| body.into_response()).await;
-        let ended = run(EngineKind::Anthropic, &url).await;
+        let ended = run(TestEngine::Anthropic, &url).await;
         assert!(ended.error().contains("not a message"), "{body}: {}", ended.error());
     }
     for body in [&b"HTTP/1.1 is not a frame at all"[..], &[0; 64]] {
         let url = api(move |_| body.into_response()).await;
-        let ended = run(EngineKind::Bedrock, &url).await;
+        let ended = run(TestEngine::Bedrock, &url).await;
         assert!(ended.error().contains("not a message"), "{}", ended.error());
     }
     // Nothing but an end is as good as a broken connection: it is tried again, once.
-    for kind in [EngineKind::Anthropic, EngineKind::Bedrock] {
+    for which in [TestEngine::Anthropic, TestEngine::Bedrock] {
         let url = api(|_| "".into_response()).await;
-        let ended = run(kind, &url).await;
+        let ended = run(which, &url).await;
         assert!(ended.error().contains("ended early"), "{}", ended.error());
         assert_eq!(ended.notes("api_retry"), 1);
     }
@@ -75,12 +75,12 @@ async fn a_server_that_streams_for_ever_is_left() {
     for again in ["x".repeat(64 * 1024), "data: {\"type\":\"ping\"}\n\n".repeat(4_000)] {
         let again = Bytes::from(again);
         let url = api(move |_| endless(START, again.clone())).await;
-        let ended = run(EngineKind::Anthropic, &url).await;
+        let ended = run(TestEngine::Anthropic, &url).await;
         assert!(ended.error().contains("more than"), "{}", ended.error());
         assert_eq!(ended.bill()[&None].input_tokens, 5, "what was told is billed");
     }
     let url = api(|_| endless("", Bytes::from(vec![0xFF; 64 * 1024]))).await;
-    let ended = run(EngineKind::Bedrock, &url).await;
+    let ended = run(TestEngine::Bedrock, &url).await;
     assert!(ended.error().contains("not a message"), "{}", ended.error());
     // A refusal without an end.
     let url = api(|_| {
@@ -89,7 +89,7 @@ async fn a_server_that_streams_for_ever_is_left() {
         refused
     })
     .await;
-    let ended = run(EngineKind::Anthropic, &url).await;
+    let ended = run(TestEngine::Anthropic, &url).await;
     assert!(ended.error().contains("400"), "{}", ended.error());
 }
 
@@ -105,14 +105,14 @@ async fn an_api_says_when_to_come_back_and_is_given_up_if_that_is_long() {
     );
     let url = api(move |n| if n == 0 { refused("1") } else { whole.clone().into_response() }).await;
     let begun = std::time::Instant::now();
-    let ended = run(EngineKind::Anthropic, &url).await;
+    let ended = run(TestEngine::Anthropic, &url).await;
     assert_eq!(ended.result(), "");
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     assert_eq!(ended.bill()[&None].output_tokens, 3);
 
     let url = api(move |_| refused("3600")).await;
     let begun = std::time::Instant::now();
-    let ended = run(EngineKind::Anthropic, &url).await;
+    let ended = run(TestEngine::Anthropic, &url).await;
     assert!(ended.error().contains("429"), "{}", ended.error());
     assert!(begun.elapsed() < Duration::from_secs(5));
 }

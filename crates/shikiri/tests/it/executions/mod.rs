@@ -1,14 +1,13 @@
 //! Executions: the multi-tenant service, over REST and on the terminal.
 
 mod conversations;
+mod engines;
 mod files;
 pub(crate) mod kit;
 mod lock;
 mod models;
-mod native;
 mod offline;
 mod openapi;
-mod real_cli;
 mod schemathesis;
 mod secrets;
 mod server_checks;
@@ -16,5 +15,6 @@ mod servers;
 mod skills;
 mod streams;
 mod terminal;
+mod tool_servers;
 mod turns;
 mod usage;

@@ -1,76 +1,17 @@
 //! APIs as tools: made from a document, tried, and called by the real Claude Code.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::HeaderMap;
-use axum::response::IntoResponse as _;
 use serde_json::{Value, json};
 use shikiri_testkit::{Cli, FakeModel, Reply, TestApp, claude_programs};
 
 use super::kit::{Talk, kinds, terminal};
+use super::tool_servers::{PETSTORE, Pets, record};
 use crate::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const PETSTORE: &str =
-    include_str!("../../../../shikiri-openapi/tests/documents/petstore-3.0.yaml");
 const PETSTORE_31: &str =
     include_str!("../../../../shikiri-openapi/tests/documents/petstore-3.1.json");
-
-/// A pet store that keeps what it is asked.
-#[derive(Clone, Default)]
-struct Pets(Arc<Mutex<Vec<Asked>>>);
-
-#[derive(Clone, Debug, PartialEq)]
-struct Asked {
-    line: String,
-    authorization: Option<String>,
-    content_type: Option<String>,
-    body: String,
-}
-
-impl Pets {
-    /// Gives its address. It ends with the test's runtime.
-    async fn start(&self) -> String {
-        let router = Router::new().fallback(serve).with_state(self.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        format!("http://{address}")
-    }
-
-    fn asked(&self) -> Vec<Asked> {
-        let all = self.0.lock().unwrap().clone();
-        all.into_iter().filter(|asked| !asked.line.starts_with("HEAD ")).collect()
-    }
-}
-
-async fn serve(State(pets): State<Pets>, request: Request) -> axum::response::Response {
-    let line = format!("{} {}", request.method(), request.uri());
-    let header = |headers: &HeaderMap, name: &str| {
-        let value = headers.get(name)?;
-        Some(String::from_utf8(value.as_bytes().to_vec()).unwrap())
-    };
-    let authorization = header(request.headers(), "authorization");
-    let content_type = header(request.headers(), "content-type");
-    let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let body = String::from_utf8(body.to_vec()).unwrap();
-    let is_document = line == "GET /spec.yaml";
-    pets.0.lock().unwrap().push(Asked { line, authorization, content_type, body });
-    if is_document {
-        return PETSTORE.into_response();
-    }
-    axum::Json(json!({ "id": 7, "name": "ポチ" })).into_response()
-}
-
-fn record(url: &str) -> Value {
-    json!({
-        "name": "pets", "type": "openapi", "spec": PETSTORE, "url": format!("{url}/api/v3"),
-        "headers_template": { "Authorization": "Bearer ${pets}" }, "allow_private": true,
-    })
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_is_a_server_and_its_check_lists_the_tools() {

@@ -1,0 +1,112 @@
+//! A step of a native turn counts as kept once it is in the store, and not before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+use shikiri_app::conversations::ConversationPatch;
+use shikiri_app::execution::{Engine, EngineError, Engines, NewExecution, Order, Told};
+use shikiri_app::models::ModelPatch;
+use shikiri_app::run::Node;
+use shikiri_app::{App, AppOptions};
+use shikiri_model::event::StreamId;
+use shikiri_model::execution::{EngineMessage, Executor, Finish};
+use shikiri_model::ids::TenantId;
+use shikiri_model::models::{EngineKind, Model};
+use shikiri_model::native::Limits;
+use shikiri_model::run::RunStatus;
+use shikiri_store::Store as _;
+use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::flaky::{Flaky, Refuse};
+
+/// Keeps one step when it is told to, and then says that it has.
+#[derive(Clone)]
+struct Careful {
+    begin: Arc<Semaphore>,
+    has_kept: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Engine for Careful {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Anthropic
+    }
+
+    async fn check(&self, _: &Model, _: &BTreeMap<String, String>) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn is_native(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, _: Order, told: Told, _: CancellationToken) -> Result<(), EngineError> {
+        let _begun = self.begin.acquire().await;
+        let delta = EngineMessage::TextDelta { text: "木".to_owned() };
+        told.keep(json!({ "entry": "reply", "n": 1 }), vec![delta]).await?;
+        self.has_kept.store(true, Ordering::SeqCst);
+        told.tell(EngineMessage::Finished(Finish::default())).await;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_is_not_kept_before_it_is_in_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let flaky = Flaky::over(Arc::new(store));
+    let engine = Careful { begin: Arc::new(Semaphore::new(0)), has_kept: Arc::default() };
+    let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
+    let app = App::new(flaky.clone(), vec![], options)
+        .with_engines(Engines::new(vec![Arc::new(engine.clone())]));
+    app.ensure_local_tenant().await.unwrap();
+    let node = Node::start(app.clone());
+    node.joined().await;
+    let (local, model) = (TenantId::local(), "main".parse().unwrap());
+    app.create_model(Some(model), EngineKind::Anthropic, ModelPatch::default()).await.unwrap();
+    let made = app.create_conversation(&local, ConversationPatch::default()).await.unwrap();
+    let request = NewExecution {
+        conversation: made.value.id,
+        user_input: "go".to_owned(),
+        executor: Executor { user_id: "花子".to_owned(), name: None, email: None },
+        tokens: BTreeMap::new(),
+        preferred_skills: Vec::new(),
+        model_id: Some("main".parse().unwrap()),
+        idempotency_key: None,
+        limits: Limits::default(),
+    };
+    let run = app.execute(&local, request).await.unwrap().value.id;
+    let journal = StreamId::new(format!("journal/{run}"));
+
+    flaky.refuse(Refuse::Events);
+    let before = flaky.refused();
+    engine.begin.add_permits(1);
+    // It is tried again and again, so the engine has been waiting for a while.
+    flaky.until_refused(before + 3).await;
+    assert!(!engine.has_kept.load(Ordering::SeqCst), "the engine went on without its step");
+    assert_eq!(flaky.stream(&local, &journal).await.unwrap(), None);
+
+    flaky.refuse(Refuse::Nothing);
+    let ended = async {
+        loop {
+            let run = app.execution(&local, &run).await.unwrap().value;
+            if run.status.is_terminal() {
+                return run.status;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let status = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("an end");
+    assert_eq!(status, RunStatus::Completed);
+    assert!(engine.has_kept.load(Ordering::SeqCst));
+    let state = flaky.stream(&local, &journal).await.unwrap();
+    assert!(state.is_some(), "the step is there");
+    node.leave().await;
+}

@@ -1,0 +1,13 @@
+//! What every engine does, the same for each: the model's words, tools, subagents, failures.
+
+mod answers;
+mod errors;
+mod subagents;
+
+use serde_json::json;
+use shikiri_app::execution::{Memory, Order};
+use shikiri_model::execution::{EngineMessage, total};
+use shikiri_testkit::{Reply, TestEngine, each_engine};
+
+use crate::outcome::Outcome;
+use crate::world::*;

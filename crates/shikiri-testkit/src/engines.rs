@@ -1,0 +1,105 @@
+//! One scenario, told once, for every engine.
+//!
+//! A scenario is a function that takes a `TestEngine`. `each_engine!` lists those of a module and
+//! makes tests of them, one for each engine: `name::claude_code`, `name::anthropic` and
+//! `name::bedrock`. A scenario that some engine cannot have says so, with the reason:
+//!
+//! ```text
+//! each_engine! {
+//!     text_comes_in_pieces;
+//!     a_turn_ends_after_so_many_replies, only native: "limits are refused for other engines";
+//! }
+//! ```
+//!
+//! `only native: "…";` as the first line is for all that follow.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+/// An engine, and how a model that it asks has to speak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestEngine {
+    /// With this program.
+    ClaudeCode(PathBuf),
+    Anthropic,
+    Bedrock,
+}
+
+impl TestEngine {
+    pub fn is_native(&self) -> bool {
+        !matches!(self, Self::ClaudeCode(_))
+    }
+
+    /// As the record of a model has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ClaudeCode(_) => "claude-code",
+            Self::Anthropic => "anthropic",
+            Self::Bedrock => "bedrock",
+        }
+    }
+
+    /// The tool that starts a subagent.
+    pub fn task(&self) -> &'static str {
+        if self.is_native() { "Task" } else { "Agent" }
+    }
+
+    /// Its input: whoever starts is told `prompt`, and waited for.
+    pub fn spawn(&self, prompt: &str) -> Value {
+        let mut input = json!({
+            "description": "調べる", "prompt": prompt, "subagent_type": "general-purpose",
+        });
+        if !self.is_native() {
+            input["run_in_background"] = json!(false);
+        }
+        input
+    }
+}
+
+#[macro_export]
+macro_rules! each_engine {
+    (only $which:ident: $why:literal; $($name:ident;)*) => {
+        $(mod $name {
+            $crate::engine_tests!($name $which);
+        })*
+    };
+    ($($name:ident $(, only $which:ident: $why:literal)?;)*) => {
+        $(mod $name {
+            $crate::engine_tests!($name $($which)?);
+        })*
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! engine_tests {
+    ($name:ident) => {
+        $crate::engine_tests!($name claude_code);
+        $crate::engine_tests!($name native);
+    };
+    ($name:ident native) => {
+        $crate::engine_tests!($name anthropic);
+        $crate::engine_tests!($name bedrock);
+    };
+    ($name:ident claude_code) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn claude_code() {
+            for program in $crate::claude_programs() {
+                super::$name($crate::TestEngine::ClaudeCode(program)).await;
+            }
+        }
+    };
+    ($name:ident anthropic) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn anthropic() {
+            super::$name($crate::TestEngine::Anthropic).await;
+        }
+    };
+    ($name:ident bedrock) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn bedrock() {
+            super::$name($crate::TestEngine::Bedrock).await;
+        }
+    };
+}
