@@ -1,4 +1,4 @@
-//! Use cases on a real SQLite store with a clock that the test moves.
+//! Use cases on a real store with a clock that the test moves: SQLite, and lanes on PostgreSQL too.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first surprise")]
 mod connections;
 mod conversations;
