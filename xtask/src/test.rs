@@ -13,7 +13,7 @@ use crate::peers::Peers;
 use crate::postgres::Postgres;
 use crate::report::{Outcome, Report};
 use crate::rows;
-use crate::tools::{provide_chromium, provide_tmux, with_component, with_deny};
+use crate::tools::{provide_chromium, provide_tmux, provide_xvfb, with_component, with_deny};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let peers = provision_peers(&mut report);
     report.step("tmux", provide_tmux);
     report.step("chromium", provide_chromium);
+    report.step("xvfb", provide_xvfb);
     report.check("tests", || {
         let mut command = cargo(["test", "--workspace", "--no-fail-fast", "--"]);
         postgres.export(&mut command);

@@ -44,6 +44,11 @@ pub(crate) fn provide_chromium() -> Result<Outcome> {
     })
 }
 
+/// Has a display for the window in which tests log in; installs it in the same way.
+pub(crate) fn provide_xvfb() -> Result<Outcome> {
+    provide("xvfb", || succeeds(Command::new("Xvfb").arg("-help")))
+}
+
 fn provide(package: &str, is_there: impl Fn() -> bool) -> Result<Outcome> {
     if !is_there() && apt::may_install() {
         run(&mut apt::update())?;

@@ -16,6 +16,9 @@ use tokio::task::JoinHandle;
 /// How long a test waits for something that has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What nobody should see in a terminal.
+const CONTROLS: &str = " \u{1b}[31mred\u{7} \u{1b}]0;title\u{7}\u{202e}turned\u{9b}2J";
+
 /// Ends when dropped.
 #[derive(Debug)]
 pub struct ChatSite {
@@ -45,7 +48,7 @@ pub struct Arrived {
 
 #[derive(Debug)]
 struct Shared {
-    manners: BTreeMap<String, Value>,
+    manners: Mutex<BTreeMap<String, Value>>,
     log: Mutex<SiteLog>,
     /// Rises with every change of the log.
     changes: watch::Sender<u64>,
@@ -56,6 +59,11 @@ struct Shared {
 impl Shared {
     fn log(&self) -> MutexGuard<'_, SiteLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How a room behaves; None if there is no such room.
+    fn manner(&self, room: &str) -> Option<Value> {
+        self.manners.lock().unwrap_or_else(PoisonError::into_inner).get(room).cloned()
     }
 
     fn changed(&self) {
@@ -69,7 +77,7 @@ impl ChatSite {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let origin = format!("http://{}", listener.local_addr().expect("an address"));
         let shared = Arc::new(Shared {
-            manners: rooms.into_iter().map(|(name, m)| (name.to_owned(), m)).collect(),
+            manners: Mutex::new(rooms.into_iter().map(|(n, m)| (n.to_owned(), m)).collect()),
             log: Mutex::default(),
             changes: watch::Sender::default(),
             released: watch::Sender::default(),
@@ -85,11 +93,15 @@ impl ChatSite {
         &self.origin
     }
 
-    /// The description of its rooms for `providers.toml`, each a provider of the room's name; the
-    /// two real ones are switched off.
+    /// The description of its rooms for `providers.toml`, each a provider of the room's name. Of the
+    /// two real ones, whichever has no room here is switched off.
     pub fn providers(&self) -> String {
-        let mut text = "[chatgpt]\nenabled = false\n[gemini]\nenabled = false\n".to_owned();
-        for (room, manner) in &self.shared.manners {
+        let manners = self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut text = String::new();
+        for real in ["chatgpt", "gemini"].into_iter().filter(|real| !manners.contains_key(*real)) {
+            writeln!(text, "[{real}]\nenabled = false").expect("a string takes everything");
+        }
+        for (room, manner) in &manners {
             let base = format!("{}/{room}", self.origin);
             let send = if manner["editor"] == "enter" { "" } else { "\"#send\"" };
             let done = if manner["marked"] == true { "\".copy\"" } else { "" };
@@ -106,6 +118,12 @@ impl ChatSite {
             .expect("a string takes everything");
         }
         text
+    }
+
+    /// From now on the pages of a room behave so; those that are open stay as they are.
+    pub fn change(&self, room: &str, manner: Value) {
+        let mut manners = self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(manners.insert(room.to_owned(), manner).is_some(), "there is no room {room}");
     }
 
     /// What has happened so far.
@@ -137,13 +155,17 @@ impl ChatSite {
         self.shared.log().deleted.insert(chat);
     }
 
-    /// What the site answers to a question. `words=N` in it asks for N words.
+    /// What the site answers to a question. `words=N` in it asks for N words, the word `controls`
+    /// for characters that steer a terminal and turn text.
     pub fn answer_to(question: &str) -> String {
         let wanted = question.split_whitespace().find_map(|w| w.strip_prefix("words="));
         let count: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(12);
         let mut text = format!("You asked: {}\n答え:", question.trim());
         for number in 1..=count {
             write!(text, " word{number}").expect("a string takes everything");
+        }
+        if question.split_whitespace().any(|word| word == "controls") {
+            text.push_str(CONTROLS);
         }
         text
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use super::{Arrived, ChatSite, Shared};
 
 const PAGE: &str = include_str!("page.html");
-const LOGIN: &str = "<!doctype html><title>Login</title><form><input name=\"user\"></form>";
+const LOGIN: &str = include_str!("login.html");
+/// Who has it is logged in, where a room wants that.
+const COOKIE: &str = "person=known";
 /// Characters of an answer that are sent at once.
 const PIECE: usize = 40;
 
@@ -26,6 +28,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/{room}/", get(page))
         .route("/{room}/c/{chat}", get(chat_page))
         .route("/{room}/login", get(|| async { Html(LOGIN) }))
+        .route("/{room}/pass", get(pass))
         .route("/{room}/history/{chat}", get(history))
         .route("/{room}/ask", post(ask))
         .route("/{room}/answer/{chat}/{turn}", get(answer))
@@ -33,20 +36,35 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-async fn page(State(world): World, Path(room): Path<String>) -> Response {
-    show(&world, &room)
+async fn page(State(world): World, Path(room): Path<String>, headers: HeaderMap) -> Response {
+    show(&world, &room, &headers)
 }
 
-async fn chat_page(State(world): World, Path((room, chat)): Path<(String, String)>) -> Response {
+/// Whoever the site has come to know gets a cookie that lasts.
+async fn pass(State(world): World, Path(room): Path<String>) -> Response {
+    match world.manner(&room) {
+        Some(manner) if manner["knows_the_person"] == true => {
+            let cookie = format!("{COOKIE}; Path=/; Max-Age=86400");
+            (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+        }
+        _ => StatusCode::FORBIDDEN.into_response(),
+    }
+}
+
+async fn chat_page(
+    State(world): World,
+    Path((room, chat)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
     let is_there = is_there(&world, &chat);
-    match world.manners.get(&room).map(|manner| &manner["gone"]) {
+    match world.manner(&room).map(|manner| manner["gone"].clone()) {
         Some(gone) if !is_there && gone == "status" => {
             (StatusCode::NOT_FOUND, Html("<title>Not found</title>")).into_response()
         }
         Some(gone) if !is_there && gone == "redirect" => {
             Redirect::to(&format!("/{room}/")).into_response()
         }
-        _ => show(&world, &room),
+        _ => show(&world, &room, &headers),
     }
 }
 
@@ -55,11 +73,13 @@ fn is_there(world: &Shared, chat: &str) -> bool {
     log.chats.contains_key(chat) && !log.deleted.contains(chat)
 }
 
-fn show(world: &Shared, room: &str) -> Response {
-    let Some(manner) = world.manners.get(room) else {
+fn show(world: &Shared, room: &str, headers: &HeaderMap) -> Response {
+    let Some(manner) = world.manner(room) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    if manner["login"] == "redirect" {
+    let cookie = headers.get(header::COOKIE).and_then(|cookie| cookie.to_str().ok());
+    let is_known = cookie.is_some_and(|cookie| cookie.contains(COOKIE));
+    if manner["login"] == "redirect" || (manner["login"] == "cookie" && !is_known) {
         return Redirect::to(&format!("/{room}/login")).into_response();
     }
     let page = PAGE.replacen("MANNER", &manner.to_string(), 1).replacen(
@@ -106,7 +126,7 @@ async fn answer(
     else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let pause = world.manners.get(&room).and_then(|m| m["piece_ms"].as_u64()).unwrap_or(5);
+    let pause = world.manner(&room).and_then(|m| m["piece_ms"].as_u64()).unwrap_or(5);
     let is_held = question.split_whitespace().any(|word| word == "hold");
     let letters: Vec<char> = text.chars().collect();
     let pieces: Vec<String> = letters.chunks(PIECE).map(|piece| piece.iter().collect()).collect();

@@ -1,5 +1,7 @@
 //! `shikiri browser` as a person meets it, with a real Chromium and chat pages of our own.
 
+mod login;
+
 use std::path::Path;
 use std::time::Duration;
 
