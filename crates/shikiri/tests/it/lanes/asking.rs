@@ -1,18 +1,27 @@
 //! Questions and what comes of them, over the tools.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::Cli;
+use shikiri_testkit::{Cli, TestApp};
 
-use super::{answer, ask, call, cli, connection, history, process, refusal, server, text};
+use super::{
+    answer, ask, call, cli, connection, history, on_postgresql, on_sqlite, process, refusal,
+    server, servers, text,
+};
 use crate::PROGRAM;
 
 /// Row 0.18: who asked what, with everything that is known of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_question_is_written_down_with_who_asked_it() {
-    let app = server().start().await;
-    let mcp = connection(&app, "claude-code").await;
+    for app in servers("who asked what", |app| app).await {
+        one_question(&app).await;
+    }
+}
+
+async fn one_question(app: &TestApp) {
+    let mcp = connection(app, "claude-code").await;
     let asked = answer(&mcp.result("tools/call", call("ask_gemini_web", "誰が訊いた？")).await);
     let cli = app.cli();
     let line = &history(&cli, &["--provider", "gemini", "--agent", "claude-code"])[0];
@@ -175,10 +184,17 @@ fn without_a_browser_one_is_told_what_to_do() {
 /// Two questions in one lane go one after the other; a cancelled one makes way.
 #[test]
 fn questions_of_one_lane_wait_for_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let sent = folder.path().join("sent");
-    let cli = Cli::new(PROGRAM, folder.path())
-        .env("SHIKIRI_PAGES", format!("offline:{}", sent.display()));
+    on_sqlite(questions_of_one_lane);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_of_one_lane_wait_for_each_other_on_postgresql() {
+    on_postgresql("questions of one lane", questions_of_one_lane).await;
+}
+
+fn questions_of_one_lane(cli: &Cli, folder: &Path) {
+    let sent = folder.join("sent");
+    let cli = cli.clone().env("SHIKIRI_PAGES", format!("offline:{}", sent.display()));
     let mut client = process(&cli, "x");
     let questions: Vec<String> = (0..6).map(|n| format!("q{n}\n#offline delay_ms=50")).collect();
     let ids: Vec<i64> = questions
@@ -219,8 +235,17 @@ fn questions_of_one_lane_wait_for_each_other() {
 /// The limit over all counts whoever asks, in however many processes; who cannot even wait is told.
 #[test]
 fn the_limit_over_all_holds_between_processes() {
-    let folder = tempfile::tempdir().unwrap();
-    let cli = cli(folder.path())
+    on_sqlite(one_question_at_a_time);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_over_all_holds_between_processes_on_postgresql() {
+    on_postgresql("the limit over all", one_question_at_a_time).await;
+}
+
+fn one_question_at_a_time(cli: &Cli, _: &Path) {
+    let cli = cli
+        .clone()
         .env("SHIKIRI_MAX_QUESTIONS", "1")
         .env("SHIKIRI_MAX_QUEUED_QUESTIONS", "2")
         .env("SHIKIRI_QUESTION_WAIT_SECONDS", "1.5");

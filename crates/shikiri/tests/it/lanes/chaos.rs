@@ -2,10 +2,10 @@
 //! history says what is known.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, Rng, StdioClient, long};
+use shikiri_testkit::{Cli, Rng, Signal, StdioClient, TestDatabase, have_postgres, long, signal};
 
 use super::{ask, call, exported, history, process, text};
 use crate::PROGRAM;
@@ -22,17 +22,22 @@ const LANE_POINTS: [&str; 7] = [
 
 struct World {
     folder: tempfile::TempDir,
+    database: Option<TestDatabase>,
 }
 
 impl World {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { folder: tempfile::tempdir().unwrap(), database: None }
     }
 
     /// A program whose process is soon missed.
     fn cli(&self) -> Cli {
-        Cli::new(PROGRAM, self.folder.path())
-            .env("SHIKIRI_PAGES", format!("offline:{}", self.folder.path().join("sent").display()))
+        let cli = Cli::new(PROGRAM, self.folder.path());
+        let cli = match &self.database {
+            Some(database) => cli.store(database.url()),
+            None => cli,
+        };
+        cli.env("SHIKIRI_PAGES", format!("offline:{}", self.folder.path().join("sent").display()))
             .env("SHIKIRI_AGENT_ID", "phoenix")
             .env("SHIKIRI_NODE_LEASE_SECONDS", "1")
     }
@@ -57,41 +62,55 @@ fn text_of(value: &Value, name: &str) -> String {
 #[test]
 fn a_question_killed_at_any_point_is_sent_at_most_once_and_history_is_honest() {
     for point in LANE_POINTS {
-        let world = World::new();
-        let cli = world.cli();
-        let mut client = process(&cli, "x");
-        // The point before a lane is opened comes up for who has none.
-        let first = (point != "lane.before_open").then(|| ask(&mut client, "first"));
-        assert_eq!(client.end().0, 0);
-
-        let armed = cli.clone().env("SHIKIRI_FAILPOINT", format!("{point}:1"));
-        let mut client = process(&armed, "x");
-        client.request("tools/call", call("ask_chatgpt_web", "doomed"));
-        while client.hear().is_some() {}
-        drop(client);
-
-        let mut client = process(&cli, "x");
-        let line = until_over(&cli, "doomed", &mut client);
-        let times = world.sent().iter().filter(|question| *question == "doomed").count();
-        match text(&line, "status") {
-            "answered" => assert_eq!(times, 1, "{point}: {line}"),
-            _ => {
-                assert_eq!(line["error"]["code"], "UNKNOWN_OUTCOME", "{point}: {line}");
-                assert_eq!(line["sent"], "unknown", "{point}: {line}");
-                assert!(times <= 1, "{point}");
-            }
-        }
-        let next = ask(&mut client, "next");
-        if let Some(first) = first {
-            assert_eq!(next["url"], first["url"], "{point}");
-        }
-        assert_eq!(next["url"], line["url"].as_str().map_or(next["url"].clone(), Value::from));
+        killed_at(point, &World::new());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_killed_at_any_point_is_sent_at_most_once_on_postgresql() {
+    if !have_postgres("questions killed at any point") {
+        return;
+    }
+    for point in LANE_POINTS {
+        let world = World { database: Some(TestDatabase::create().await), ..World::new() };
+        tokio::task::block_in_place(|| killed_at(point, &world));
+    }
+}
+
+fn killed_at(point: &str, world: &World) {
+    let cli = world.cli();
+    let mut client = process(&cli, "x");
+    // The point before a lane is opened comes up for who has none.
+    let first = (point != "lane.before_open").then(|| ask(&mut client, "first"));
+    assert_eq!(client.end().0, 0);
+
+    let armed = cli.clone().env("SHIKIRI_FAILPOINT", format!("{point}:1"));
+    let mut client = process(&armed, "x");
+    client.request("tools/call", call("ask_chatgpt_web", "doomed"));
+    while client.hear().is_some() {}
+    drop(client);
+
+    let mut client = process(&cli, "x");
+    let line = until_over(&cli, "doomed", &mut client);
+    let times = world.sent().iter().filter(|question| *question == "doomed").count();
+    match text(&line, "status") {
+        "answered" => assert_eq!(times, 1, "{point}: {line}"),
+        _ => {
+            assert_eq!(line["error"]["code"], "UNKNOWN_OUTCOME", "{point}: {line}");
+            assert_eq!(line["sent"], "unknown", "{point}: {line}");
+            assert!(times <= 1, "{point}");
+        }
+    }
+    let next = ask(&mut client, "next");
+    if let Some(first) = first {
+        assert_eq!(next["url"], first["url"], "{point}");
+    }
+    assert_eq!(next["url"], line["url"].as_str().map_or(next["url"].clone(), Value::from));
 }
 
 /// Waits until the question has an end, which another process gives it.
 fn until_over(cli: &Cli, question: &str, client: &mut StdioClient) -> Value {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     loop {
         let found = history(cli, &[]).into_iter().find(|line| line["question"] == question);
         if let Some(line) = found.filter(|line| line["status"] != "asking") {
@@ -110,26 +129,32 @@ fn a_thousand_kills_lose_nothing_that_was_answered() {
     let world = World::new();
     let cli = world.cli();
     let mut answered: Vec<(String, String)> = Vec::new();
-    let mut asked = 0;
+    // How long a process takes to its answer, at first a guess: kills are spread over all of it.
+    let mut whole = 60_000;
     for kill in 0..kills {
         let agent = format!("agent-{}", kill % agents);
         let mut client = process(&cli.clone().env("SHIKIRI_AGENT_ID", &agent), "x");
-        let wait = Duration::from_micros(rng.range(0, 60_000));
+        let wait = Duration::from_micros(rng.range(0, whole));
         let pid = client.pid();
         let killer = std::thread::spawn(move || {
             std::thread::sleep(wait);
-            shikiri_testkit::signal(pid, shikiri_testkit::Signal::KILL);
+            signal(pid, Signal::KILL);
         });
         let question = format!("q{kill}");
-        asked += 1;
+        let start = Instant::now();
         let id = client.request("tools/call", call("ask_chatgpt_web", &question));
         while let Some(message) = client.hear() {
             if message["id"] == id {
                 let url = text_of(&message["result"]["structuredContent"], "url");
                 answered.push((question.clone(), url));
+                let took = u64::try_from(start.elapsed().as_micros()).unwrap();
+                whole = 2 * took;
             }
         }
         killer.join().unwrap();
+        if answered.is_empty() {
+            whole += 60_000;
+        }
     }
     let mut last = process(&cli, "x");
     let next = ask(&mut last, "after all");
@@ -145,7 +170,51 @@ fn a_thousand_kills_lose_nothing_that_was_answered() {
     assert_eq!(different.len(), sent.len(), "something was sent twice");
     assert!(exported(&cli)["version"] == 2);
     cli.run(&["db", "check"]).done();
-    eprintln!("{kills} kills, {asked} asked, {} answered, {} sent", answered.len(), sent.len());
+    let begun = lines.iter().filter(|line| text(line, "question").starts_with('q')).count();
+    let (answered, sent) = (answered.len(), sent.len());
+    eprintln!("{kills} kills, {begun} begun, {answered} answered, {sent} sent");
+    // Otherwise the kills would not be in the middle of anything.
+    assert!(answered > 0 && begun > answered, "{begun} begun, {answered} answered");
+}
+
+/// A file of thousands of chats, whose import is killed at any moment: all of it is there, or nothing.
+#[test]
+fn an_import_that_is_killed_took_everything_or_nothing() {
+    let mut rng = Rng::seeded("an_import_that_is_killed_took_everything_or_nothing");
+    let kills = if long() { 100 } else { 12 };
+    let entry = |n: u32| {
+        let url = format!("https://chatgpt.com/c/{n}");
+        (format!("名前{n}"), json!({ "chatgpt": { "url": url } }))
+    };
+    let projects: serde_json::Map<String, Value> = (0..3_000).map(entry).collect();
+    let (count, file) = (projects.len(), json!({ "projects": projects }).to_string());
+    let (mut nothing, mut everything) = (0, 0);
+    let mut whole = None;
+    for _ in 0..kills {
+        let world = World::new();
+        let (cli, path) = (world.cli(), world.folder.path().join("v1.json"));
+        cli.run(&["lanes", "clean"]).done();
+        std::fs::write(&path, &file).unwrap();
+        let words = ["lanes", "import", path.to_str().unwrap()];
+        let start = Instant::now();
+        // The first is left alone, to know how long it takes.
+        let Some(whole) = whole else {
+            cli.run(&words).done();
+            whole = u64::try_from(start.elapsed().as_micros()).ok();
+            continue;
+        };
+        let mut import = cli.start(&words);
+        std::thread::sleep(Duration::from_micros(rng.range(whole / 4, whole + whole / 4)));
+        import.kill9();
+        match exported(&cli)["agents"].as_object().unwrap().len() {
+            0 => nothing += 1,
+            all if all == count => everything += 1,
+            some => panic!("{some} of {count} were taken in"),
+        }
+        cli.run(&words).done();
+        assert_eq!(exported(&cli)["agents"].as_object().unwrap().len(), count);
+    }
+    eprintln!("{kills} imports, {nothing} took nothing, {everything} everything");
 }
 
 /// History of any length.

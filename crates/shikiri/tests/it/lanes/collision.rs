@@ -1,17 +1,29 @@
 //! The case that lanes are for: several agents in one project, with the same client name.
 
-use serde_json::{Value, json};
-use shikiri_testkit::ModernClient;
+use std::path::Path;
 
-use super::{answer, ask, call, cli, connection, exported, process, server, text};
+use serde_json::{Value, json};
+use shikiri_testkit::{Cli, ModernClient, TestApp};
+
+use super::{
+    answer, ask, call, connection, exported, on_postgresql, on_sqlite, process, server, servers,
+    text,
+};
 
 /// Rows 0.1, 0.4, 0.8, 0.19: two processes of one client in one project. What one stores never
 /// changes where the other's next question goes; each notices nothing of the other.
 #[test]
 fn two_processes_with_one_client_name_keep_their_own_chats() {
-    let folder = tempfile::tempdir().unwrap();
-    let cli = cli(folder.path());
-    let (mut a, mut b) = (process(&cli, "claude-code"), process(&cli, "claude-code"));
+    on_sqlite(two_processes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_keep_their_own_chats_on_postgresql() {
+    on_postgresql("two processes with one client name", two_processes).await;
+}
+
+fn two_processes(cli: &Cli, folder: &Path) {
+    let (mut a, mut b) = (process(cli, "claude-code"), process(cli, "claude-code"));
     let first_a = ask(&mut a, "A の最初の質問");
     let first_b = ask(&mut b, "B の最初の質問");
     assert_eq!(first_a["instance"], format!("claude-code-{}", a.pid()));
@@ -23,7 +35,7 @@ fn two_processes_with_one_client_name_keep_their_own_chats() {
         assert_eq!((&again_a["url"], &again_b["url"]), (&first_a["url"], &first_b["url"]));
         assert!(text(&again_a, "answer").ends_with(&format!("question: A{turn}")));
     }
-    let lanes = exported(&cli);
+    let lanes = exported(cli);
     let lanes = lanes["agents"].as_object().unwrap();
     assert_eq!(lanes.len(), 2);
     for (client, asked) in [(&a, &first_a), (&b, &first_b)] {
@@ -31,15 +43,20 @@ fn two_processes_with_one_client_name_keep_their_own_chats() {
         assert_eq!(lane["chatgpt"]["url"], asked["url"]);
         assert_eq!(lane["gemini"], Value::Null);
     }
-    let project = folder.path().file_name().unwrap().to_str().unwrap();
+    let project = folder.file_name().unwrap().to_str().unwrap();
     assert!(!lanes.keys().any(|name| name.contains(project)));
 }
 
 /// Rows 0.1, 0.8: the same with one server for all, where a process says nothing, in both eras.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_connections_with_one_client_name_keep_their_own_chats() {
-    let app = server().start().await;
-    let (a, b) = (connection(&app, "claude-code").await, connection(&app, "claude-code").await);
+    for app in servers("two connections with one client name", |app| app).await {
+        two_connections(&app).await;
+    }
+}
+
+async fn two_connections(app: &TestApp) {
+    let (a, b) = (connection(app, "claude-code").await, connection(app, "claude-code").await);
     let ask = async |mcp: &shikiri_testkit::McpClient, question: &str| {
         answer(&mcp.result("tools/call", call("ask_chatgpt_web", question)).await)
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use shikiri_testkit::Cli;
 
-use super::{ask, cli, exported, process};
+use super::{ask, cli, exported, on_postgresql, on_sqlite, process};
 
 fn import(cli: &Cli, file: &Path) -> shikiri_testkit::Ended {
     cli.run(&["lanes", "import", file.to_str().unwrap(), "--json"])
@@ -26,14 +26,21 @@ fn v1() -> Value {
 /// Rows 0.2, 0.3, 0.13: version 1 in, version 2 out, as often as one likes; the file stays.
 #[test]
 fn version_1_is_taken_in_and_version_2_given_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let cli = cli(folder.path());
-    let file = folder.path().join("v1.json");
+    on_sqlite(in_and_out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_1_is_taken_in_and_version_2_given_out_on_postgresql() {
+    on_postgresql("files of lanes", in_and_out).await;
+}
+
+fn in_and_out(cli: &Cli, folder: &Path) {
+    let file = folder.join("v1.json");
     fs::write(&file, v1().to_string()).unwrap();
-    let told = import(&cli, &file).done().json();
+    let told = import(cli, &file).done().json();
     let names = ["legacy-my_project", "legacy-my_project-2", "legacy-__"];
     assert_eq!((&told["version"], &told["imported"]), (&json!(1), &json!(names)));
-    let first = exported(&cli);
+    let first = exported(cli);
     assert_eq!(first["version"], 2);
     let lane = &first["agents"]["legacy-my_project"];
     let at = lane["lastAccess"].as_str().unwrap();
@@ -46,31 +53,38 @@ fn version_1_is_taken_in_and_version_2_given_out() {
     let fields: Vec<_> = first.as_object().unwrap().keys().collect();
     assert_eq!(fields, ["agents", "config", "version"]);
 
-    let told = import(&cli, &file).done().json();
+    let told = import(cli, &file).done().json();
     assert_eq!((&told["imported"], told["known"].as_array().unwrap().len()), (&json!([]), 3));
-    assert_eq!(exported(&cli), first);
+    assert_eq!(exported(cli), first);
     assert_eq!(fs::read_to_string(&file).unwrap(), v1().to_string());
     // What was given out is known too.
-    let out = folder.path().join("v2.json");
+    let out = folder.join("v2.json");
     cli.run(&["lanes", "export", out.to_str().unwrap()]).done();
-    assert_eq!(import(&cli, &out).done().json()["imported"], json!([]));
-    assert_eq!(exported(&cli), first);
+    assert_eq!(import(cli, &out).done().json()["imported"], json!([]));
+    assert_eq!(exported(cli), first);
     cli.run(&["lanes", "show", "legacy-__"]).done();
     cli.run(&["lanes", "show", "nobody"]).refused(4, &["no lane nobody", "lanes list"]);
 
     // Who is declared under the name goes on in the chat.
-    let mut agent = process(&cli.env("SHIKIRI_AGENT_ID", "legacy-my_project"), "x");
+    let mut agent = process(&cli.clone().env("SHIKIRI_AGENT_ID", "legacy-my_project"), "x");
     assert_eq!(ask(&mut agent, "?")["url"], "https://chatgpt.com/c/abc123");
 }
 
 /// A file is taken whole or not at all, and one is told why.
 #[test]
 fn a_broken_file_is_refused_as_a_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let cli = cli(folder.path());
+    on_sqlite(broken_files);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_file_is_refused_as_a_whole_on_postgresql() {
+    on_postgresql("broken files of lanes", broken_files).await;
+}
+
+fn broken_files(cli: &Cli, folder: &Path) {
     cli.run(&["lanes", "clean"]).done();
-    let empty = exported(&cli);
-    let file = folder.path().join("sessions.json");
+    let empty = exported(cli);
+    let file = folder.join("sessions.json");
     let good = json!({ "chatgpt": { "url": "https://chatgpt.com/c/1" } });
     for (bad, word) in [
         (json!({ "version": 2, "agents": { "a": good, "b": 5 } }), "agents.b"),
@@ -83,21 +97,21 @@ fn a_broken_file_is_refused_as_a_whole() {
         (json!("x"), "not an object"),
     ] {
         fs::write(&file, bad.to_string()).unwrap();
-        import(&cli, &file).refused(2, &[word]);
-        assert_eq!(exported(&cli), empty);
+        import(cli, &file).refused(2, &[word]);
+        assert_eq!(exported(cli), empty);
     }
     fs::write(&file, b"\xff\xfe").unwrap();
-    import(&cli, &file).refused(1, &["UTF-8"]);
+    import(cli, &file).refused(1, &["UTF-8"]);
     fs::write(&file, "{").unwrap();
-    import(&cli, &file).refused(2, &["not JSON"]);
-    import(&cli, Path::new("/etc/hostname")).refused(2, &["no sessions file"]);
-    import(&cli, &folder.path().join("nowhere")).refused(4, &["nowhere"]);
+    import(cli, &file).refused(2, &["not JSON"]);
+    import(cli, Path::new("/etc/hostname")).refused(2, &["no sessions file"]);
+    import(cli, &folder.join("nowhere")).refused(4, &["nowhere"]);
     // A start page is no chat: left out, and told.
     let start = json!({ "projects": { "a": { "chatgpt": { "url": "https://chatgpt.com/" } } } });
     fs::write(&file, start.to_string()).unwrap();
-    let taken = import(&cli, &file).done();
+    let taken = import(cli, &file).done();
     assert!(taken.stderr.contains("no chat"), "{}", taken.stderr);
-    assert_eq!(exported(&cli)["agents"]["legacy-a"]["chatgpt"], Value::Null);
+    assert_eq!(exported(cli)["agents"]["legacy-a"]["chatgpt"], Value::Null);
 }
 
 /// Ten thousand chats are taken in at once; more than the limit of lanes, all the same.

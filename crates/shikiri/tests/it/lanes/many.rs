@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
-use shikiri_testkit::{Cli, Hello, McpClient, TestApp, long};
+use shikiri_testkit::{Cli, Hello, McpClient, Rng, TestApp, long};
 
 use super::{answer, call, history, process, text};
 use crate::PROGRAM;
@@ -51,29 +51,41 @@ impl Seen {
     }
 }
 
-/// Questions by turns to one provider, the other, and both.
-fn question(agent: usize, turn: usize) -> (&'static str, String) {
-    let tools = ["ask_chatgpt_web", "ask_gemini_web", "ask_chatgpt_gemini_web"];
-    (tools[turn % 3], format!("質問 {turn} of agent {agent}"))
+/// What one agent asks: at one provider, the other, or both; some answers take a moment.
+fn plan(agent: usize, turns: usize, rng: &mut Rng) -> Vec<(&'static str, String)> {
+    let question = |turn: usize| {
+        let tools = ["ask_chatgpt_web", "ask_gemini_web", "ask_chatgpt_gemini_web"];
+        let tool = if turn == 0 { tools[2] } else { *rng.pick(&tools) };
+        let wish = if rng.one_in(4) { rng.range(1, 40) } else { 0 };
+        (tool, format!("#offline delay_ms={wish}\n質問 {turn} of agent {agent}"))
+    };
+    (0..turns).map(question).collect()
+}
+
+fn plans(test: &str) -> Vec<Vec<(&'static str, String)>> {
+    let mut rng = Rng::seeded(test);
+    let (agents, turns) = size();
+    (0..agents).map(|agent| plan(agent, turns, &mut rng)).collect()
 }
 
 /// Nobody's chat is anybody else's, everything is in history once and was sent once.
-fn check(cli: &Cli, sent: &Path, all: &[Seen], turns: usize) {
+fn check(cli: &Cli, sent: &Path, all: &[Seen], plans: &[Vec<(&str, String)>]) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
-    for seen in all {
-        assert_eq!((seen.count, seen.urls.len()), (turns, 2), "{}", seen.lane);
+    for (seen, plan) in all.iter().zip(plans) {
+        assert_eq!((seen.count, seen.urls.len()), (plan.len(), 2), "{}", seen.lane);
         for url in &seen.urls {
             let other = owners.insert(url, &seen.lane);
             assert_eq!(other, None, "{url} is of two");
         }
     }
-    let asked = turns / 3 * 4 + [0, 1, 2][turns % 3];
+    let is_both = |(tool, _): &&(&str, String)| *tool == "ask_chatgpt_gemini_web";
+    let asked = |plan: &Vec<(&str, String)>| plan.len() + plan.iter().filter(is_both).count();
     let lines: Vec<Value> = std::fs::read_to_string(sent)
         .unwrap()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(lines.len(), asked * all.len(), "sent");
+    assert_eq!(lines.len(), plans.iter().map(asked).sum::<usize>(), "sent");
     let different: BTreeSet<String> = lines
         .iter()
         .map(|line| format!("{} {} {}", line["lane"], line["provider"], line["question"]))
@@ -94,29 +106,28 @@ fn check(cli: &Cli, sent: &Path, all: &[Seen], turns: usize) {
 fn many_processes_at_once_never_cross() {
     let folder = tempfile::tempdir().unwrap();
     let sent = folder.path().join("sent");
-    let (agents, turns) = size();
+    let plans = plans("many_processes_at_once_never_cross");
     let cli = settings(&sent)
         .iter()
         .fold(Cli::new(PROGRAM, folder.path()), |cli, (name, value)| cli.env(name, value));
     let all: Vec<Seen> = std::thread::scope(|scope| {
-        let start = |agent: usize| {
-            let cli = &cli;
+        let start = |plan| {
+            let (cli, plan): (&Cli, &Vec<(&str, String)>) = (&cli, plan);
             scope.spawn(move || {
                 let mut client = process(cli, "claude-code");
                 let mut seen = Seen::new();
-                for turn in 0..turns {
-                    let (tool, question) = question(agent, turn);
-                    let told = answer(&client.result("tools/call", call(tool, &question)));
-                    seen.take(&question, &told);
+                for (tool, question) in plan {
+                    let told = answer(&client.result("tools/call", call(tool, question)));
+                    seen.take(question, &told);
                 }
                 assert_eq!(client.end().0, 0);
                 seen
             })
         };
-        let started: Vec<_> = (0..agents).map(start).collect();
+        let started: Vec<_> = plans.iter().map(start).collect();
         started.into_iter().map(|agent| agent.join().unwrap()).collect()
     });
-    check(&cli, &sent, &all, turns);
+    check(&cli, &sent, &all, &plans);
 }
 
 /// All of them connections to one server, with one client name.
@@ -124,23 +135,24 @@ fn many_processes_at_once_never_cross() {
 async fn many_connections_at_once_never_cross() {
     let folder = tempfile::tempdir().unwrap();
     let sent = folder.path().join("sent");
-    let (agents, turns) = size();
+    let plans = plans("many_connections_at_once_never_cross");
     let app = settings(&sent)
         .into_iter()
         .fold(TestApp::new(PROGRAM), |app, (name, value)| app.env(name, value))
         .start()
         .await;
-    let started: Vec<_> = (0..agents)
-        .map(|agent| {
+    let started: Vec<_> = plans
+        .iter()
+        .cloned()
+        .map(|plan| {
             let client = app.client();
             tokio::spawn(async move {
                 let hello = Hello { name: "claude-code".to_owned(), ..Hello::default() };
                 let mcp = McpClient::open(&client, hello).await;
                 let mut seen = Seen::new();
-                for turn in 0..turns {
-                    let (tool, question) = question(agent, turn);
-                    let told = mcp.result("tools/call", call(tool, &question)).await;
-                    seen.take(&question, &answer(&told));
+                for (tool, question) in &plan {
+                    let told = mcp.result("tools/call", call(tool, question)).await;
+                    seen.take(question, &answer(&told));
                 }
                 seen
             })
@@ -150,5 +162,5 @@ async fn many_connections_at_once_never_cross() {
     for agent in started {
         all.push(agent.await.unwrap());
     }
-    check(&app.cli(), &sent, &all, turns);
+    check(&app.cli(), &sent, &all, &plans);
 }

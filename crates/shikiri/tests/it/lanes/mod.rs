@@ -10,11 +10,12 @@ mod many;
 mod returning;
 mod rules;
 mod subagents;
+mod whole_way;
 
 use std::path::Path;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, Hello, McpClient, StdioClient, TestApp};
+use shikiri_testkit::{Cli, Hello, McpClient, StdioClient, TestApp, TestDatabase, have_postgres};
 
 use crate::PROGRAM;
 
@@ -23,9 +24,38 @@ fn cli(root: &Path) -> Cli {
     Cli::new(PROGRAM, root).env("SHIKIRI_PAGES", "offline")
 }
 
+/// Tells a story in a folder of its own.
+fn on_sqlite(story: impl FnOnce(&Cli, &Path)) {
+    let folder = tempfile::tempdir().unwrap();
+    story(&cli(folder.path()), folder.path());
+}
+
+/// Tells the same with a database of its own beside the folder, if there is a server for it.
+async fn on_postgresql(what: &str, story: impl FnOnce(&Cli, &Path)) {
+    if !have_postgres(what) {
+        return;
+    }
+    let database = TestDatabase::create().await;
+    let folder = tempfile::tempdir().unwrap();
+    let cli = cli(folder.path()).store(database.url());
+    tokio::task::block_in_place(|| story(&cli, folder.path()));
+}
+
 /// A server with such pages.
 fn server() -> shikiri_testkit::Builder {
     TestApp::new(PROGRAM).env("SHIKIRI_PAGES", "offline")
+}
+
+/// One on each kind of store.
+async fn servers(
+    what: &str,
+    set: impl Fn(shikiri_testkit::Builder) -> shikiri_testkit::Builder,
+) -> Vec<TestApp> {
+    let mut servers = vec![set(server()).start().await];
+    if have_postgres(what) {
+        servers.push(set(server().postgres()).start().await);
+    }
+    servers
 }
 
 /// A process of its own for an agent, whose client calls itself so.

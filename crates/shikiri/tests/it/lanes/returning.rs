@@ -1,17 +1,27 @@
 //! Who an agent is: fixed early, kept over restarts where it was declared.
 
-use serde_json::json;
-use shikiri_testkit::StdioClient;
+use std::path::Path;
 
-use super::{answer, ask, cli, exported, history, process, text};
+use serde_json::json;
+use shikiri_testkit::{Cli, StdioClient};
+
+use super::{answer, ask, cli, exported, history, on_postgresql, on_sqlite, process, text};
 
 /// Rows 0.5, 0.17: a declared agent that is killed and started again goes on in its chat; a team of
 /// processes on one configuration has a lane each.
 #[test]
 fn a_declared_agent_keeps_its_chat_over_restarts() {
-    let folder = tempfile::tempdir().unwrap();
+    on_sqlite(a_team_that_restarts);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_agent_keeps_its_chat_on_postgresql() {
+    on_postgresql("declared agents that restart", a_team_that_restarts).await;
+}
+
+fn a_team_that_restarts(cli: &Cli, _: &Path) {
     let team = ["lead", "researcher", "implementer", "tester"];
-    let of = |agent: &str| cli(folder.path()).env("SHIKIRI_AGENT_ID", agent);
+    let of = |agent: &str| cli.clone().env("SHIKIRI_AGENT_ID", agent);
     let mut living: Vec<_> = team.map(|agent| process(&of(agent), "claude-code")).into();
     let first: Vec<_> = living.iter_mut().map(|process| ask(process, "最初")).collect();
     for ((agent, process), asked) in team.iter().zip(&living).zip(&first) {
@@ -41,8 +51,16 @@ fn a_declared_agent_keeps_its_chat_over_restarts() {
 /// Two that live at once under one declared name stay apart.
 #[test]
 fn two_living_processes_with_one_declared_name_stay_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let cli = cli(folder.path()).env("CAI_AGENT_ID", "twin");
+    on_sqlite(twins);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_living_processes_with_one_declared_name_stay_apart_on_postgresql() {
+    on_postgresql("two with one declared name", twins).await;
+}
+
+fn twins(cli: &Cli, _: &Path) {
+    let cli = cli.clone().env("CAI_AGENT_ID", "twin");
     let (mut a, mut b) = (process(&cli, "x"), process(&cli, "x"));
     let (first_a, first_b) = (ask(&mut a, "A"), ask(&mut b, "B"));
     assert_ne!(first_a["url"], first_b["url"]);

@@ -1,17 +1,30 @@
 //! Time and number: how long lanes live, and how many there are.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use shikiri_testkit::{Cli, TestApp};
 
-use super::{answer, ask, call, cli, connection, exported, process, refusal, server};
+use super::{
+    answer, ask, call, cli, connection, exported, on_postgresql, on_sqlite, process, refusal,
+    servers,
+};
 
 /// Rows 0.10, 0.11: every call gives a lane its whole time again; one that is not used ends and is in
 /// no list, and its declared agent gets the chat back.
 #[test]
 fn a_lane_ends_after_its_time_and_every_call_begins_it_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let cli = cli(folder.path()).env("SHIKIRI_SESSION_TTL_MINUTES", "0.05");
+    on_sqlite(one_kept_and_one_left);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_ends_after_its_time_on_postgresql() {
+    on_postgresql("how long lanes live", one_kept_and_one_left).await;
+}
+
+fn one_kept_and_one_left(cli: &Cli, _: &Path) {
+    let cli = cli.clone().env("SHIKIRI_SESSION_TTL_MINUTES", "0.05");
     let mut kept = process(&cli.clone().env("SHIKIRI_AGENT_ID", "kept"), "x");
     let mut left = process(&cli.clone().env("SHIKIRI_AGENT_ID", "left"), "x");
     let (first_kept, first_left) = (ask(&mut kept, "?"), ask(&mut left, "?"));
@@ -39,10 +52,15 @@ fn a_lane_ends_after_its_time_and_every_call_begins_it_anew() {
 /// where all are, one is told so.
 #[tokio::test(flavor = "multi_thread")]
 async fn past_the_limit_the_idlest_lane_goes_and_never_one_at_work() {
-    let app = server().env("SHIKIRI_MAX_AGENTS", "2").start().await;
+    for app in servers("how many lanes", |app| app.env("SHIKIRI_MAX_AGENTS", "2")).await {
+        three_where_two_may_be(&app).await;
+    }
+}
+
+async fn three_where_two_may_be(app: &TestApp) {
     let mut lanes = Vec::new();
     for name in ["a", "b", "c"] {
-        lanes.push(connection(&app, name).await);
+        lanes.push(connection(app, name).await);
     }
     let ask = async |at: usize, question: &str| {
         lanes[at].result("tools/call", call("ask_chatgpt_web", question)).await
