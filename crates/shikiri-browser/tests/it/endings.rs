@@ -7,9 +7,7 @@ use serde_json::json;
 use shikiri_app::lane::{Cause, PageDriver as _, Sent};
 use shikiri_testkit::{ChatSite, Signal, signal, wait_until};
 
-use crate::world::{
-    Watcher, World, chromium, keepers, lane, plain, processes_of, question, renderers, then,
-};
+use crate::world::{Watcher, World, chromium, keepers, lane, plain, processes_of, question, then};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
@@ -31,33 +29,6 @@ async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
     assert_eq!(again.answer, ChatSite::answer_to("Once again"));
     assert_eq!(again.url, begun.url, "in the same chat");
     assert_ne!(again.tab, begun.tab);
-    assert_eq!(world.site.count("Then hold on"), 1);
-}
-
-/// The process that shows the page is killed; the tab stays, with nothing in it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_crashes_in_mid_answer_is_told_and_the_lane_works_again() {
-    let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
-    let first = question("a-1", "plain", "Begin");
-    let begun = world.ask(&first).await.unwrap();
-    let held = then(&first, &begun, "Then hold on");
-    let watcher = Watcher::default();
-    let (answered, ()) = tokio::join!(world.bridge.ask(&held, &watcher), async {
-        watcher.answering().await;
-        for page in renderers(world.folder.path()) {
-            signal(page, Signal::KILL);
-        }
-    });
-    let lost = answered.unwrap_err();
-    let Cause::Broken(why) = &lost.cause else { panic!("{lost:?}") };
-    assert!(why.contains("crashed") || why.contains("closed"), "{why}");
-    assert_eq!(lost.sent, Sent::Yes);
-    world.site.release();
-    let start = std::time::Instant::now();
-    let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
-    assert_eq!(again.answer, ChatSite::answer_to("Once again"));
-    assert_eq!(again.url, begun.url, "in the same chat");
     assert_eq!(world.site.count("Then hold on"), 1);
 }
 

@@ -156,18 +156,3 @@ pub(crate) fn keepers(folder: &Path) -> Vec<u32> {
     let all = processes_of(folder).into_iter();
     all.filter(|(_, line)| line.contains(" keep-browser ")).map(|(pid, _)| pid).collect()
 }
-
-/// Those that show pages of the browser that is kept: they are of its keeper's group.
-pub(crate) fn renderers(folder: &Path) -> Vec<u32> {
-    let keeper = keepers(folder)[0].to_string();
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let entry = entry.ok()?;
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let is_page = String::from_utf8_lossy(&line).contains("--type=renderer");
-        let state = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        // After the name in brackets: state, parent, group.
-        let group = state.rsplit_once(')')?.1.split_whitespace().nth(2)?.to_owned();
-        (is_page && group == keeper).then(|| entry.file_name().to_str()?.parse().ok())?
-    });
-    all.collect()
-}

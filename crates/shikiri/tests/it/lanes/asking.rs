@@ -1,5 +1,7 @@
 //! Questions and what comes of them, over the tools.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -168,17 +170,41 @@ fn a_deleted_chat_is_dropped_and_a_new_one_begun() {
     assert_eq!(std::fs::read_to_string(sent).unwrap().lines().count(), 3);
 }
 
-/// Without a browser everything says so, with the next step.
+/// Without a browser everything says so, with the next step: none is installed, none listens at the
+/// address, another program has taken the port, or the address is another machine's.
 #[test]
 fn without_a_browser_one_is_told_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    let missing = folder.path().join("no-chrome");
-    let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_CHROME_BIN", missing);
-    let mut client = process(&cli, "x");
-    let result = client.result("tools/call", call("ask_chatgpt_web", "?"));
-    assert_eq!(refusal(&result), "BROWSER_UNAVAILABLE");
-    let line = &history(&cli, &[])[0];
-    assert_eq!((&line["status"], &line["sent"]), (&json!("failed"), &json!("no")));
+    let missing = folder.path().join("no-chrome").display().to_string();
+    for (variable, value, why) in [
+        ("SHIKIRI_CHROME_BIN", missing, "is no program"),
+        ("SHIKIRI_BROWSER_URL", "http://127.0.0.1:1".to_owned(), "refused"),
+        ("SHIKIRI_BROWSER_URL", taken_port(), "no browser to drive at"),
+        ("SHIKIRI_BROWSER_URL", "http://192.0.2.7:9222".to_owned(), "is not on this machine"),
+    ] {
+        let cli = Cli::new(PROGRAM, folder.path()).env(variable, &value);
+        let mut client = process(&cli, "x");
+        let result = client.result("tools/call", call("ask_chatgpt_web", "?"));
+        assert_eq!(refusal(&result), "BROWSER_UNAVAILABLE");
+        let told = text(&result["structuredContent"]["error"], "message");
+        assert!(told.contains(why) && told.contains(&value), "{told}");
+        let line = &history(&cli, &["--limit", "1"])[0];
+        assert_eq!((&line["status"], &line["sent"]), (&json!("failed"), &json!("no")));
+        assert_eq!(line["error"]["message"], told);
+    }
+}
+
+/// The address of a program that is no browser, and answers everybody once.
+fn taken_port() -> String {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", taken.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut caller in taken.incoming().map_while(Result::ok) {
+            let _ = caller.read(&mut [0; 1024]);
+            let _ = caller.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi");
+        }
+    });
+    address
 }
 
 /// Two questions in one lane go one after the other; a cancelled one makes way.
@@ -260,9 +286,16 @@ fn one_question_at_a_time(cli: &Cli, _: &Path) {
     let waits = b.request("tools/call", call("ask_chatgpt_web", "?"));
     let also_waits = b.request("tools/call", call("ask_gemini_web", "?"));
     let too_many = b.request("tools/call", call("ask_gemini_web", "?"));
+    let mut told = Vec::new();
     for id in [too_many, waits, also_waits] {
-        assert_eq!(refusal(&b.reply(id)["result"]), "QUEUE_FULL");
+        let result = b.reply(id)["result"].clone();
+        assert_eq!(refusal(&result), "QUEUE_FULL");
+        told.push(text(&result["structuredContent"]["error"], "message").to_owned());
     }
+    // Which of them came last, nobody promises.
+    let full = told.iter().filter(|why| why.contains("2 questions wait already")).count();
+    let late = told.iter().filter(|why| why.contains("the question waited 1 seconds")).count();
+    assert_eq!((full, late), (1, 2), "{told:?}");
     answer(&a.reply(slow)["result"]);
     ask(&mut b, "now");
 }

@@ -70,6 +70,48 @@ fn in_and_out(cli: &Cli, folder: &Path) {
     assert_eq!(ask(&mut agent, "?")["url"], "https://chatgpt.com/c/abc123");
 }
 
+/// Rows 0.2, 0.3: version 2 keeps its names, of any script, beside what is there; a name that somebody
+/// has gets a number, and nobody's chat changes.
+#[test]
+fn version_2_is_taken_in_beside_what_is_there() {
+    on_sqlite(beside_what_is_there);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_2_is_taken_in_beside_what_is_there_on_postgresql() {
+    on_postgresql("a file beside what is there", beside_what_is_there).await;
+}
+
+fn beside_what_is_there(cli: &Cli, folder: &Path) {
+    let mut client = process(cli, "x");
+    let asked = ask(&mut client, "?");
+    let lane = asked["lane"].as_str().unwrap();
+    let at = exported(cli)["agents"][lane]["lastAccess"].clone();
+    let entry = |chat: &str| {
+        let url = format!("https://chatgpt.com/c/{chat}");
+        json!({ "lastAccess": at, "chatgpt": { "url": url, "tabId": 7 }, "gemini": null })
+    };
+    let file = folder.join("v2.json");
+    let agents = json!({ lane: entry("theirs"), "調査係 👩‍🔬-77": entry("first") });
+    let config = json!({ "sessionTtlMinutes": 1, "maxAgents": 1 });
+    fs::write(&file, json!({ "version": 2, "agents": agents, "config": config }).to_string())
+        .unwrap();
+    let told = import(cli, &file).done().json();
+    let second = format!("{lane}-2");
+    assert_eq!((&told["version"], told["imported"].as_array().unwrap().len()), (&json!(2), 2));
+    for _ in 0..2 {
+        let lanes = exported(cli);
+        assert_eq!(lanes["agents"][&second], agents[lane]);
+        assert_eq!(lanes["agents"]["調査係 👩‍🔬-77"], agents["調査係 👩‍🔬-77"]);
+        assert_eq!(lanes["agents"].as_object().unwrap().len(), 3);
+        assert_eq!(lanes["config"], json!({ "sessionTtlMinutes": 30, "maxAgents": 10 }));
+        assert_eq!(ask(&mut client, "again")["url"], asked["url"]);
+        // Once more: nothing is new.
+        let told = import(cli, &file).done().json();
+        assert_eq!((&told["imported"], told["known"].as_array().unwrap().len()), (&json!([]), 2));
+    }
+}
+
 /// A file is taken whole or not at all, and one is told why.
 #[test]
 fn a_broken_file_is_refused_as_a_whole() {

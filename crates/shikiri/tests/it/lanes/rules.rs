@@ -123,6 +123,15 @@ fn settings_of_the_environment_are_checked() {
     assert_eq!(config(&both), (30.0, 7));
     let bad_ours = [("SHIKIRI_MAX_AGENTS", "NaN"), ("CAI_MAX_AGENTS", "3")];
     assert_eq!(config(&bad_ours), (30.0, 10), "ours wins even where it says nothing of use");
+    // What is no setting of the bridge before is refused, as everywhere.
+    for variable in
+        ["SHIKIRI_MAX_QUESTIONS", "SHIKIRI_MAX_QUEUED_QUESTIONS", "SHIKIRI_QUESTION_WAIT_SECONDS"]
+    {
+        for bad in ["viel", "-1", "0", "NaN"] {
+            let cli = cli(folder.path()).env(variable, bad);
+            cli.run(&["lanes", "list"]).refused(2, &[variable]);
+        }
+    }
     cli(folder.path())
         .env("SHIKIRI_PAGES", "netscape")
         .run(&["lanes", "list"])
