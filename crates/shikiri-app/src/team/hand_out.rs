@@ -1,7 +1,10 @@
 //! Showing a session what waits for its agent.
 
 use shikiri_model::record::Stored;
-use shikiri_model::team::{AgentSession, Budget, Delegation, Dialogue, Message, Waiting, What};
+use shikiri_model::team::{
+    AgentSession, Budget, Delegation, Dialogue, Message, Stay, Waiting, What,
+};
+use shikiri_model::time::Timestamp;
 use shikiri_store::StoreExt;
 
 use super::TeamError;
@@ -17,6 +20,10 @@ pub(super) struct Shown {
     pub(super) ids: Vec<String>,
     /// What may follow from it.
     pub(super) told: Vec<Budget>,
+    /// Those of the ids that the session's next call proves to be heard.
+    pub(super) handed: Vec<String>,
+    /// Whether it has a delegation to turn to, once that is known.
+    has_turned_to: Option<bool>,
 }
 
 impl Desk {
@@ -27,7 +34,7 @@ impl Desk {
         mut one: Stored<Waiting>,
         shown: &mut Shown,
     ) -> Result<(), TeamError> {
-        let Shown { pending, ids, told } = shown;
+        let Shown { pending, ids, told, handed, has_turned_to } = shown;
         match &one.value.what {
             What::Message(id) => {
                 let found = self.app.store.load::<Message>(self.tenant(), id.as_str()).await?;
@@ -71,12 +78,14 @@ impl Desk {
             }
             What::Ended { dialogue, reason } => {
                 let (conversation_id, reason) = (dialogue.to_string(), *reason);
-                pending.ended_conversations.push(EndedConversation { conversation_id, reason });
+                let told_before = one.value.was_shown();
+                let ended = EndedConversation { conversation_id, reason, told_before };
+                pending.ended_conversations.push(ended);
             }
             What::Delegation(id) => {
                 let found = self.app.store.load::<Delegation>(self.tenant(), id.as_str()).await?;
                 let Some(mut delegation) = found else { return Ok(()) };
-                if delegation.value.claim(&self.session.id, self.limits(), draft.now) {
+                if self.take_on(&mut delegation.value, has_turned_to, draft.now).await? {
                     draft.put(&delegation)?;
                 } else if !delegation.value.is_untouched_by(&self.session.id) {
                     return Ok(());
@@ -91,24 +100,56 @@ impl Desk {
         let later = draft.now + self.limits().claim;
         one.value.due_at = one.value.due_at.map(|_| later);
         draft.put(&one)?;
+        if one.value.what.stays() == Stay::UntilNextCall {
+            handed.push(one.value.id.clone());
+        }
         ids.push(one.value.id);
         Ok(())
     }
 
-    /// Writes down what may follow from what the session is shown: it is not to be forgotten when
-    /// the talk is over.
-    pub(super) async fn hear(&self, draft: &mut Draft, told: &[Budget]) -> Result<(), TeamError> {
-        let mut heard = self.session.clone();
-        let is_less = told.iter().fold(false, |is_less, one| heard.hear(*one) | is_less);
-        if !is_less {
+    /// Takes on a delegation. Only the first that can be begun is what the session turns to: should
+    /// it die, that is not held against those beside it. False if another session has it.
+    async fn take_on(
+        &self,
+        delegation: &mut Delegation,
+        has_turned_to: &mut Option<bool>,
+        now: Timestamp,
+    ) -> Result<bool, TeamError> {
+        if delegation.claim.is_some() {
+            return Ok(false);
+        }
+        let (id, limits) = (&self.session.id, self.limits());
+        let living = self.app.living_dialogues(self.tenant(), self.place()).await?;
+        let can_begin = |one: &Delegation| !living.iter().any(|talk| one.is_barred_by(talk));
+        let is_busy = match *has_turned_to {
+            Some(is_busy) => is_busy,
+            None => {
+                let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
+                open.iter().any(|one| one.is_untouched_by(id) && can_begin(one))
+            }
+        };
+        let turns_to_it = !is_busy && can_begin(delegation);
+        *has_turned_to = Some(is_busy || turns_to_it);
+        Ok(match turns_to_it {
+            true => delegation.claim(id, limits, now),
+            false => delegation.claim_beside(id, limits, now),
+        })
+    }
+
+    /// Writes down with the session what may follow from what it is shown, which is not to be
+    /// forgotten when the talk is over, and what its next call proves to be heard.
+    pub(super) async fn remember(&self, draft: &mut Draft, shown: &Shown) -> Result<(), TeamError> {
+        let add_to = |session: &mut AgentSession| {
+            let is_less = shown.told.iter().fold(false, |is, one| session.hear(*one) | is);
+            shown.handed.iter().fold(is_less, |is, id| session.hand(id) | is)
+        };
+        if !add_to(&mut self.session.clone()) {
             return Ok(());
         }
         let id = self.session.id.as_str();
         let found = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
         let Some(mut session) = found else { return Err(session_over().into()) };
-        for one in told {
-            session.value.hear(*one);
-        }
+        add_to(&mut session.value);
         draft.put(&session)
     }
 }

@@ -61,6 +61,10 @@ pub struct Invitation {
 pub struct EndedConversation {
     pub conversation_id: String,
     pub reason: EndReason,
+    /// An answer before this one told it, and nobody knows whether that was read. A conversation
+    /// ends once, so its id tells the same notice from another.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub told_before: bool,
 }
 
 /// Things that one look hands out; the next look has the others.
@@ -115,7 +119,7 @@ impl Desk {
             }
         }
         is_changed |= !shown.ids.is_empty();
-        self.hear(&mut draft, &shown.told).await?;
+        self.remember(&mut draft, &shown).await?;
         let receipt = Receipt::new(&self.app, self.tenant(), &id, shown.ids);
         let answer = (shown.pending, receipt);
         if is_changed { draft.settle(&self.app, answer).await } else { Ok(Some(answer)) }

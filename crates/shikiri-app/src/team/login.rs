@@ -1,9 +1,5 @@
 //! Logging in, for tasks or for talk.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
 use shikiri_model::ids::{AgentId, AgentSessionId, ProjectId, TenantId};
 use shikiri_model::key::Secret;
 use shikiri_model::record::{Document, RecordQuery, Stored};
@@ -11,7 +7,6 @@ use shikiri_model::team::{
     AgentSession, Caller, Membership, Place, Purpose, Refusal, RefusalCode, TeamAgent, check,
 };
 use shikiri_store::{StoreExt, store};
-use tokio::sync::OwnedMutexGuard;
 
 use super::desk::{Desk, session_over};
 use super::draft::Draft;
@@ -24,6 +19,8 @@ pub struct Login {
     pub passkey: Secret,
     pub project_id: String,
     pub purpose: Option<Purpose>,
+    /// Whoever asks, as far as the door can tell: wrong passkeys are held against them alone.
+    pub by: String,
 }
 
 /// Sessions of one agent, project and purpose that may live at once. Past that the one that was
@@ -39,10 +36,10 @@ impl App {
     ) -> Result<(AgentSession, Secret), TeamError> {
         // What cannot be an id is counted as one agent, however it is written.
         let id = login.agent_id.parse::<AgentId>().ok();
-        let key = format!("{tenant}/{}", id.as_ref().map_or("", AgentId::as_str));
-        // One after another for each agent, so that many at once are no way around the count.
-        let mut wrong = self.tries.of(key).await;
-        check_tries(&mut wrong)?;
+        let name = id.as_ref().map_or("", AgentId::as_str);
+        let mut wrong = self.tries.of(format!("{tenant}/{name}/{}", login.by)).await;
+        let now = self.store.now().await?;
+        wrong.check(now)?;
         let agent = match &id {
             Some(id) => self.store.load::<TeamAgent>(tenant, id.as_str()).await?,
             None => None,
@@ -50,7 +47,7 @@ impl App {
         let stored = agent.as_ref().and_then(|agent| agent.value.passkey.as_deref());
         let is_right = passkey::is_right(&login.passkey, stored).await?;
         let Some(agent) = agent.filter(|_| is_right) else {
-            wrong.push(Instant::now());
+            wrong.add(now);
             return Err(wrong_passkey().into());
         };
         drop(wrong);
@@ -113,6 +110,7 @@ impl App {
         check(tool, Caller::Session(session.value.purpose))?;
         let mut desk = Desk::new(self.clone(), session.value);
         desk.give_sign_of_life(now).await?;
+        desk.acknowledge().await?;
         Ok(desk)
     }
 
@@ -204,38 +202,4 @@ impl App {
 
 fn wrong_passkey() -> Refusal {
     RefusalCode::NotAuthenticated.because("agent_id and passkey do not belong together")
-}
-
-/// When wrong passkeys were given for each agent of late, so that nobody tries all of them. Each
-/// process counts for itself.
-#[derive(Default)]
-pub(crate) struct Tries(Mutex<HashMap<String, Wrong>>);
-
-type Wrong = Arc<tokio::sync::Mutex<Vec<Instant>>>;
-
-const MAX_WRONG: usize = 10;
-const WRONG_WITHIN: Duration = Duration::from_secs(60);
-/// More agents than this are forgotten all at once.
-const MAX_COUNTED: usize = 10_000;
-
-impl Tries {
-    async fn of(&self, key: String) -> OwnedMutexGuard<Vec<Instant>> {
-        let wrong = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if all.len() >= MAX_COUNTED {
-                all.clear();
-            }
-            Arc::clone(all.entry(key).or_default())
-        };
-        wrong.lock_owned().await
-    }
-}
-
-fn check_tries(wrong: &mut Vec<Instant>) -> Result<(), Refusal> {
-    wrong.retain(|at| at.elapsed() < WRONG_WITHIN);
-    if wrong.len() < MAX_WRONG {
-        return Ok(());
-    }
-    let message = "too many wrong passkeys for this agent: try again in a minute";
-    Err(RefusalCode::NotAuthenticated.because(message))
 }

@@ -18,6 +18,9 @@ mod passkey;
 mod receipt;
 mod setup;
 mod talk;
+mod transcript;
+mod tries;
+mod undertaking;
 mod wait;
 mod work;
 
@@ -31,12 +34,13 @@ pub use desk::Desk;
 pub use inbox::{Invitation, NewDelegation, NewMessage, Pending};
 pub(crate) use keeper::keep_time;
 pub use login::Login;
-pub(crate) use login::Tries;
 pub use oversight::TaskPatch;
 pub(crate) use receipt::Arrivals;
 pub use receipt::Receipt;
 pub use setup::{NewAgent, NewTask};
-pub use talk::{Conversation, Line, Spoken, Started, Transcript};
+pub use talk::{Conversation, Spoken, Started};
+pub use transcript::{Line, Transcript};
+pub(crate) use tries::Tries;
 pub use work::Action;
 
 /// Why a team's tool did nothing.

@@ -7,7 +7,7 @@ use shikiri_store::StoreExt;
 
 use super::draft::Draft;
 use super::setup::{check_description, check_title};
-use super::talk::Line;
+use super::transcript::Line;
 use super::{TeamError, until_settled};
 use crate::app::App;
 use crate::error::AppError;

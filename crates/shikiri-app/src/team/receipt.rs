@@ -5,14 +5,18 @@
 //! answer confirms it; if it is dropped instead, the session's next look shows the same again. What
 //! is on its way is known to this process only: after its death everything counts as lost, which is
 //! the side to err on.
+//!
+//! That an answer was written does not say that it was read. Of what is told once, such as an end,
+//! the session's next call is the proof; without one the next session is told.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use shikiri_model::ids::{AgentSessionId, TenantId};
-use shikiri_model::team::{Arrival, Stay, Waiting, What};
+use shikiri_model::team::{AgentSession, Arrival, Waiting, What};
 use shikiri_store::StoreExt;
 
+use super::desk::{Desk, session_over};
 use super::draft::Draft;
 use super::{TeamError, until_settled};
 use crate::app::App;
@@ -110,6 +114,48 @@ impl Drop for Receipt {
     }
 }
 
+impl Desk {
+    /// By calling, the session proves that it has heard what it was told before: that goes off its
+    /// agent's list. What it was told by an answer that was lost stays, and is told again.
+    pub(super) async fn acknowledge(&mut self) -> Result<(), TeamError> {
+        if self.session.handed.is_empty() {
+            return Ok(());
+        }
+        until_settled!(self.agent().as_str(), self.try_acknowledge().await?)
+    }
+
+    async fn try_acknowledge(&mut self) -> Result<Option<()>, TeamError> {
+        let id = self.session.id.as_str();
+        let found = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
+        let Some(mut session) = found else { return Err(session_over().into()) };
+        let mut draft = Draft::begin(&self.app, self.tenant()).await?;
+        let mut unproven = Vec::new();
+        for handed in &session.value.handed {
+            let found = self.app.store.load::<Waiting>(self.tenant(), handed).await?;
+            // What is gone, or was shown to another session since, is none of its business.
+            let Some(one) = found.filter(|one| one.value.is_seen_by(&session.value.id)) else {
+                continue;
+            };
+            let arrival = self.app.arrivals.of(&session.value.id, handed);
+            if one.value.is_proven_heard(&session.value.id, arrival) {
+                draft.remove(&one);
+            } else {
+                unproven.push(handed.clone());
+            }
+        }
+        if unproven.len() == session.value.handed.len() {
+            return Ok(Some(()));
+        }
+        session.value.handed = unproven;
+        draft.put(&session)?;
+        let settled = draft.settle(&self.app, ()).await?;
+        if settled.is_some() {
+            self.session = session.value;
+        }
+        Ok(settled)
+    }
+}
+
 impl App {
     async fn has_come(
         &self,
@@ -144,7 +190,6 @@ impl App {
             _ if !one.value.is_seen_by(session) => return Ok(Some(())),
             // These are dealt with in a moment, as a rule: not worth a write each time.
             What::Turn { .. } | What::Invitation { .. } => return Ok(Some(())),
-            what if what.stays() == Stay::UntilSeen => draft.remove(&one),
             _ => {
                 one.value.has_come = true;
                 draft.put(&one)?;

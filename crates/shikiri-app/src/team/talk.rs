@@ -1,20 +1,16 @@
-//! Dialogues: begun, spoken in, ended, read.
-
-use std::time::Duration;
+//! Dialogues: begun, spoken in, ended.
 
 use serde::Serialize;
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{DialogueId, MessageId, TenantId};
 use shikiri_model::record::{Document, RecordQuery, Stored};
 use shikiri_model::team::{
-    AgentSession, Budget, Delegation, Dialogue, DialogueState, EndReason, MAX_CONTENT, Opening,
-    Outcome, Place, Refusal, RefusalCode, Side, Utterance, Waiting, What, check_content,
-    dialogue_stream,
+    Delegation, Dialogue, DialogueState, EndReason, MAX_CONTENT, Opening, Outcome, Place,
+    RefusalCode, Side, Utterance, Waiting, What, check_content,
 };
-use shikiri_model::time::Timestamp;
-use shikiri_store::{StoreError, StoreExt};
+use shikiri_store::StoreExt;
 
-use super::desk::{Desk, json, optional, session_over};
+use super::desk::{Desk, json, optional};
 use super::draft::{Draft, is_human};
 use super::{TeamError, parse_id, until_settled};
 use crate::app::{App, entropy};
@@ -43,29 +39,6 @@ pub struct Spoken {
     pub turns_left: u32,
     pub state: DialogueState,
 }
-
-/// What was said, from some point on.
-#[derive(Clone, Debug, Serialize)]
-pub struct Transcript {
-    pub conversation_id: DialogueId,
-    pub messages: Vec<Line>,
-    pub state: DialogueState,
-    pub your_turn: bool,
-    pub turns_left: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_reason: Option<EndReason>,
-}
-
-/// One message of a dialogue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
-    pub seq: u64,
-    #[serde(flatten)]
-    pub said: Utterance,
-}
-
-/// The longest transcript has forty messages of four thousand characters.
-const WHOLE: usize = 4 * 1024 * 1024;
 
 impl Desk {
     pub async fn start_conversation(&self, wanted: &Conversation) -> Result<Started, TeamError> {
@@ -194,78 +167,13 @@ impl Desk {
         draft.settle(&self.app, reason).await
     }
 
-    /// What was said after a message; waits for more if there is nothing yet.
-    pub async fn conversation_messages(
-        &mut self,
-        conversation: &str,
-        after: Option<&str>,
-        wait: Duration,
-    ) -> Result<Transcript, TeamError> {
-        let dialogue = self.dialogue(conversation).await?;
-        let side = dialogue.value.side_of(self.agent())?;
-        let mut waiter = self.waiter(dialogue.value.stream(), wait);
-        loop {
-            let dialogue = self.dialogue(conversation).await?.value;
-            let mut messages = self.app.transcript(self.tenant(), &dialogue.id).await?;
-            let known = after.map_or(Ok(0), |after| place_of(&messages, after))?;
-            messages.retain(|line| line.seq > known);
-            let has_news = !messages.is_empty() || !dialogue.is_living();
-            if has_news || !waiter.again(self).await? {
-                return Ok(Transcript {
-                    messages,
-                    state: dialogue.state,
-                    your_turn: dialogue.is_turn_of(side),
-                    turns_left: dialogue.turns_left(),
-                    end_reason: dialogue.end.as_ref().map(|end| end.reason),
-                    conversation_id: dialogue.id,
-                });
-            }
-        }
-    }
-
     /// A dialogue of this project.
-    async fn dialogue(&self, id: &str) -> Result<Stored<Dialogue>, TeamError> {
+    pub(super) async fn dialogue(&self, id: &str) -> Result<Stored<Dialogue>, TeamError> {
         let id: DialogueId = parse_id(id, RefusalCode::NoDialogue)?;
         let found = self.app.store.load::<Dialogue>(self.tenant(), id.as_str()).await?;
         found.filter(|one| one.value.project == self.place().project).ok_or_else(|| {
             RefusalCode::NoDialogue.because(format!("there is no conversation {id}")).into()
         })
-    }
-
-    /// For something new of this agent.
-    pub(super) async fn budget(
-        &self,
-        living: &[Dialogue],
-        now: Timestamp,
-    ) -> Result<Budget, TeamError> {
-        Ok(Budget::for_undertaking(&self.told(living).await?, self.limits(), now)?)
-    }
-
-    /// All that something new of this agent may follow from: what its session was shown, and those
-    /// who talk to it now.
-    pub(super) async fn told(&self, living: &[Dialogue]) -> Result<Vec<Budget>, TeamError> {
-        let talked_to = living.iter().filter(|one| one.participant == *self.agent());
-        let mut told: Vec<Budget> = talked_to.map(|one| one.budget).collect();
-        let open = self.app.open_delegations(self.tenant(), &self.place().project).await?;
-        let for_it = open.iter().filter(|one| one.target == *self.agent());
-        told.extend(for_it.filter(|one| one.dialogue.is_none()).map(|one| one.budget));
-        told.extend(self.session.told);
-        Ok(told)
-    }
-
-    /// A session pays for what it begins of its own accord from what it was told.
-    pub(super) async fn pay(&self, draft: &mut Draft, turns: u32) -> Result<(), TeamError> {
-        if self.session.told.is_none() {
-            return Ok(());
-        }
-        let id = self.session.id.as_str();
-        let found = self.app.store.load::<AgentSession>(self.tenant(), id).await?;
-        let Some(mut session) = found else { return Err(session_over().into()) };
-        if let Some(told) = &mut session.value.told {
-            told.spend(turns);
-            draft.put(&session)?;
-        }
-        Ok(())
     }
 
     fn utterance(&self, draft: &Draft, content: &str) -> Result<Utterance, TeamError> {
@@ -309,8 +217,12 @@ impl App {
         let lines = self.transcript(&talk.tenant, &talk.id).await?;
         let messages: Vec<_> =
             lines.into_iter().map(|line| line.said).chain(last.cloned()).collect();
-        let (dialogue, end_reason) = (talk.id.clone(), end.reason.as_str());
-        let outcome = Outcome::Dialogue { dialogue, end_reason, messages: json(&messages) };
+        let outcome = Outcome::Dialogue {
+            dialogue: talk.id.clone(),
+            end_reason: end.reason,
+            messages: json(&messages),
+            remark: talk.remark(),
+        };
         let was_open = delegation.value.status.is_open();
         delegation.value.complete(&outcome, draft.now);
         if was_open { self.put_outcome(draft, &delegation).await } else { draft.put(&delegation) }
@@ -324,25 +236,6 @@ impl App {
             }
         }
         Ok(())
-    }
-
-    /// What was said in a dialogue, from its first message.
-    pub async fn transcript(
-        &self,
-        tenant: &TenantId,
-        id: &DialogueId,
-    ) -> Result<Vec<Line>, TeamError> {
-        let page = match self.store.read(tenant, &dialogue_stream(id), 0, WHOLE).await {
-            Ok(page) => page,
-            // It is so old that what was said is not kept any more.
-            Err(StoreError::Cursor(_) | StoreError::NoStream(_)) => return Ok(Vec::new()),
-            Err(other) => return Err(other.into()),
-        };
-        let events = page.chunks.iter().flat_map(|chunk| chunk.events());
-        events
-            .filter(|event| event.kind == "message")
-            .map(|event| Ok(Line { seq: event.seq, said: serde_json::from_str(event.data)? }))
-            .collect()
     }
 
     /// Those of a project that live and that an agent takes part in.
@@ -360,18 +253,5 @@ impl App {
         let mut living: Vec<Dialogue> = self.list_all(query).await?;
         living.retain(|one| one.side_of(&place.agent).is_ok());
         Ok(living)
-    }
-}
-
-/// Where a message stands that is named by its id or its number.
-fn place_of(messages: &[Line], named: &str) -> Result<u64, Refusal> {
-    let by_id = messages.iter().find(|line| line.said.message_id.as_str() == named);
-    match (by_id, named.parse()) {
-        (Some(line), _) => Ok(line.seq),
-        (None, Ok(seq)) => Ok(seq),
-        (None, Err(_)) => {
-            let message = "after must be the message_id or seq of a message of this conversation";
-            Err(RefusalCode::InvalidArgument.because(message))
-        }
     }
 }

@@ -15,7 +15,7 @@ use shikiri_store::StoreExt;
 use super::delegations::check_result;
 use super::desk::{Desk, session_over};
 use super::draft::Draft;
-use super::talk::Line;
+use super::transcript::Line;
 use super::{Receipt, TeamError, parse_id, until_settled};
 use crate::app::App;
 

@@ -108,9 +108,15 @@ pub fn is_reason(waiting: &Waiting) -> bool {
     waiting.due_at.is_some() && Errand::of(waiting).is_some()
 }
 
-/// Whether a session that ended well has dealt with it by reading it: a message asks for nothing.
+/// Whether a session that ended well has dealt with it by reading it: a message asks for nothing,
+/// nor does an end. Of an end nobody is told again without need, so its answer must have come.
 pub fn is_taken_by(waiting: &Waiting, session: &AgentSessionId) -> bool {
-    waiting.what.stays() == Stay::UntilNextLook && waiting.is_seen_by(session)
+    let is_read = match waiting.what.stays() {
+        Stay::UntilNextLook => true,
+        Stay::UntilNextCall => waiting.has_come,
+        Stay::UntilDone => false,
+    };
+    is_read && waiting.is_seen_by(session)
 }
 
 impl Seat {

@@ -5,15 +5,16 @@
 //! ```
 //!
 //! A chat session takes it on by seeing it, and has it as long as it gives signs of life. If it
-//! dies, the next one takes it on, up to a number of times. While its dialogue lives nobody counts:
-//! a dialogue ends by itself, and completes it.
+//! dies, the next one takes it on, up to a number of times. Of several that a session was shown, its
+//! death counts against the one that it turned to: what was listed beside that is not to blame. While
+//! its dialogue lives nobody counts: a dialogue ends by itself, and completes it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Place;
 use super::budget::Budget;
-use super::dialogue::Dialogue;
+use super::dialogue::{Dialogue, EndReason};
 use super::limits::TeamLimits;
 use super::refusal::{Refusal, RefusalCode};
 use crate::ids::{
@@ -79,8 +80,10 @@ pub enum Outcome {
     /// With the dialogue's end and messages.
     Dialogue {
         dialogue: DialogueId,
-        end_reason: &'static str,
+        end_reason: EndReason,
         messages: Value,
+        /// What the reason does not say.
+        remark: Option<&'static str>,
     },
     Message(MessageId),
 }
@@ -126,12 +129,24 @@ impl Delegation {
 
     /// A chat session has seen it, and so takes it on. False if another one has it.
     pub fn claim(&mut self, session: &AgentSessionId, limits: &TeamLimits, now: Timestamp) -> bool {
+        let is_claimed = self.claim_beside(session, limits, now);
+        // Whoever goes on with its dialogue does not try anew.
+        self.attempts += u32::from(is_claimed && self.dialogue.is_none());
+        is_claimed
+    }
+
+    /// The same for one that is listed beside another, which the session turns to first: that is no
+    /// attempt at this one yet.
+    pub fn claim_beside(
+        &mut self,
+        session: &AgentSessionId,
+        limits: &TeamLimits,
+        now: Timestamp,
+    ) -> bool {
         if !self.status.is_open() || self.claim.is_some() {
             return false;
         }
         self.status = DelegationStatus::Processing;
-        // Whoever goes on with its dialogue does not try anew.
-        self.attempts += u32::from(self.dialogue.is_none());
         self.processed_at.get_or_insert(now);
         self.claim = Some(Claim { session: session.clone(), until: now + limits.claim });
         true
@@ -146,8 +161,13 @@ impl Delegation {
     /// Whether it was taken on while its two agents talked about something else: two of them have
     /// one talk at a time.
     pub fn is_held_up_by(&self, talk: &Dialogue) -> bool {
+        self.status == DelegationStatus::Processing && self.is_barred_by(talk)
+    }
+
+    /// Whether it cannot be begun while this talk lives.
+    pub fn is_barred_by(&self, talk: &Dialogue) -> bool {
         let is_between = [&self.agent, &self.target].iter().all(|one| talk.side_of(one).is_ok());
-        self.status == DelegationStatus::Processing && self.dialogue.is_none() && is_between
+        self.dialogue.is_none() && is_between
     }
 
     /// What a chat session uses it for: a talk or a message to its target.
@@ -174,18 +194,23 @@ impl Delegation {
     ) {
         // A session that knows of it by other means has not seen it in its list.
         self.claim(session, limits, now);
+        self.turn_to();
         self.dialogue = Some(dialogue.clone());
     }
 
     /// The server saw what became of it. What was reported before stays.
     pub fn complete(&mut self, outcome: &Outcome, now: Timestamp) {
         let seen = match outcome {
-            Outcome::Dialogue { dialogue, end_reason, messages } => {
+            Outcome::Dialogue { dialogue, end_reason, messages, remark } => {
+                if let Some(remark) = remark {
+                    self.add_to_result(json!({ "reason": remark }));
+                }
                 json!({ "conversation_id": dialogue, "end_reason": end_reason, "messages": messages })
             }
             Outcome::Message(id) => json!({ "message_id": id }),
         };
         self.add_to_result(seen);
+        self.turn_to();
         if self.status.is_open() {
             self.close(self.reported.unwrap_or(DelegationStatus::Completed), now);
         }
@@ -207,6 +232,7 @@ impl Delegation {
             let message = format!("delegation {} has been dealt with already", self.id);
             return Err(RefusalCode::DelegationProcessed.because(message));
         }
+        self.turn_to();
         self.add_to_result(json!({ "report": text.cloned().unwrap_or(Value::Null) }));
         self.reported = Some(status);
         if self.status.is_open() && !has_living_dialogue {
@@ -251,6 +277,11 @@ impl Delegation {
             return Sweep::Failed;
         }
         Sweep::GivenBack
+    }
+
+    /// Something was done about it: if it was listed beside another before, this is the attempt.
+    fn turn_to(&mut self) {
+        self.attempts = self.attempts.max(1);
     }
 
     fn close(&mut self, status: DelegationStatus, now: Timestamp) {

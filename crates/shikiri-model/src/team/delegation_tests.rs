@@ -37,8 +37,9 @@ fn delegation() -> Delegation {
 fn outcome() -> Outcome {
     Outcome::Dialogue {
         dialogue: "dia_1".parse().unwrap(),
-        end_reason: "max_turns",
+        end_reason: EndReason::MaxTurns,
         messages: json!([]),
+        remark: None,
     }
 }
 
@@ -228,4 +229,64 @@ fn a_talk_of_its_two_agents_holds_it_up_if_it_was_taken_on_and_not_begun() {
     assert!(!one.is_held_up_by(&talk("a", "c")));
     one.begin_dialogue(&"dia_1".parse().unwrap(), &session("first"), &limits, at(1));
     assert!(!one.is_held_up_by(&talk("a", "b")));
+}
+
+/// Three sessions die of the first; the second was listed beside it each time.
+#[test]
+fn what_was_listed_beside_another_loses_no_attempt() {
+    let limits = TeamLimits::default();
+    let (mut first, mut second) = (delegation(), delegation());
+    for attempt in 1..=3 {
+        let by = session(&format!("s{attempt}"));
+        assert!(first.claim(&by, &limits, at(attempt)));
+        assert!(second.claim_beside(&by, &limits, at(attempt)));
+        assert!(!second.claim(&session("other"), &limits, at(attempt)), "it is taken all the same");
+        let is_last = attempt == 3;
+        let expected = if is_last { Sweep::Failed } else { Sweep::GivenBack };
+        assert_eq!(first.sweep(None, false, &limits, at(attempt)), expected);
+        assert_eq!(second.sweep(None, false, &limits, at(attempt)), Sweep::GivenBack);
+    }
+    assert_eq!((second.status, second.attempts), (DelegationStatus::Processing, 0));
+    // Then its own come.
+    for attempt in 4..=6 {
+        assert!(second.claim(&session(&format!("s{attempt}")), &limits, at(attempt)));
+        second.sweep(None, false, &limits, at(attempt));
+    }
+    assert_eq!((second.status, second.attempts), (DelegationStatus::Failed, 3));
+}
+
+#[test]
+fn whoever_turns_to_what_was_listed_beside_another_makes_an_attempt() {
+    let limits = TeamLimits::default();
+    let by = session("s");
+    let beside = || {
+        let mut one = delegation();
+        assert!(one.claim_beside(&by, &limits, at(0)));
+        assert_eq!(one.attempts, 0);
+        one
+    };
+    let (mut begun, mut sent, mut reported) = (beside(), beside(), beside());
+    begun.begin_dialogue(&"dia_1".parse().unwrap(), &by, &limits, at(1));
+    sent.complete(&Outcome::Message("msg_1".parse().unwrap()), at(1));
+    reported.report(&agent("a"), DelegationStatus::Failed, None, false, at(1)).unwrap();
+    assert_eq!([begun.attempts, sent.attempts, reported.attempts], [1; 3]);
+}
+
+#[test]
+fn a_remark_about_the_end_is_in_the_result() {
+    let mut one = delegation();
+    one.complete(
+        &Outcome::Dialogue {
+            dialogue: "dia_1".parse().unwrap(),
+            end_reason: EndReason::Timeout,
+            messages: json!(["りんご"]),
+            remark: Some("nobody answered"),
+        },
+        at(1),
+    );
+    let result = one.result.unwrap();
+    assert_eq!(
+        (&result["reason"], &result["end_reason"]),
+        (&json!("nobody answered"), &json!("timeout"))
+    );
 }

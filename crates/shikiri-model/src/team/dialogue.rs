@@ -287,6 +287,16 @@ impl Dialogue {
         true
     }
 
+    /// What the reason of its end does not say: after the first message nobody said anything.
+    pub fn remark(&self) -> Option<&'static str> {
+        let end = self.end.as_ref().filter(|_| self.messages == 1)?;
+        match end.reason {
+            EndReason::Timeout => Some("nobody answered the first message in time"),
+            EndReason::SessionExpired => Some("a session ended before anybody answered"),
+            _ => None,
+        }
+    }
+
     pub fn is_overdue(&self, now: Timestamp) -> bool {
         self.is_living() && now >= self.deadline
     }

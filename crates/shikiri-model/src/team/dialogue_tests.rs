@@ -148,3 +148,20 @@ fn whoever_was_invited_is_expected_until_it_comes_and_is_told_what_may_follow() 
     let What::Turn { budget, .. } = talk.turn_after(said("a")) else { panic!("no turn") };
     assert_eq!(budget, Some(talk.budget));
 }
+
+#[test]
+fn a_talk_in_which_nobody_answered_is_told_as_such() {
+    let ended = |messages: i64, reason| {
+        let mut talk = open(None).unwrap();
+        for message in 2..=messages {
+            say(&mut talk, if message % 2 == 0 { "b" } else { "a" }, message).unwrap();
+        }
+        assert_eq!(talk.remark(), None, "it lives");
+        talk.end_for(reason, at(99));
+        talk.remark()
+    };
+    assert!(ended(1, EndReason::Timeout).unwrap().contains("nobody answered"));
+    assert!(ended(1, EndReason::SessionExpired).unwrap().contains("before anybody answered"));
+    assert_eq!(ended(2, EndReason::Timeout), None);
+    assert_eq!(ended(1, EndReason::Cancelled), None);
+}

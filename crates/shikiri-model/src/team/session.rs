@@ -49,6 +49,9 @@ pub struct AgentSession {
     /// What is left of all that it was shown: what it undertakes may follow from any of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Budget>,
+    /// What it was told that goes off its agent's list when it calls again: ids on that list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handed: Vec<String>,
     /// Its end has been dealt with; it is kept to tell an old token from a wrong one.
     #[serde(default)]
     pub is_over: bool,
@@ -82,6 +85,7 @@ impl AgentSession {
             seen_at: now,
             task: None,
             told: None,
+            handed: Vec::new(),
             is_over: false,
         }
     }
@@ -101,6 +105,15 @@ impl AgentSession {
         let before = self.told;
         self.told = Some(before.map_or(budget, |told| told.and(budget)));
         self.told != before
+    }
+
+    /// It was told something that its next call proves to be heard. True if that is new.
+    pub fn hand(&mut self, id: &str) -> bool {
+        let is_new = !self.handed.iter().any(|known| known == id);
+        if is_new {
+            self.handed.push(id.to_owned());
+        }
+        is_new
     }
 
     /// Whether its use should be written down: not every time, but so often that no limit that is

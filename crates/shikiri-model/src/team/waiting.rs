@@ -6,6 +6,12 @@
 //! Showing something is not enough to take it off: the answer may be lost on its way. It has come
 //! when it was written to whoever asked (`Arrival`). Until that is known, the same session is shown
 //! the same again, and it is told by its id that it is the same.
+//!
+//! Not even what has come was read: a caller may die with the answer in its hands. Only its next
+//! call proves that. So the notice of an end stays until that call, and if the session ends without
+//! one, the next session is shown it, with the word that it may have been told before. Nobody can do
+//! better: between an answer and the next call a server cannot tell a reader that died from one
+//! that read.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +76,9 @@ pub enum What {
 /// How long something is on an agent's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// It is told once, whatever becomes of whoever heard it.
-    UntilSeen,
+    /// By calling anything a session shows that it lives and has heard it. Nothing is to be done
+    /// about it.
+    UntilNextCall,
     /// By looking again a session shows that it lives and has what it saw before.
     UntilNextLook,
     UntilDone,
@@ -108,7 +115,7 @@ impl What {
     /// When it goes off the list.
     pub fn stays(&self) -> Stay {
         match self {
-            Self::Ended { .. } => Stay::UntilSeen,
+            Self::Ended { .. } => Stay::UntilNextCall,
             Self::Message(_) => Stay::UntilNextLook,
             _ => Stay::UntilDone,
         }
@@ -193,6 +200,17 @@ impl Waiting {
 
     pub fn is_seen_by(&self, session: &AgentSessionId) -> bool {
         self.seen_by.as_ref() == Some(session)
+    }
+
+    /// Whether some answer showed it: it may have been read, or not.
+    pub fn was_shown(&self) -> bool {
+        self.seen_by.is_some()
+    }
+
+    /// Whether a session that calls something proves by it that it has heard this.
+    pub fn is_proven_heard(&self, session: &AgentSessionId, arrival: Arrival) -> bool {
+        let has_come = self.has_come || arrival == Arrival::Came;
+        self.what.stays() == Stay::UntilNextCall && self.is_seen_by(session) && has_come
     }
 
     /// Whether this session saw it, whoever did later.

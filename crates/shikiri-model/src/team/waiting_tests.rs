@@ -74,3 +74,41 @@ fn what_another_session_is_thinking_about_is_left_to_it() {
         assert_eq!(look(&one, "ses_2", Arrival::Unknown, true, 0), Look::Show);
     }
 }
+
+#[test]
+fn a_call_proves_that_an_end_was_heard_and_nothing_else() {
+    let (first, second) = ("ses_1".parse().unwrap(), "ses_2".parse().unwrap());
+    let mut end = waiting(ended());
+    assert!(!end.was_shown() && !end.is_proven_heard(&first, Arrival::Came));
+    end.see(&first, at(0));
+    assert!(end.was_shown());
+    // Its answer is on the way, or lost: a call in the meantime says nothing of it.
+    assert!(!end.is_proven_heard(&first, Arrival::OnItsWay));
+    assert!(!end.is_proven_heard(&first, Arrival::Unknown));
+    assert!(end.is_proven_heard(&first, Arrival::Came));
+    end.has_come = true;
+    assert!(end.is_proven_heard(&first, Arrival::Unknown));
+    assert!(!end.is_proven_heard(&second, Arrival::Unknown), "another's call proves nothing");
+    // What asks for something stays until that is done.
+    for what in [message(), delegation()] {
+        let mut one = waiting(what);
+        one.see(&first, at(0));
+        one.has_come = true;
+        assert!(!one.is_proven_heard(&first, Arrival::Came));
+    }
+}
+
+/// It was written to a session that never called again: the next one is shown it, as one that may
+/// have been told before.
+#[test]
+fn an_end_outlives_a_session_that_died_with_it() {
+    let mut end = waiting(ended());
+    end.see(&"ses_1".parse().unwrap(), at(0));
+    end.has_come = true;
+    assert_eq!(look(&end, "ses_2", Arrival::Unknown, true, 0), Look::Leave, "it may be reading");
+    assert_eq!(look(&end, "ses_2", Arrival::Unknown, false, 0), Look::Show);
+    assert!(end.was_shown());
+    end.see(&"ses_2".parse().unwrap(), at(1));
+    assert!(!end.is_proven_heard(&"ses_2".parse().unwrap(), Arrival::Unknown));
+    assert!(!end.is_proven_heard(&"ses_1".parse().unwrap(), Arrival::Came), "it is another's");
+}

@@ -132,7 +132,10 @@ async fn list(
 /// Where it stands, and how it ended.
 fn state_word(dialogue: &Dialogue) -> String {
     match &dialogue.end {
-        Some(end) => format!("ended: {}", end.reason.as_str()),
+        Some(end) => {
+            let remark = dialogue.remark().map_or(String::new(), |remark| format!(" ({remark})"));
+            format!("ended: {}{remark}", end.reason.as_str())
+        }
         None => dialogue.state.as_str().to_owned(),
     }
 }

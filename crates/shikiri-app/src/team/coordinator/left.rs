@@ -3,7 +3,7 @@
 use shikiri_model::ids::{AgentSessionId, TenantId};
 use shikiri_model::record::Stored;
 use shikiri_model::team::{
-    Message, Purpose, Seat, Task, Waiting, What, given_up, is_reason, is_taken_by,
+    Arrival, Message, Purpose, Seat, Task, Waiting, What, given_up, is_reason, is_taken_by,
 };
 use shikiri_store::StoreExt;
 
@@ -22,7 +22,7 @@ impl App {
         waiting: &[Stored<Waiting>],
         session: &AgentSessionId,
     ) -> Result<(), TeamError> {
-        for one in waiting.iter().filter(|one| is_taken_by(&one.value, session)) {
+        for one in waiting.iter().filter(|one| one.value.is_seen_by(session)) {
             self.take_one_off(&one.value, session).await?;
         }
         Ok(())
@@ -41,11 +41,15 @@ impl App {
         taken: &Waiting,
         session: &AgentSessionId,
     ) -> Result<Option<()>, TeamError> {
-        let found = self.store.load::<Waiting>(&taken.tenant, &taken.id).await?;
-        // If another session has seen it meanwhile, it is that one's.
-        let Some(found) = found.filter(|one| is_taken_by(&one.value, session)) else {
+        let Some(mut found) = self.store.load::<Waiting>(&taken.tenant, &taken.id).await? else {
             return Ok(Some(()));
         };
+        // That may not be written down yet.
+        found.value.has_come |= self.arrivals.of(session, &taken.id) == Arrival::Came;
+        // If another session has seen it meanwhile, it is that one's.
+        if !is_taken_by(&found.value, session) {
+            return Ok(Some(()));
+        }
         let mut draft = Draft::begin(self, &taken.tenant).await?;
         draft.remove(&found);
         draft.settle(self, ()).await

@@ -291,10 +291,11 @@ impl Term {
         let (limits, now) = (&self.app.options.team, self.app.store.now().await?);
         let left = Left::of(&waiting, occupant, is_well);
         let next = seat.value.leave(is_well, left, limits, now);
-        self.end_session(&tenant, &occupant.session).await?;
         if is_well {
+            // First, or a session beside it would be shown what this one has read.
             self.app.take_off(&waiting, &occupant.session).await?;
         }
+        self.end_session(&tenant, &occupant.session).await?;
         if next == Next::GiveUp {
             self.app.give_up(&seat.value, &waiting).await?;
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use shikiri_app::execution::{Engine, EngineError, Engines, Order, Told};
 use shikiri_app::run::Node;
 use shikiri_app::servers::{ServerKind, ServerPatch};
-use shikiri_app::team::{Coordinator, NewAgent, NewTask};
+use shikiri_app::team::{Conversation, Coordinator, NewAgent, NewTask};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::execution::{EngineMessage, Finish};
 use shikiri_model::ids::{AgentId, MessageId, ProjectId, TenantId};
@@ -39,6 +39,8 @@ enum Whim {
     Hang,
     /// Reads what has come, and ends.
     Read,
+    /// Is sent what has come, and dies of it.
+    Die,
 }
 
 #[async_trait]
@@ -66,11 +68,14 @@ impl Engine for Stand {
         match self.whim {
             Whim::Fail => return Err(EngineError::new("as the test wants")),
             Whim::Hang => stop.cancelled().await,
-            Whim::Read => {
+            Whim::Read | Whim::Die => {
                 let app = self.app.lock().unwrap().clone().unwrap();
                 let mut desk = app.enter_session(&token, "get_pending_messages").await.unwrap();
                 desk.pending(Duration::ZERO).await.unwrap();
                 super::world::confirm(&mut desk).await;
+                if self.whim == Whim::Die {
+                    return Err(EngineError::new("as the test wants"));
+                }
                 let finish = Finish { result: "済".to_owned(), ..Finish::default() };
                 told.tell(EngineMessage::Finished(finish)).await;
             }
@@ -325,6 +330,34 @@ async fn a_message_that_was_read_by_a_run_that_ended_well_starts_nobody_again() 
     let found = office.app.team_message(&local(), &office.project, &message).await.unwrap();
     assert!(found.value.read_at.is_some());
     office.close().await;
+}
+
+/// Row 2.16.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_a_run_died_with_is_told_to_the_next_session_and_one_that_it_read_is_not() {
+    for (whim, told) in [(Whim::Read, vec![]), (Whim::Die, vec![true])] {
+        let mut office = Office::open(whim, Duration::from_secs(60)).await;
+        let partner = NewAgent { spawn: Spawn::Never, ..worker("b") };
+        office.app.add_agent(&local(), &office.project, partner).await.unwrap();
+        let place = Place::new(&office.project, &"a".parse().unwrap());
+        let (own, token) = office.app.open_session(&local(), &place, Purpose::Chat).await.unwrap();
+        let desk = office.app.enter_session(&token, "start_conversation").await.unwrap();
+        let (target, initial_message) = ("b".to_owned(), "りんご".to_owned());
+        let wanted = Conversation { target, initial_message, ..Conversation::default() };
+        let talk = desk.start_conversation(&wanted).await.unwrap().conversation_id;
+        desk.end_conversation(talk.as_str(), None).await.unwrap();
+        office.app.end_session(&local(), &own.id).await.unwrap();
+        // The end starts nobody; a message does.
+        office.write("お知らせ").await;
+        office.order().await;
+        office.seat_when(|seat| seat.occupant.is_none()).await;
+        office.coordinator.leave().await;
+        let (_, token) = office.app.open_session(&local(), &place, Purpose::Chat).await.unwrap();
+        let mut desk = office.app.enter_session(&token, "get_pending_messages").await.unwrap();
+        let ended = desk.pending(Duration::ZERO).await.unwrap().ended_conversations;
+        assert_eq!(ended.iter().map(|one| one.told_before).collect::<Vec<_>>(), told);
+        office.node.leave().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

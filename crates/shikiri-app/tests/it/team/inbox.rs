@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use shikiri_app::team::{Action, Login, TaskPatch};
+use shikiri_app::team::{Action, TaskPatch};
 use shikiri_model::ids::TenantId;
-use shikiri_model::key::Secret;
-use shikiri_model::team::{Purpose, TaskStatus};
+use shikiri_model::team::TaskStatus;
 
 use super::world::{Agent, Team, code};
 
@@ -88,7 +87,9 @@ async fn what_an_answer_showed_that_was_lost_is_shown_again() {
     team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
     let next = team.chat("a").await;
     for (session, times) in [(&next, 1), (&next, 0), (&b, 1), (&b, 0)] {
-        assert_eq!(session.pending().await.ended_conversations.len(), times);
+        let ended = session.pending().await.ended_conversations;
+        assert_eq!(ended.len(), times);
+        assert!(ended.iter().all(|one| one.told_before), "maybe it was read the first time");
     }
     assert_eq!(team.chat("b").await.pending().await.ended_conversations.len(), 0);
 }
@@ -269,28 +270,6 @@ async fn an_outcome_is_told_once_to_each_of_two_sessions() {
         team.world.clock.advance(A_WHILE);
     }
     assert_eq!(told, [1, 1]);
-}
-
-#[tokio::test]
-async fn wrong_passkeys_at_once_are_counted_like_others() {
-    let team = Team::new().await;
-    let tries = (0..40).map(|_| {
-        let (app, project) = (team.world.app.clone(), team.project.to_string());
-        tokio::spawn(async move {
-            let login = Login {
-                agent_id: "a".to_owned(),
-                passkey: Secret::from_caller("wrong"),
-                project_id: project,
-                purpose: Some(Purpose::Chat),
-            };
-            app.authenticate(&TenantId::local(), login).await.unwrap_err().to_string()
-        })
-    });
-    let mut limited = 0;
-    for tried in tries.collect::<Vec<_>>() {
-        limited += usize::from(tried.await.unwrap().contains("too many"));
-    }
-    assert_eq!(limited, 30);
 }
 
 #[tokio::test]

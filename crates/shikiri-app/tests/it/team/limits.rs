@@ -34,8 +34,11 @@ async fn a_dialogue_whose_partner_never_comes_ends_and_completes_its_delegation(
         panic!("no outcome")
     };
     assert_eq!((delegation.status, messages.len()), (DelegationStatus::Completed, 1));
+    let result = delegation.result.unwrap();
+    assert_eq!(result["reason"], "nobody answered the first message in time", "{result}");
 }
 
+/// Row 2.10.
 #[tokio::test]
 async fn a_delegation_passes_from_session_to_session_and_fails_after_the_third() {
     let team = Team::new().await;
@@ -55,6 +58,59 @@ async fn a_delegation_passes_from_session_to_session_and_fails_after_the_third()
     let delegation = outcome.await;
     assert_eq!((delegation.status, delegation.attempts), (DelegationStatus::Failed, 3));
     assert!(delegation.result.unwrap()["reason"].is_string());
+}
+
+/// Row 2.10: two are listed together, and three sessions die of the first: that is not held against the
+/// second.
+#[tokio::test]
+async fn a_delegation_that_was_listed_beside_another_loses_no_attempt_by_it() {
+    let team = Team::new().await;
+    let worker = team.task("a").await;
+    let first = worker.delegate("b").await;
+    team.world.clock.advance(Duration::from_secs(1));
+    let second = worker.delegate("c").await;
+    let attempts = async |id: &str| {
+        let desk = worker.at("get_delegation").await.unwrap();
+        let found = desk.delegation(id).await.unwrap().value;
+        (found.status, found.attempts)
+    };
+    for attempt in 1..=3 {
+        let chat = team.chat("a").await;
+        assert_eq!(chat.pending().await.pending_delegations.len(), 2);
+        assert_eq!(attempts(&first).await, (DelegationStatus::Processing, attempt));
+        assert_eq!(attempts(&second).await, (DelegationStatus::Processing, 0));
+        let session = chat.at("help").await.unwrap().session;
+        team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    }
+    assert_eq!(attempts(&first).await, (DelegationStatus::Failed, 3));
+    let chat = team.chat("a").await;
+    assert_eq!(chat.pending().await.pending_delegations[0].delegation_id, second);
+    assert_eq!(attempts(&second).await, (DelegationStatus::Processing, 1));
+    chat.start("c", 4, Some(&second)).await.unwrap();
+}
+
+/// What cannot be begun yet is not what a session died of.
+#[tokio::test]
+async fn a_delegation_that_has_to_wait_for_a_talk_loses_no_attempt() {
+    let team = Team::new().await;
+    let (worker, b) = (team.task("a").await, team.chat("b").await);
+    let _invited = b.start("a", 4, None).await.unwrap();
+    let waiting = worker.delegate("b").await;
+    team.world.clock.advance(Duration::from_secs(1));
+    let free = worker.delegate("c").await;
+    let attempts = async |id: &str| {
+        let desk = worker.at("get_delegation").await.unwrap();
+        desk.delegation(id).await.unwrap().value.attempts
+    };
+    let chat = team.chat("a").await;
+    assert_eq!(chat.pending().await.pending_delegations.len(), 2);
+    assert_eq!((attempts(&waiting).await, attempts(&free).await), (0, 1));
+    // What comes later is beside what it has.
+    let later = worker.delegate("c").await;
+    assert_eq!(chat.pending().await.pending_delegations[0].delegation_id, later);
+    assert_eq!(attempts(&later).await, 0);
+    chat.start("c", 4, Some(&later)).await.unwrap();
+    assert_eq!(attempts(&later).await, 1, "whoever begins it tries it");
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 mod budget;
 mod coordinator;
+mod ends;
 mod inbox;
 mod limits;
+mod passkeys;
 mod races;
 mod shiritori;
 mod world;

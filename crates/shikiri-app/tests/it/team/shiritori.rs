@@ -65,18 +65,22 @@ async fn a_waiting_call_is_woken_by_what_the_other_side_does() {
     let (a, b) = (team.chat("a").await, team.chat("b").await);
     let mut desk = b.at("get_pending_messages").await.unwrap();
     let waiting = tokio::spawn(async move { desk.pending(Duration::from_secs(20)).await.unwrap() });
-    let talk = a.start("b", 4, None).await.unwrap();
+    let talk = a.start("b", 40, None).await.unwrap();
     let pending = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
     assert_eq!(pending.invitations[0].conversation_id, talk);
-    let mut desk = a.at("get_conversation_messages").await.unwrap();
-    let id = talk.clone();
-    let waiting = tokio::spawn(async move {
-        desk.conversation_messages(&id, Some("1"), Duration::from_secs(20)).await.unwrap()
-    });
-    b.say(&talk, "ごりら").await.unwrap();
-    let heard = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
-    assert_eq!(heard.messages[0].said.content, "ごりら");
-    assert!(heard.your_turn);
+    // Whoever is shown a message is told that it is its turn, however closely it was waiting.
+    for said in 1..30 {
+        let (speaker, hearer) = if said % 2 == 1 { (&b, &a) } else { (&a, &b) };
+        let mut desk = hearer.at("get_conversation_messages").await.unwrap();
+        let (id, after) = (talk.clone(), said.to_string());
+        let waiting = tokio::spawn(async move {
+            desk.conversation_messages(&id, Some(&after), Duration::from_secs(20)).await.unwrap()
+        });
+        speaker.say(&talk, &format!("ごりら{said}")).await.unwrap();
+        let heard = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+        assert_eq!(heard.messages[0].said.content, format!("ごりら{said}"));
+        assert!(heard.your_turn, "{heard:?}");
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ impl Team {
             passkey: Secret::from_caller("合言葉"),
             project_id: self.project.to_string(),
             purpose,
+            by: "key".to_owned(),
         };
         self.world.app.authenticate(&TenantId::local(), login).await.unwrap().1
     }

@@ -87,6 +87,7 @@ async fn authenticate(app: &App, caller: &Caller, given: &Given<'_>) -> Result<V
             "chat" => Purpose::Chat,
             _ => Purpose::Task,
         }),
+        by: asker(caller),
     };
     let connection = &caller.connection;
     let (session, token) = app.authenticate(&connection.tenant, login).await?;
@@ -97,6 +98,15 @@ async fn authenticate(app: &App, caller: &Caller, given: &Given<'_>) -> Result<V
         tracing::debug!(%error, "a login was not noted on its connection");
     }
     Ok(views::answer(views::login(&session, &token)))
+}
+
+/// Whom wrong passkeys are held against: the key, or the agent whose session it is, however many of
+/// those it opens.
+fn asker(caller: &Caller) -> String {
+    match &caller.session {
+        Some(own) => format!("agent {}", own.session.place.agent),
+        None => format!("key {}", caller.connection.principal),
+    }
 }
 
 /// What is about tasks and delegations.

@@ -177,14 +177,15 @@ pub(super) const DEFINITIONS: [Definition; 15] = [
                 pending_delegations: yours to carry out now, by start_conversation if several \
                 exchanges are wanted, by send_message for a notice, with the delegation_id. \
                 invitations: answer with respond_conversation_message. ended_conversations: nothing \
-                more can be said there. Call it again with wait_seconds 30 after you have dealt \
+                more can be said there; told_before marks one that an earlier answer told, which \
+                you may have missed. Call it again with wait_seconds 30 after you have dealt \
                 with everything, until nothing comes any more and no conversation of yours is open.",
         arguments: &[WAIT],
         answer: &[
             must("pending_messages", List, "message_id, from_agent_id, content, conversation_id?"),
             must("pending_delegations", List, "delegation_id, target_agent_id, purpose, context"),
             must("invitations", List, "conversation_id, from_agent_id, initial_message"),
-            must("ended_conversations", List, "conversation_id, reason"),
+            must("ended_conversations", List, "conversation_id, reason, told_before?"),
         ],
         hint: Hint::Writes,
     },

@@ -59,6 +59,7 @@ impl Team {
             passkey: Secret::from_caller(&format!("pass-{agent}")),
             project_id: "p".to_owned(),
             purpose: Some(purpose),
+            by: "key".to_owned(),
         };
         let (_, token) = self.world.app.authenticate(&"a".parse().unwrap(), login).await?;
         Ok(token)

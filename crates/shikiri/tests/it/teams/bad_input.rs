@@ -268,3 +268,26 @@ async fn wrong_passkeys_are_counted() {
     // Others are not held up by it.
     project.login("ben", "chat").await;
 }
+
+/// Row 2.2: whoever guesses in an agent's name is kept out, and told for how long; the agent is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_guesses_in_an_agents_name_does_not_keep_it_out() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let project = Project::start(&app.local(), "p", &["ann", "ben"]).await;
+    let ben = project.login("ben", "chat").await;
+    let before = project.state().await;
+    let mut last = json!(null);
+    for guess in 0..12 {
+        // However many sessions it opens, it is the same agent.
+        let session = if guess % 4 == 0 { &ben } else { &project.login("ben", "task").await };
+        let guesser = McpClient::connect(&app.client().with_key(&session.token)).await;
+        let mut login = project.credentials("ann");
+        login["passkey"] = json!(format!("guess {guess}"));
+        last = guesser.called("authenticate", login).await;
+        assert_eq!(refusal(&last), "notAuthenticated", "{guess}");
+    }
+    let text = last["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("too many wrong passkeys") && text.contains(" s,"), "{text}");
+    project.login("ann", "chat").await;
+    assert_eq!(project.state().await, before);
+}

@@ -53,12 +53,14 @@ const AT_ONCE_ON_POSTGRES: usize = 5;
 const SILENCE: Duration = Duration::from_secs(1);
 const SET_UP_AT_ONCE: usize = 8;
 
+/// Rows 2.10, 2.16.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_run_comes_to_its_end_whatever_its_players_do() {
     let runs = if long() { 1_200 } else { 300 };
     tell("teams on SQLite", TestApp::new(PROGRAM), runs, AT_ONCE).await;
 }
 
+/// Rows 2.10, 2.16.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_run_comes_to_its_end_on_postgresql() {
     if have_postgres("teams on PostgreSQL") {

@@ -54,6 +54,7 @@ impl Team {
             passkey: Secret::from_caller(&passkey.1),
             project_id: "p".to_owned(),
             purpose: Some(purpose),
+            by: "key".to_owned(),
         };
         let (_, token) = app.authenticate(&TenantId::local(), login).await.unwrap();
         app.enter_session(&token, "help").await.unwrap()

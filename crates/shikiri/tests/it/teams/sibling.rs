@@ -71,6 +71,7 @@ async fn project(local: &Tenant, number: usize, tasks: &[&str]) -> String {
     name
 }
 
+/// Row 2.1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_session_that_idles_away_leaves_its_task_session() {
     let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "3").start().await;
@@ -100,6 +101,7 @@ async fn idle_away(local: &Tenant, number: usize) {
     task.done("report_completed", report).await;
 }
 
+/// Row 2.1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_too_many_ends_none_of_the_other_purpose() {
     let app = TestApp::new(PROGRAM).start().await;
@@ -130,6 +132,7 @@ async fn a_session_too_many_ends_none_of_the_other_purpose() {
     }
 }
 
+/// Row 2.1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_killed_leaves_the_sessions_of_the_others() {
     let mut rng = Rng::seeded("a killed process");
@@ -168,6 +171,7 @@ fn log_in(pipe: &mut StdioClient, project: &str, purpose: &str) -> String {
     text_of(&pipe.result("tools/call", call)["structuredContent"], "session_token")
 }
 
+/// Row 2.14.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_delegations_at_once_to_one_target_never_mix() {
     let mut rng = Rng::seeded("two delegations");

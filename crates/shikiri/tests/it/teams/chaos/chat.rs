@@ -68,12 +68,7 @@ impl ChatPlayer {
         let who = &self.player.who;
         let mut notes = self.player.stage.journal.notes();
         for ended in items(news, "ended_conversations") {
-            notes.told.push(Told {
-                by: who.clone(),
-                conversation: text_of(ended, "conversation_id"),
-                reason: text_of(ended, "reason"),
-                at_ms: now_ms(),
-            });
+            notes.told.push(Told::read(who, ended));
         }
         for message in items(news, "pending_messages") {
             let message_id = text_of(message, "message_id");

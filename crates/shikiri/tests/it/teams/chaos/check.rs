@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::journal::Notes;
+use super::journal::{Notes, Told};
 use super::state::{Dialogue, State};
 
 const REASONS: [&str; 5] =
@@ -65,21 +65,24 @@ impl History {
         }
     }
 
-    /// Each side is told; again only if nothing says any more that it was.
+    /// Each side is told, however its sessions died. Once as news; again only if nobody can know that
+    /// it was heard, and with the word that it may have been.
     fn both_sides_told_once(&self, dialogue: &Dialogue, faults: &mut Vec<String>) {
         for side in [&dialogue.initiator, &dialogue.participant] {
-            let told: Vec<_> = self
-                .notes
-                .told
-                .iter()
-                .filter(|told| told.by.agent == side && told.conversation == dialogue.id)
-                .collect();
-            if self.is_repeated(told.iter().map(|told| told.at_ms)) {
-                faults.push(format!("{side} was told twice of an end: {told:?}"));
-            }
-            // An answer that was written, to a player that crashed before it read it, counts as come.
-            if told.is_empty() && self.notes.lost_looks == 0 {
+            let is_its = |told: &&Told| told.by.agent == side && told.conversation == dialogue.id;
+            let mut told: Vec<_> = self.notes.told.iter().filter(is_its).collect();
+            told.sort_by_key(|told| told.at_ms);
+            if told.is_empty() {
                 faults.push(format!("{side} was not told of the end of {}", dialogue.id));
+            }
+            let is_news_twice = told.iter().filter(|told| !told.told_before).count() > 1;
+            // Whoever died after the answer may have read it or not: its next session is told.
+            let is_needed = |first: &Told, again: &Told| {
+                let has_died = !first.is_acknowledged && first.by != again.by;
+                has_died || self.is_unwritten(first.at_ms)
+            };
+            if is_news_twice || told.windows(2).any(|pair| !is_needed(pair[0], pair[1])) {
+                faults.push(format!("{side} was told twice of an end: {told:?}"));
             }
             if told.iter().any(|told| dialogue.end_reason.as_ref() != Some(&told.reason)) {
                 faults.push(format!("{} ended for another reason than {told:?}", dialogue.id));
@@ -91,10 +94,12 @@ impl History {
     fn is_repeated(&self, times: impl Iterator<Item = i64>) -> bool {
         let mut times: Vec<_> = times.collect();
         times.sort_unstable();
-        let is_excused = |first: i64| {
-            self.kills.iter().any(|kill| (first - UNWRITTEN..=first + UNWRITTEN).contains(kill))
-        };
-        times.windows(2).any(|pair| !is_excused(pair[0]))
+        times.windows(2).any(|pair| !self.is_unwritten(pair[0]))
+    }
+
+    /// Whether the server may have died before it had written down that an answer came.
+    fn is_unwritten(&self, at_ms: i64) -> bool {
+        self.kills.iter().any(|kill| (at_ms - UNWRITTEN..=at_ms + UNWRITTEN).contains(kill))
     }
 
     /// The two agents of a run have one living dialogue at most.

@@ -31,6 +31,8 @@ fn good() -> History {
                 by: who(agent, 1),
                 conversation: text("dia_1"),
                 reason: reason.clone(),
+                told_before: false,
+                is_acknowledged: true,
                 at_ms: 20,
             })
             .to_vec(),
@@ -92,7 +94,7 @@ fn a_server_that_was_killed_excuses_whoever_was_told_again_and_nobody_who_was_no
         history.faults().len()
     };
     let again = |h: &mut History| {
-        let told = Told { at_ms: 9_000, ..h.notes.told[0].clone() };
+        let told = Told { at_ms: 9_000, told_before: true, ..h.notes.told[0].clone() };
         h.notes.told.push(told);
         let outcome = Outcome { at_ms: 9_000, ..h.notes.outcomes[0].clone() };
         h.notes.outcomes.push(outcome);
@@ -106,6 +108,31 @@ fn a_server_that_was_killed_excuses_whoever_was_told_again_and_nobody_who_was_no
         h.notes.received.clear();
     };
     assert_eq!(faults_after(21, never), 3);
+}
+
+/// The next session of one that died with an answer is told, and told that it may know.
+#[test]
+fn an_end_is_told_again_to_the_next_session_of_one_that_died_and_to_nobody_else() {
+    let faults_if = |is_acknowledged: bool, session: usize, told_before: bool| {
+        let mut history = good();
+        history.notes.told[0].is_acknowledged = is_acknowledged;
+        let first = history.notes.told[0].clone();
+        let by = Who { session, ..first.by.clone() };
+        history.notes.told.push(Told { by, told_before, at_ms: 9_000, ..first });
+        history.faults().len()
+    };
+    assert_eq!(faults_if(false, 7, true), 0);
+    assert_eq!(faults_if(true, 7, true), 1, "the first had called again");
+    assert_eq!(faults_if(false, 1, true), 1, "it is the same session");
+    assert_eq!(faults_if(false, 7, false), 1, "told as news");
+}
+
+#[test]
+fn a_look_that_was_lost_excuses_nobody_who_was_not_told() {
+    let mut history = good();
+    history.notes.lost_looks = 3;
+    history.notes.told.pop();
+    assert_eq!(history.faults().len(), 1);
 }
 
 #[test]

@@ -53,7 +53,10 @@ impl Visitor {
     async fn call(&self, tool: &str, mut arguments: Value) -> Value {
         arguments["session_token"] = json!(self.token);
         match self.door.call(tool, arguments).await {
-            Reply::Done(answer) => answer,
+            Reply::Done(answer) => {
+                self.stage.journal.acknowledge(&self.who);
+                answer
+            }
             other => panic!("{} {:?} {tool}: {other:?}", self.stage.project, self.who),
         }
     }
@@ -70,9 +73,7 @@ impl Visitor {
             }
             let mut notes = self.stage.journal.notes();
             for ended in items(&news, "ended_conversations") {
-                let (id, reason) = (text_of(ended, "conversation_id"), text_of(ended, "reason"));
-                let by = self.who.clone();
-                notes.told.push(Told { by, conversation: id, reason, at_ms: now_ms() });
+                notes.told.push(Told::read(&self.who, ended));
             }
             for message in items(&news, "pending_messages") {
                 let message_id = text_of(message, "message_id");

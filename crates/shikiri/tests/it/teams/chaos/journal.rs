@@ -3,6 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use serde_json::Value;
+
+use super::player::text_of;
+
 /// Who called: an agent, and which of its sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
@@ -37,7 +41,25 @@ pub(crate) struct Told {
     pub(crate) by: Who,
     pub(crate) conversation: String,
     pub(crate) reason: String,
+    /// The answer said that it may have been told before.
+    pub(crate) told_before: bool,
+    /// The same session called again, and was answered: the server knows that it was heard.
+    pub(crate) is_acknowledged: bool,
     pub(crate) at_ms: i64,
+}
+
+impl Told {
+    /// As an answer has it.
+    pub(crate) fn read(by: &Who, ended: &Value) -> Self {
+        Self {
+            by: by.clone(),
+            conversation: text_of(ended, "conversation_id"),
+            reason: text_of(ended, "reason"),
+            told_before: ended["told_before"] == true,
+            is_acknowledged: false,
+            at_ms: now_ms(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,6 +96,13 @@ impl Journal {
         let mut notes = self.notes();
         notes.sessions += 1;
         notes.sessions
+    }
+
+    /// A session was answered: what it was told before this, it has acknowledged.
+    pub(crate) fn acknowledge(&self, who: &Who) {
+        for told in self.notes().told.iter_mut().filter(|told| told.by == *who) {
+            told.is_acknowledged = true;
+        }
     }
 }
 

@@ -153,6 +153,10 @@ impl Player {
             }
         }
         let reply = self.send(tool, arguments).await;
+        let is_over = matches!(&reply, Reply::Refused(code) if code == "sessionExpired");
+        if reply != Reply::Lost && !is_over {
+            self.stage.journal.acknowledge(&self.who);
+        }
         match &reply {
             Reply::Lost => self.lost(tool),
             Reply::Refused(code) if code == "sessionExpired" => return Err(Stop::SessionOver),
