@@ -130,9 +130,10 @@ impl Desk {
         };
         let turns_to_it = !is_busy && can_begin(delegation);
         *has_turned_to = Some(is_busy || turns_to_it);
-        Ok(match turns_to_it {
-            true => delegation.claim(id, limits, now),
-            false => delegation.claim_beside(id, limits, now),
+        Ok(if turns_to_it {
+            delegation.claim(id, limits, now)
+        } else {
+            delegation.claim_beside(id, limits, now)
         })
     }
 
