@@ -233,6 +233,32 @@ async fn a_session_that_ends_is_put_out() {
     assert_eq!(mcp.request("tools/list", json!({})).await.status, 401);
 }
 
+/// Row 2.16: the answer was written to somebody who died before reading it. Whoever comes next for the
+/// agent is told, and that it may know.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_in_an_answer_that_nobody_read_is_told_to_the_next_session() {
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "2").start().await;
+    let project = Project::start(&app.local(), "p", &["ann", "ben"]).await;
+    let ann = project.login("ann", "chat").await;
+    let opening = json!({ "target_agent_id": "p-ben", "initial_message": "りんご" });
+    let talk = id_of(&ann.call("start_conversation", opening).await, "conversation_id");
+    let end = json!({ "conversation_id": talk });
+    project.login("ben", "chat").await.call("end_conversation", end).await;
+    let client = ModernClient::new(&app.client());
+    let look = json!({ "session_token": ann.token });
+    let params = json!({ "name": "get_pending_messages", "arguments": look });
+    let answered = client.try_send(&client.prepare("tools/call", params)).await.unwrap();
+    assert_eq!(answered.status, 200);
+    drop(answered);
+    let next = project.login("ann", "chat").await;
+    let news = next.call("get_pending_messages", json!({ "wait_seconds": 20 })).await;
+    let told =
+        json!([{ "conversation_id": talk, "reason": "participant_ended", "told_before": true }]);
+    assert_eq!(news["ended_conversations"], told);
+    let again = next.call("get_pending_messages", json!({})).await;
+    assert_eq!(again["ended_conversations"], json!([]));
+}
+
 /// Rows 2.14, 2.16: a conversation can be read by those who take part, and by the tenant's keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_a_resource_for_those_it_concerns() {
