@@ -9,6 +9,9 @@ pub(crate) enum Accident {
     CrashBefore,
     /// The call is made, and its answer never read.
     CrashAfter,
+    /// It dies with what has come for it in its hands: the server has every reason to think that it
+    /// was read.
+    CrashWithNews,
     /// It calls nothing for longer than it may.
     Silence,
 }
@@ -66,7 +69,12 @@ impl Plan {
 
     pub(crate) fn accident(&self, rng: &mut Rng) -> Option<Accident> {
         let often = self.accidents?;
-        let all = [Accident::CrashBefore, Accident::CrashAfter, Accident::Silence];
+        let all = [
+            Accident::CrashBefore,
+            Accident::CrashAfter,
+            Accident::CrashWithNews,
+            Accident::Silence,
+        ];
         rng.one_in(often).then(|| *rng.pick(&all))
     }
 }

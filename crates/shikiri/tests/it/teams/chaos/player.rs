@@ -141,7 +141,12 @@ impl Player {
         match self.plan.accident(&mut self.rng) {
             None => {}
             Some(Accident::CrashBefore) => return Err(Stop::Crashed),
-            Some(Accident::CrashAfter) => {
+            Some(Accident::CrashWithNews) if tool == "get_pending_messages" => {
+                let _ = self.send(tool, arguments).await;
+                self.lost(tool);
+                return Err(Stop::Crashed);
+            }
+            Some(Accident::CrashAfter | Accident::CrashWithNews) => {
                 let cut = Duration::from_millis(self.rng.range(0, 30));
                 let _ = tokio::time::timeout(cut, self.send(tool, arguments)).await;
                 self.lost(tool);
