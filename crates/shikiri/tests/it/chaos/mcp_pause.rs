@@ -28,7 +28,7 @@ async fn callers_of_a_paused_node_hear_each_event_once() {
     let here = McpClient::connect(&local.client).await;
     let pauses: usize = if long() { 50 } else { 3 };
     // The only node takes the run; the other comes when it is under way.
-    let arguments = json!({ "steps": 80 * pauses, "step_ms": 10, "wait": true });
+    let arguments = json!({ "steps": 240 * pauses, "step_ms": 10, "wait": true });
     let mut at_first = Resuming::call(&here, "long_running_agent", arguments, Policy::Leave);
     hear(&mut at_first, 10).await;
     let mut other = app.another().await;
@@ -42,7 +42,8 @@ async fn callers_of_a_paused_node_hear_each_event_once() {
         let paused = if is_first { &mut at_first } else { &mut at_other };
         let node: &mut ServerProcess = if is_first { app.server() } else { &mut other };
         node.signal(Signal::STOP);
-        tokio::time::sleep(LEASE * 2).await;
+        // Long enough for a busy machine to miss it, too.
+        tokio::time::sleep(LEASE * 4).await;
         let mut mover = paused.twin(if is_first { &there } else { &here });
         // While the one sleeps, its run goes on at the other, and who asks there is told.
         hear(&mut mover, 20).await;
