@@ -4,6 +4,7 @@
 //! by a search for words that those that do must hold, and only the rest is parsed. In JSON a quote
 //! inside a string is escaped, so a word with its quotes is hardly ever found in what somebody said.
 
+mod ahead;
 mod answer;
 mod calls;
 mod json;

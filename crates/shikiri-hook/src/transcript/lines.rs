@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use memchr::memmem::Finder;
 
+use super::ahead::{Ahead, ROOM, read_at};
+
 /// How far a file has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -22,11 +24,13 @@ pub(super) struct Sizes {
     pub(super) block: usize,
     /// A line that is longer tells nothing: it is passed over, and never held whole.
     pub(super) longest: usize,
+    /// From so many bytes on it pays to read ahead.
+    pub(super) long: u64,
 }
 
 impl Sizes {
     /// A block stays in the processor's cache while it is searched.
-    pub(super) const USUAL: Self = Self { block: 256 << 10, longest: 16 << 20 };
+    pub(super) const USUAL: Self = Self { block: 256 << 10, longest: 16 << 20, long: 8 << 20 };
 }
 
 pub(super) struct Lines<'a> {
@@ -35,6 +39,7 @@ pub(super) struct Lines<'a> {
     sizes: Sizes,
     /// Up to and with the last lines that were given, or into a line that is passed over.
     position: Position,
+    reader: Option<Ahead>,
     pub(super) buffer: Vec<u8>,
     /// The part of the buffer that follows the position.
     ahead: Range<usize>,
@@ -93,8 +98,12 @@ impl<'a> Lines<'a> {
             file.read_exact_at(&mut before, offset)?;
         }
         let passing = before != [b'\n'];
-        let buffer = vec![0; sizes.block];
-        Ok(Self { file, until, sizes, position, buffer, ahead: 0..0, passing })
+        let left = file.metadata()?.len().saturating_sub(position.offset);
+        let reader = (left >= sizes.long)
+            .then(|| Ahead::start(file, position.offset, sizes.block))
+            .flatten();
+        let buffer = vec![0; if reader.is_some() { 0 } else { sizes.block }];
+        Ok(Self { file, until, sizes, position, reader, buffer, ahead: 0..0, passing })
     }
 
     /// The next whole lines, if there are any. When the time is over that is an error, `TimedOut`;
@@ -136,26 +145,52 @@ impl<'a> Lines<'a> {
         self.position.offset += length as u64;
     }
 
-    /// Reads what follows what is ahead, with more room if a line takes all there is.
+    /// Reads what follows what is ahead. How much that was.
     fn read_on(&mut self) -> io::Result<usize> {
         if Instant::now() >= self.until {
             return Err(io::ErrorKind::TimedOut.into());
         }
+        match self.reader.take() {
+            Some(reader) => {
+                let read = self.take_from(&reader);
+                self.reader = Some(reader);
+                read
+            }
+            None => self.read_here(),
+        }
+    }
+
+    /// With more room if a line takes all there is.
+    fn read_here(&mut self) -> io::Result<usize> {
         self.buffer.copy_within(self.ahead.clone(), 0);
         self.ahead = 0..self.ahead.len();
         if self.ahead.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
         let offset = self.position.offset + self.ahead.end as u64;
-        loop {
-            match self.file.read_at(&mut self.buffer[self.ahead.end..], offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => {
-                    let read = read?;
-                    self.ahead.end += read;
-                    return Ok(read);
-                }
+        let read = read_at(self.file, &mut self.buffer[self.ahead.end..], offset)?;
+        self.ahead.end += read;
+        Ok(read)
+    }
+
+    /// The rest of a line goes in front of what was read; a long one is put together here.
+    fn take_from(&mut self, reader: &Ahead) -> io::Result<usize> {
+        let (mut block, rest) = (reader.next()?, self.ahead.clone());
+        let read = block.len() - ROOM;
+        let used = match ROOM.checked_sub(rest.len()) {
+            Some(start) => {
+                block[start..ROOM].copy_from_slice(&self.buffer[rest]);
+                self.ahead = start..block.len();
+                std::mem::replace(&mut self.buffer, block)
             }
-        }
+            None => {
+                self.buffer.truncate(rest.end);
+                self.buffer.extend_from_slice(&block[ROOM..]);
+                self.ahead = rest.start..self.buffer.len();
+                block
+            }
+        };
+        reader.give_back(used);
+        Ok(read)
     }
 }

@@ -281,10 +281,11 @@ proptest! {
     fn the_reader_finds_what_a_plain_one_finds(
         lines in prop::collection::vec(any_line(), 0..12),
         block in 1..200usize,
+        long in prop::sample::select(vec![0, u64::MAX]),
     ) {
         let (_folder, path) = transcript(lines.concat().as_bytes());
         let (text, file) = (lines.concat(), open(&path));
-        let sizes = Sizes { block, longest: 1 << 20 };
+        let sizes = Sizes { block, longest: 1 << 20, long };
         let lines = || Lines::new(&file, Position::default(), soon(), sizes).unwrap();
         prop_assert_eq!(calls(lines()).unwrap().0, plain_calls(text.as_bytes()));
         prop_assert_eq!(sums(lines()).unwrap(), plain_usage(text.as_bytes()));

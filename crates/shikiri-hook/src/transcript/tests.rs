@@ -182,7 +182,7 @@ fn lines_that_are_too_long_are_left_out_and_never_held() {
     let (_folder, path) = transcript(text.as_bytes());
     let file = open(&path);
     let lines = |longest| {
-        let sizes = Sizes { block: 16, longest };
+        let sizes = Sizes { block: 16, longest, long: u64::MAX };
         Lines::new(&file, Position::default(), soon(), sizes).unwrap()
     };
     assert_eq!(sums(lines(2_048)).unwrap()["claude-opus-5-5"].input_tokens, 5);
@@ -195,6 +195,22 @@ fn lines_that_are_too_long_are_left_out_and_never_held() {
     assert!(lines.buffer.len() <= 2_048, "{}", lines.buffer.len());
 }
 
+/// Lines that fill many blocks, and short ones between them.
+#[test]
+fn long_lines_are_whole_also_where_they_are_read_ahead() {
+    let said = |n: usize| json!({ "type": "text", "text": "言".repeat(n * 30_000) });
+    let lines = |n: usize| answer(&format!("m{n}"), 1, &said(n)) + &answer("s", 1, &call("t1"));
+    let text: String = (0..6).map(lines).collect();
+    let (_folder, path) = transcript(text.as_bytes());
+    let file = open(&path);
+    let sizes = Sizes { block: 10_000, longest: 1 << 20, long: 0 };
+    let lines = || Lines::new(&file, Position::default(), soon(), sizes).unwrap();
+    assert_eq!(sums(lines()).unwrap()["claude-opus-5-5"].input_tokens, 7);
+    let (found, position) = calls(lines()).unwrap();
+    assert_eq!((ids(&found), position.offset), (vec![("t1", 2)], text.len() as u64));
+    assert_eq!(position.lines, 12);
+}
+
 /// Half a sum is none, but calls that were found are kept.
 #[test]
 fn when_the_time_is_over_a_reader_stops_where_it_is() {
@@ -202,7 +218,7 @@ fn when_the_time_is_over_a_reader_stops_where_it_is() {
     let file = open(&path);
     let length = file.metadata().unwrap().len();
     let late = |from: u64| {
-        let sizes = Sizes { block: 64, longest: 1 << 20 };
+        let sizes = Sizes { block: 64, longest: 1 << 20, long: u64::MAX };
         let position = Position { offset: from, ..Position::default() };
         Lines::new(&file, position, Instant::now(), sizes).unwrap()
     };
