@@ -4,17 +4,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::lane::{Cause, PageDriver as _, Sent};
+use shikiri_app::lane::{Asked, Cause, PageDriver as _, Question, Sent};
 use shikiri_testkit::{ChatSite, Signal, signal, wait_until};
 
 use crate::world::{Watcher, World, chromium, keepers, lane, plain, processes_of, question, then};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
-    let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
+/// A question that was answered, its answer, and another one in the same chat, whose answer is held
+/// back.
+async fn begin(world: &World) -> (Question, Asked, Question) {
     let first = question("a-1", "plain", "Begin");
     let begun = world.ask(&first).await.unwrap();
     let held = then(&first, &begun, "Then hold on");
+    (first, begun, held)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
+    let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
+    let (first, begun, held) = begin(&world).await;
     let watcher = Watcher::default();
     let (answered, ()) = tokio::join!(world.bridge.ask(&held, &watcher), async {
         watcher.answering().await;
@@ -35,9 +42,7 @@ async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_killed_in_mid_answer_is_told_and_another_is_started() {
     let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
-    let first = question("a-1", "plain", "Begin");
-    let begun = world.ask(&first).await.unwrap();
-    let held = then(&first, &begun, "Then hold on");
+    let (first, begun, held) = begin(&world).await;
     let watcher = Watcher::default();
     let (answered, ()) = tokio::join!(world.bridge.ask(&held, &watcher), async {
         watcher.answering().await;
@@ -55,9 +60,7 @@ async fn a_browser_killed_in_mid_answer_is_told_and_another_is_started() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_that_gives_up_leaves_a_place_that_works() {
     let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
-    let first = question("a-1", "plain", "Begin");
-    let begun = world.ask(&first).await.unwrap();
-    let held = then(&first, &begun, "Then hold on");
+    let (first, begun, held) = begin(&world).await;
     let watcher = Watcher::default();
     tokio::select! {
         answered = world.bridge.ask(&held, &watcher) => panic!("{answered:?}"),
