@@ -67,6 +67,9 @@ impl Host {
         match self.app.store.commit(commit).await {
             Ok(committed) => {
                 failpoint::hit("host.after_keep");
+                if news.iter().any(|one| matches!(one, News::Asked(_))) {
+                    failpoint::hit("host.after_question");
+                }
                 next.version += 1;
                 next.updated_at = committed.at;
                 Ok(Some((next, events)))
