@@ -118,7 +118,7 @@ impl Bridge {
         let is_clean = std::mem::take(&mut held.is_clean);
         let page = match held.page.take() {
             Some(page) if page.is_open() => page,
-            _ => self.reopen(key, order.question).await.map_err(|error| {
+            lost => self.reopen(key, order.question, lost).await.map_err(|error| {
                 Failed::Early(AskError::unsent(Cause::BrowserUnavailable(error.to_string())))
             })?,
         };
@@ -128,16 +128,35 @@ impl Bridge {
         asked
     }
 
-    /// The tab in which the question's chat was last, or another.
+    /// The tab in which the question's chat was last, or another. Not one that was lost while it was
+    /// ours: a page that crashed leaves a tab behind that takes commands and answers none.
     async fn reopen(
         &self,
         key: &(LaneKey, String),
         question: &Question,
+        lost: Option<Page>,
     ) -> Result<Page, BrowserError> {
-        let tab = question.tab.as_deref().filter(|tab| self.take(key, tab));
-        let page = self.open(&question.lane.tenant, tab).await?;
+        let tenant = &question.lane.tenant;
+        let lost = lost.map(|page| page.tab().to_owned());
+        let tab = question.tab.as_deref().filter(|tab| lost.as_deref() != Some(tab));
+        self.close_tabs(tenant, lost.iter()).await;
+        let page = self.open(tenant, tab.filter(|tab| self.take(key, tab))).await?;
         self.take(key, page.tab());
         Ok(page)
+    }
+
+    /// As far as they and the browser are there.
+    async fn close_tabs(&self, tenant: &TenantId, tabs: impl ExactSizeIterator<Item = &String>) {
+        if tabs.len() == 0 {
+            return;
+        }
+        let Some(endpoint) = self.browsers.known(tenant).await else { return };
+        let Ok(browser) = Tabs::of(&endpoint).await else { return };
+        for tab in tabs {
+            if let Err(error) = browser.close(tab).await {
+                tracing::debug!(%tenant, tab, %error, "a tab could not be closed");
+            }
+        }
     }
 }
 
@@ -203,13 +222,6 @@ impl PageDriver for Bridge {
         }
         all.sort_unstable();
         all.dedup();
-        let Some(endpoint) = self.browsers.known(&lane.tenant).await else { return };
-        let Ok(browser) = Tabs::of(&endpoint).await else { return };
-        for tab in all {
-            // One that is closed already is no error.
-            if let Err(error) = browser.close(&tab).await {
-                tracing::debug!(lane = %lane, %error, "a tab could not be closed");
-            }
-        }
+        self.close_tabs(&lane.tenant, all.iter()).await;
     }
 }

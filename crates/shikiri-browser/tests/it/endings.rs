@@ -7,7 +7,9 @@ use serde_json::json;
 use shikiri_app::lane::{Asked, Cause, PageDriver as _, Question, Sent};
 use shikiri_testkit::{ChatSite, Signal, signal, wait_until};
 
-use crate::world::{Watcher, World, chromium, keepers, lane, plain, processes_of, question, then};
+use crate::world::{
+    Watcher, World, chromium, keepers, lane, plain, processes_of, question, renderers, then,
+};
 
 /// A question that was answered, its answer, and another one in the same chat, whose answer is held
 /// back.
@@ -37,6 +39,31 @@ async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
     assert_eq!(again.url, begun.url, "in the same chat");
     assert_ne!(again.tab, begun.tab);
     assert_eq!(world.site.count("Then hold on"), 1);
+}
+
+/// A crash leaves its tab behind, which no longer answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_crashes_in_mid_answer_is_told_and_its_tab_is_given_up() {
+    let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
+    let (first, begun, held) = begin(&world).await;
+    let watcher = Watcher::default();
+    let (answered, ()) = tokio::join!(world.bridge.ask(&held, &watcher), async {
+        watcher.answering().await;
+        for renderer in renderers(world.folder.path()) {
+            signal(renderer, Signal::KILL);
+        }
+    });
+    let lost = answered.unwrap_err();
+    let Cause::Broken(why) = &lost.cause else { panic!("{lost:?}") };
+    assert!(why.contains("crashed"), "{why}");
+    assert_eq!(lost.sent, Sent::Yes);
+    world.site.release();
+    let crashed = begun.tab.clone().unwrap();
+    assert!(world.tabs().await.contains(&crashed), "nobody has closed it yet");
+    let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
+    assert_eq!((again.answer, again.url), (ChatSite::answer_to("Once again"), begun.url));
+    assert_ne!(again.tab.as_ref(), Some(&crashed));
+    assert!(!world.tabs().await.contains(&crashed), "it was waited for, and left behind");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use shikiri_app::lane::{
 };
 use shikiri_browser::{Bridge, BrowserOptions, prospect};
 use shikiri_model::ids::TenantId;
-use shikiri_testkit::{ChatSite, skip};
+use shikiri_testkit::{ChatSite, Client, skip};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -71,6 +71,16 @@ impl World {
     pub(crate) async fn close_tab(&self, tab: &str) {
         let nobody = lane("nobody");
         self.bridge.close(&nobody, &BTreeMap::from([("x".to_owned(), tab.to_owned())])).await;
+    }
+
+    /// The tabs that the browser has.
+    pub(crate) async fn tabs(&self) -> Vec<String> {
+        let told = self.folder.path().join("browser/local/profile/DevToolsActivePort");
+        let told = std::fs::read_to_string(told).unwrap();
+        let browser = Client::new(&format!("http://127.0.0.1:{}", told.lines().next().unwrap()));
+        let listed = browser.get("/json/list").await.expect(200);
+        let tabs = listed.as_array().expect("a list").iter();
+        tabs.map(|tab| tab["id"].as_str().expect("an id").to_owned()).collect()
     }
 }
 
@@ -139,16 +149,34 @@ pub(crate) fn chromium(folder: &Path) -> Option<u32> {
     link.to_str()?.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Processes that were told of a folder on their command lines, with those lines.
-pub(crate) fn processes_of(folder: &Path) -> Vec<(u32, String)> {
-    let folder = folder.to_str().unwrap();
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+/// The processes that show its pages.
+pub(crate) fn renderers(folder: &Path) -> Vec<u32> {
+    let browser = chromium(folder).expect("a browser");
+    let belongs =
+        |pid: u32| std::iter::successors(Some(pid), |pid| parent(*pid)).any(|p| p == browser);
+    let all = command_lines().filter(|(_, line)| line.contains("--type=renderer"));
+    all.map(|(pid, _)| pid).filter(|pid| belongs(*pid)).collect()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // After its name, which may hold anything: its state, then its parent.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn command_lines() -> impl Iterator<Item = (u32, String)> {
+    std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         Some((entry.file_name().to_str()?.parse().ok()?, line))
-    });
-    all.filter(|(_, line)| line.contains(folder)).collect()
+    })
+}
+
+/// Processes that were told of a folder on their command lines, with those lines.
+pub(crate) fn processes_of(folder: &Path) -> Vec<(u32, String)> {
+    let folder = folder.to_str().unwrap();
+    command_lines().filter(|(_, line)| line.contains(folder)).collect()
 }
 
 /// Those that keep a browser.
