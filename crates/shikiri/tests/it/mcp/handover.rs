@@ -9,7 +9,7 @@ use super::served::{Barrier, Served, agent, waiter};
 use super::{linked_run, yes};
 
 /// Short, because the test waits for it; the program has 45 seconds.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 async fn began(call: &mut Exchange) {
     call.until("the beginning", |m| m.json["params"]["message"] == "began").await;
@@ -169,13 +169,13 @@ async fn a_silent_call_says_at_once_and_every_15_seconds_that_it_lives() {
     let served = Served::start(vec![silent]).await;
     let older = McpClient::connect(served.client()).await;
     let newer = ModernClient::new(served.client());
+    let start = Instant::now();
     let calls = [older.call("silent", json!({})).await, newer.call("silent", json!({})).await];
     let mut untold =
         older.request("tools/call", json!({ "name": "silent", "arguments": {} })).await;
     let listen = calls.map(|mut call| {
         tokio::spawn(async move {
             let is_beat = |m: &Message| m.method() == Some("notifications/progress");
-            let start = Instant::now();
             let first = call.until("a first sign of life", is_beat).await;
             let soon = start.elapsed();
             let second = call.until("a second one", is_beat).await;
@@ -188,8 +188,9 @@ async fn a_silent_call_says_at_once_and_every_15_seconds_that_it_lives() {
     }
     barrier.lift(3);
     for (mut call, first, soon, second, later) in heard {
-        assert!(soon < Duration::from_secs(3), "{soon:?}");
-        assert!((14..20).contains(&later.as_secs()), "{later:?}");
+        assert!(soon < Duration::from_secs(10), "{soon:?}");
+        // Without the second it would be 28.
+        assert!((14..25).contains(&later.as_secs()), "{later:?}");
         let value = |m: &Message| m.json["params"]["progress"].as_f64().unwrap();
         assert!(value(&first) < value(&second), "{first:?} {second:?}");
         assert_eq!((first.event_id, second.event_id), (None, None), "not part of what is kept");

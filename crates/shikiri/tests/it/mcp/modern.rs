@@ -116,9 +116,11 @@ async fn what_was_told_before_the_question_is_not_told_again_after_it() {
     request.body["id"] = json!("second");
     let mut second = host.send(&request).await;
     assert_eq!(second.reply().await["id"], "second");
+    // A heartbeat, which a busy machine may cause, repeats what was told and a fraction more.
+    let is_own = |p: &&Value| p["progress"].as_f64().is_some_and(|value| value.fract() == 0.0);
     let told = |messages: &[Message]| -> Vec<Value> {
         let told = super::params(messages.iter(), "notifications/progress");
-        told.iter().map(|p| p["message"].clone()).collect()
+        told.iter().filter(is_own).map(|p| p["message"].clone()).collect()
     };
     assert_eq!(told(&second.seen), [json!("Booking flight..."), json!("Booked")]);
     assert!(!told(&first.seen).contains(&json!("Booked")));

@@ -147,7 +147,7 @@ async fn a_call_has_exactly_one_response_however_much_it_tells() {
 async fn a_running_agent_is_redirected_by_run_update() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
-    let mut call = host.call("travel_agent", json!({ "step_ms": 700 })).await;
+    let mut call = host.call("travel_agent", json!({ "step_ms": 1_500 })).await;
     call.until("progress", |m| m.method() == Some("notifications/progress")).await;
     let uri = host.result("resources/list", json!({})).await["resources"][0]["uri"].clone();
     let run = uri.as_str().unwrap().trim_start_matches("shikiri://runs/").to_owned();

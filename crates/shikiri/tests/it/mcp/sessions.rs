@@ -62,9 +62,8 @@ async fn any_node_serves_any_request_of_a_session() {
         assert_eq!(there.resume(&start).await.result().await, result);
 
         // Cancelled on one node, stopped wherever it runs.
-        let mut call = here
-            .call_as(&json!("x"), &json!("x"), "long_running_agent", json!({ "step_ms": 20 }))
-            .await;
+        let endless = json!({ "steps": 10_000, "step_ms": 20 });
+        let mut call = here.call_as(&json!("x"), &json!("x"), "long_running_agent", endless).await;
         call.until("progress", |m| m.json["params"]["message"] == "step 1 done").await;
         there.notify("notifications/cancelled", json!({ "requestId": "x" })).await;
         assert_eq!(call.result().await["structuredContent"]["error"]["code"], "CANCELLED");
@@ -77,7 +76,7 @@ async fn any_node_serves_any_request_of_a_session() {
         assert_eq!(there.request("ping", json!({})).await.status, 404);
         shikiri_testkit::wait_until(
             "the first node has heard",
-            Duration::from_secs(10),
+            Duration::from_secs(30),
             async || here.request("ping", json!({})).await.status == 404,
         )
         .await;

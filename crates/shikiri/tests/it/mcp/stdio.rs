@@ -142,7 +142,7 @@ fn until_ended(client: &mut StdioClient) -> Vec<String> {
     let listed = client.result("resources/list", json!({}));
     let runs: Vec<_> = listed["resources"].as_array().unwrap().clone();
     let wait = |run: &Value| {
-        let wanted = call("run_wait", json!({ "run_id": run["name"], "max_seconds": 10 }));
+        let wanted = call("run_wait", json!({ "run_id": run["name"], "max_seconds": 30 }));
         let ended = client.result("tools/call", wanted);
         ended["structuredContent"]["status"].as_str().unwrap().to_owned()
     };

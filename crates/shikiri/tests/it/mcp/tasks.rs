@@ -217,7 +217,7 @@ async fn a_task_whose_caller_cannot_be_asked_is_not_booked() {
 async fn whoever_listens_to_a_task_is_told_of_every_change_and_nobody_else() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client()).with_tasks();
-    let task = task_id(&host.called("travel_agent", json!({ "step_ms": 300 })).await);
+    let task = task_id(&host.called("travel_agent", json!({ "step_ms": 1_500 })).await);
     let made =
         app.client().post("/v1/tenants/local/keys", &json!({ "name": "c" })).await.expect(201);
     let colleague = app.client().with_key(made["key"].as_str().unwrap());

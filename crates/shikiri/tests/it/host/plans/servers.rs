@@ -148,15 +148,15 @@ async fn an_answer_that_came_while_the_host_was_dead_is_taken_though_its_time_is
     let app = server().await;
     let desk = Desk::with_servers(&[("only", &app)]);
     desk.write(
-        "[[task]]\nid = \"a\"\ntool = \"long_running_agent\"\ntimeout_seconds = 3\n\
-         args = { steps = 2, step_ms = 800 }\n",
+        "[[task]]\nid = \"a\"\ntool = \"long_running_agent\"\ntimeout_seconds = 6\n\
+         args = { steps = 2, step_ms = 1500 }\n",
     );
     let mut host = desk.cli.start(&["host", "run", "plan.toml"]);
     until_running(&app, "long_running_agent").await;
     host.kill9();
     wait_until("the run ends", PATIENCE, async || runs(&app).await[0].1 == "completed").await;
     // The time itself is what has to pass.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
     let ended = desk.command(&["host", "run", "plan.toml", "--json"]).await.done();
     assert_eq!(course(&ended.json()), [("a", "done", "only", 1)]);
     assert_eq!(runs(&app).await.len(), 1);
@@ -166,7 +166,8 @@ async fn an_answer_that_came_while_the_host_was_dead_is_taken_though_its_time_is
 async fn whoever_runs_the_plan_last_has_it() {
     let app = server().await;
     let desk = Desk::with_servers(&[("only", &app)]);
-    desk.write(CHAIN);
+    // Still at work when the other has started.
+    desk.write(&CHAIN.replace("step_ms = 200", "step_ms = 500"));
     let mut first = desk.cli.start(&["host", "run", "plan.toml", "--yes"]);
     until_running(&app, "long_running_agent").await;
     let second = desk.command(&["host", "run", "plan.toml", "--yes"]).await.done();

@@ -12,7 +12,7 @@ use crate::PROGRAM;
 const STEPS: u64 = 10;
 
 fn work() -> Reply {
-    call("long_running_agent", json!({ "steps": STEPS, "step_ms": 100 }))
+    call("long_running_agent", json!({ "steps": STEPS, "step_ms": 300 }))
 }
 
 /// How a server ends in the middle of a call.
@@ -30,7 +30,7 @@ async fn a_run_survives_the_death_of_its_server_and_so_does_the_session() {
         world.model.script("work", [work(), more.held(&gate), repeat()]);
         let mut claude = world.claude(&program);
         if protocol == NEWER {
-            claude = claude.env("MCP_TOOL_TIMEOUT", 4_000);
+            claude = claude.env("MCP_TOOL_TIMEOUT", 8_000);
         }
         let [first, second] = restarted(&mut world, &claude, End::Kill, &gate).await;
         if protocol == OLDER {

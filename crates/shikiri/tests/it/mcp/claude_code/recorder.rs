@@ -1,11 +1,15 @@
 //! A plain TCP proxy between a client and the server that keeps what each of them sent.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// How long a server may take to start again.
+const RESTART: Duration = Duration::from_secs(30);
 
 /// It ends when dropped, and the connections through it with it.
 pub(super) struct Recorder {
@@ -99,9 +103,17 @@ impl Asked {
     }
 }
 
-/// A server that does not listen is a connection that is closed at once.
+/// A server that does not listen is waited for: clients try twice, and a busy machine may take
+/// longer than that to start it again.
 async fn pass(client: TcpStream, server: u16, conversation: Conversation) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
+    let begun = Instant::now();
+    let server = loop {
+        match TcpStream::connect(("127.0.0.1", server)).await {
+            Ok(server) => break server,
+            Err(_) if begun.elapsed() > RESTART => return,
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    };
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
     tokio::join!(

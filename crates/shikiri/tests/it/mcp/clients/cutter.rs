@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Passes everything on, until the wanted words have come from the server often enough: then the
-/// connection ends halfway through them.
+/// Passes everything on, until words have come from the server often enough: then the connection
+/// ends halfway through them.
 pub(super) struct Cutter {
     port: u16,
     plan: Arc<Mutex<Plan>>,
@@ -16,19 +16,20 @@ pub(super) struct Cutter {
 }
 
 struct Plan {
-    words: &'static [u8],
-    /// How often the words must come, for each cut.
-    counts: VecDeque<usize>,
+    /// The words for each cut, and how often they must come.
+    cuts: VecDeque<Place>,
     /// Since the last cut.
     seen: usize,
 }
 
+type Place = (&'static [u8], usize);
+
 impl Cutter {
-    pub(super) async fn start(server: u16, words: &'static [u8], counts: &[usize]) -> Self {
+    pub(super) async fn start(server: u16, cuts: &[Place]) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let counts = counts.iter().copied().collect();
-        let plan = Arc::new(Mutex::new(Plan { words, counts, seen: 0 }));
+        let cuts = cuts.iter().copied().collect();
+        let plan = Arc::new(Mutex::new(Plan { cuts, seen: 0 }));
         let shared = Arc::clone(&plan);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -45,7 +46,7 @@ impl Cutter {
 
     /// Whether every cut was made.
     pub(super) fn is_done(&self) -> bool {
-        lock(&self.plan).counts.is_empty()
+        lock(&self.plan).cuts.is_empty()
     }
 }
 
@@ -58,21 +59,22 @@ impl Drop for Cutter {
 impl Plan {
     /// Where in what came last the connection is to end, if it is.
     fn cut(&mut self, line: &mut Vec<u8>, came: &[u8]) -> Option<usize> {
+        let &(words, count) = self.cuts.front()?;
         let before = line.len();
         line.extend_from_slice(came);
         let mut from = 0;
-        while let Some(found) = find(&line[from..], self.words) {
+        while let Some(found) = find(&line[from..], words) {
             let start = from + found;
-            from = start + self.words.len();
+            from = start + words.len();
             self.seen += 1;
-            if Some(&self.seen) == self.counts.front() {
-                self.counts.pop_front();
+            if self.seen == count {
+                self.cuts.pop_front();
                 self.seen = 0;
-                return Some((start + self.words.len() / 2).saturating_sub(before));
+                return Some((start + words.len() / 2).saturating_sub(before));
             }
         }
         // What may be the beginning of the words, to be looked at again.
-        let kept = line.len().saturating_sub(self.words.len() - 1).max(from);
+        let kept = line.len().saturating_sub(words.len() - 1).max(from);
         line.drain(..kept);
         None
     }
@@ -110,11 +112,12 @@ fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
 
 #[test]
 fn words_are_found_wherever_a_packet_ends() {
-    let mut plan = Plan { words: b"word", counts: [2, 1].into(), seen: 0 };
+    let cuts: [Place; 2] = [(b"word", 2), (b"more", 1)];
+    let mut plan = Plan { cuts: cuts.into(), seen: 0 };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let parts: [&[u8]; 4] = [b"a wo", b"rd, a w", b"or", b"d and more"];
     let cuts: Vec<_> = parts.iter().map(|part| plan.cut(&mut first, part)).collect();
     assert_eq!(cuts, [None, None, None, Some(0)]);
-    assert_eq!(plan.cut(&mut second, b"a word, a word"), Some(4));
-    assert!(plan.counts.is_empty());
+    assert_eq!(plan.cut(&mut second, b"a word, and more"), Some(14));
+    assert_eq!(plan.cut(&mut second, b"a word, and more"), None, "every cut was made");
 }

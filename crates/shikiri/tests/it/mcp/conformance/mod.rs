@@ -21,6 +21,10 @@ use self::content::Announcer;
 use self::suite::{Findings, Suite};
 use super::served::Served;
 
+const TRIES: usize = 3;
+/// Left out by the suite itself.
+const LEFT_OUT: [&str; 1] = ["tasks-status-notifications"];
+
 /// The server with what the suite expects of it.
 async fn start() -> Served {
     let announcer = Announcer::default();
@@ -39,17 +43,27 @@ async fn start() -> Served {
     served
 }
 
-/// What the suite finds with these arguments; None if it is not installed.
-async fn run(variable: &str, arguments: &[&str]) -> Option<Findings> {
+/// What the suite finds with these arguments; None if it is not installed. It waits for some things
+/// less than two seconds, so on a busy machine it may be wrong; what is our fault is found each time.
+async fn run(variable: &str, arguments: &[&str], left_out: &[&str]) -> Option<Findings> {
     let (node, program) = (peer("SHIKIRI_PEER_NODE")?, peer(variable)?);
-    let served = start().await;
-    let folder = TempDir::new().unwrap();
-    Some(Suite { node, program, arguments }.run(served.client(), folder.path()).await)
+    let suite = Suite { node, program, arguments };
+    let mut tries = TRIES;
+    loop {
+        let served = start().await;
+        let folder = TempDir::new().unwrap();
+        let findings = suite.run(served.client(), folder.path()).await;
+        let troubles = troubles(&findings, left_out);
+        tries -= 1;
+        if troubles.is_empty() || tries == 0 {
+            return Some(findings);
+        }
+        eprintln!("not conforming, and tried again:\n{}", troubles.join("\n"));
+    }
 }
 
-/// So many scenarios must have passed, and nothing in them may have failed, be warned of or be
-/// left out, except scenarios that the suite itself leaves out.
-fn assert_passed(findings: &Findings, scenarios: usize, left_out: &[&str]) {
+/// What went wrong, except scenarios that the suite itself leaves out.
+fn troubles(findings: &Findings, left_out: &[&str]) -> Vec<String> {
     let mut troubles = findings.troubles();
     let is_left_out = |line: &String| {
         left_out
@@ -57,6 +71,13 @@ fn assert_passed(findings: &Findings, scenarios: usize, left_out: &[&str]) {
             .any(|name| line.starts_with(&format!("{name}: ")) && line.contains("SKIPPED"))
     };
     troubles.retain(|line| !is_left_out(line));
+    troubles
+}
+
+/// So many scenarios must have passed, and nothing in them may have failed, be warned of or be
+/// left out, except scenarios that the suite itself leaves out.
+fn assert_passed(findings: &Findings, scenarios: usize, left_out: &[&str]) {
+    let troubles = troubles(findings, left_out);
     assert!(troubles.is_empty(), "not conforming:\n{}", troubles.join("\n"));
     let mut passed = findings.scenarios();
     passed.retain(|scenario| !findings.successes(scenario).is_empty());
@@ -66,7 +87,7 @@ fn assert_passed(findings: &Findings, scenarios: usize, left_out: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_requirements_of_2025_11_25_are_met() {
     let arguments = ["--requirements", "2025-11-25"];
-    if let Some(findings) = run("SHIKIRI_PEER_CONFORMANCE", &arguments).await {
+    if let Some(findings) = run("SHIKIRI_PEER_CONFORMANCE", &arguments, &[]).await {
         assert_passed(&findings, 33, &[]);
         assert_released_and_resumed(&findings);
     }
@@ -76,8 +97,8 @@ async fn the_requirements_of_2025_11_25_are_met() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_requirements_of_2026_07_28_and_of_tasks_are_met() {
     let arguments = ["--requirements", "2026-07-28"];
-    if let Some(findings) = run("SHIKIRI_PEER_CONFORMANCE", &arguments).await {
-        assert_passed(&findings, 49, &["tasks-status-notifications"]);
+    if let Some(findings) = run("SHIKIRI_PEER_CONFORMANCE", &arguments, &LEFT_OUT).await {
+        assert_passed(&findings, 49, &LEFT_OUT);
         let tasks = findings.scenarios().into_iter().filter(|name| name.starts_with("tasks-"));
         assert_eq!(tasks.count(), 10);
     }
@@ -88,7 +109,7 @@ async fn the_older_suite_passes() {
     if !long() {
         return eprintln!("left out: the older suite is run with SHIKIRI_LONG=1");
     }
-    if let Some(findings) = run("SHIKIRI_PEER_CONFORMANCE_OLD", &["--suite", "all"]).await {
+    if let Some(findings) = run("SHIKIRI_PEER_CONFORMANCE_OLD", &["--suite", "all"], &[]).await {
         assert_passed(&findings, 32, &[]);
         assert_released_and_resumed(&findings);
     }
