@@ -83,6 +83,15 @@ impl Link {
 
     /// The answer as it comes.
     pub(crate) async fn raw<C: Command>(&self, command: &C) -> Result<Value, BrowserError> {
+        self.raw_with(command, Duration::ZERO).await
+    }
+
+    /// The same for a command that may take so much longer than others.
+    pub(crate) async fn raw_with<C: Command>(
+        &self,
+        command: &C,
+        longer: Duration,
+    ) -> Result<Value, BrowserError> {
         let method = command.identifier();
         let params =
             serde_json::to_value(command).map_err(|error| refused(&method, error.to_string()))?;
@@ -93,7 +102,7 @@ impl Link {
             self.calls.send(call).await.map_err(|_| gone())?;
             answered.await.map_err(|_| gone())?
         };
-        match tokio::time::timeout(ANSWER, work).await {
+        match tokio::time::timeout(ANSWER + longer, work).await {
             Ok(answered) => answered,
             Err(_) => Err(BrowserError::Late { method: method.into_owned() }),
         }

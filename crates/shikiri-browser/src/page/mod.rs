@@ -28,6 +28,9 @@ use crate::error::BrowserError;
 use crate::provider::{Provider, Selectors};
 
 const SCRIPT: &str = include_str!("page.js");
+/// What a byte more may cost to type: editors that look at every change take seconds for the longest
+/// questions, and a busy machine many times that.
+const TYPING: Duration = Duration::from_millis(1);
 /// The name of our world in a page.
 const WORLD: &str = "shikiri";
 /// Tries at reading and at going somewhere, and the pauses between.
@@ -128,7 +131,8 @@ impl Page {
 
     /// Types as a keyboard would; what is selected is replaced.
     pub(crate) async fn type_text(&self, text: &str) -> Result<(), BrowserError> {
-        self.link.raw(&InsertTextParams::new(text)).await.map(|_| ())
+        let longer = TYPING * u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.link.raw_with(&InsertTextParams::new(text), longer).await.map(|_| ())
     }
 
     /// The same by script, for boxes that do not take the first way.

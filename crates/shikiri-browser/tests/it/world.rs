@@ -79,8 +79,8 @@ impl World {
         let told = std::fs::read_to_string(told).unwrap();
         let browser = Client::new(&format!("http://127.0.0.1:{}", told.lines().next().unwrap()));
         let listed = browser.get("/json/list").await.expect(200);
-        let tabs = listed.as_array().expect("a list").iter();
-        tabs.map(|tab| tab["id"].as_str().expect("an id").to_owned()).collect()
+        let tabs = listed.as_array().unwrap().iter();
+        tabs.map(|tab| tab["id"].as_str().unwrap().to_owned()).collect()
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn chromium(folder: &Path) -> Option<u32> {
 
 /// The processes that show its pages.
 pub(crate) fn renderers(folder: &Path) -> Vec<u32> {
-    let browser = chromium(folder).expect("a browser");
+    let browser = chromium(folder).unwrap();
     let belongs =
         |pid: u32| std::iter::successors(Some(pid), |pid| parent(*pid)).any(|p| p == browser);
     let all = command_lines().filter(|(_, line)| line.contains("--type=renderer"));
