@@ -91,7 +91,6 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
     let rooms = [("strange", json!({ "strange": true })), ("plain", json!({ "marked": true }))];
     let Some(world) = World::start(&rooms).await else { return };
     let file = world.folder.path().join("providers.toml").display().to_string();
-    let quick = |text: String| text.replace("input = 20", "input = 1\nsend = 1\nconfirm = 1");
     let changed = |selector: &str| Cause::PageChanged {
         provider: String::new(),
         selector: selector.to_owned(),
@@ -103,14 +102,15 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
         }
         other => other,
     };
-    world.describe(quick);
+    // Short times only for what never comes: the rest takes as long as the machine likes.
+    world.describe(|text| text.replace("input = 20", "input = 1"));
     let refused = world.ask(&question("a-1", "strange", "Anybody?")).await.unwrap_err();
     assert_eq!(without_name(refused.cause), changed("input: #ask"));
     for (from, to, expected) in [
         ("send = [\"#send\"]", "send = [\"#sned\"]", "send: #sned"),
         ("stop = [\"#stop\"]", "stop = [\"#stop[\"]", "stop: #stop["),
     ] {
-        world.describe(|text| quick(text).replace(from, to));
+        world.describe(|text| text.replace("input = 20", "input = 20\nsend = 1").replace(from, to));
         let refused = world.ask(&question("a-1", "plain", "Anybody?")).await.unwrap_err();
         assert_eq!(without_name(refused.cause), changed(expected));
         assert_eq!(refused.sent, Sent::No);
@@ -118,7 +118,7 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
     assert!(world.site.log().sends.is_empty());
 
     // What the answer looks like is found out only when there is one.
-    world.describe(|text| quick(text).replace("answer = [\".a\"]", "answer = [\".answer\"]"));
+    world.describe(|text| text.replace("answer = [\".a\"]", "answer = [\".answer\"]"));
     let refused = world.ask(&question("a-1", "plain", "Anybody there?")).await.unwrap_err();
     assert_eq!(without_name(refused.cause), changed("answer: .answer"));
     assert_eq!(refused.sent, Sent::Yes);
@@ -183,12 +183,14 @@ async fn a_question_that_its_witness_gives_up_is_not_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_does_not_end_is_given_up_in_time() {
     let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
-    world.describe(|text| text.replace("settle = 0.4", "settle = 0.4\nanswer = 2"));
+    // The browser's own start is not counted.
+    world.ask(&question("a-1", "plain", "Begin")).await.unwrap();
+    world.describe(|text| text.replace("settle = 0.4", "settle = 0.4\nanswer = 6"));
     let began = std::time::Instant::now();
     let refused = world.ask(&question("a-1", "plain", "hold")).await.unwrap_err();
     assert_eq!((refused.cause, refused.sent), (Cause::AnswerTimeout, Sent::Yes));
     assert!(refused.url.is_some(), "the chat that it opened is known");
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     world.describe(|text| text);
     world.site.release();
     let asked = world.ask(&question("a-1", "plain", "Next")).await.unwrap();

@@ -11,7 +11,7 @@ use rusqlite::TransactionBehavior;
 use serde_json::{Value, json};
 use shikiri_sqlite::{Database, OpenOptions};
 
-use crate::process::{self, Done, Project, run};
+use crate::process::{self, Done, Project, assert_in_time, run};
 use crate::world::{conventions, rows, text_of, write};
 
 fn call(agent: &str) -> Value {
@@ -108,6 +108,10 @@ fn an_empty_file_becomes_the_database() {
 /// Row 3.3: a busy database is waited for as long as there is time, and never deleted.
 #[test]
 fn a_locked_database_is_left_alone_and_the_call_goes_on_in_time() {
+    assert_in_time(at_a_locked_database);
+}
+
+fn at_a_locked_database() -> Done {
     let project = used();
     let path = project.place().database();
     let before = path.metadata().unwrap().ino();
@@ -122,11 +126,16 @@ fn a_locked_database_is_left_alone_and_the_call_goes_on_in_time() {
     assert_eq!(path.metadata().unwrap().ino(), before);
     assert_eq!(set_aside(&project), Vec::<PathBuf>::new());
     assert_eq!(project.count("SELECT count(*) FROM subagents"), 2_001);
+    done
 }
 
 /// Somebody moves files, and then somebody else writes: together they must not take longer either.
 #[test]
 fn waiting_twice_takes_no_longer_than_waiting_once() {
+    assert_in_time(waiting_twice);
+}
+
+fn waiting_twice() -> Done {
     let project = used();
     let lock = project.place().folder().join("state.db.lock");
     let lock = std::fs::File::options().write(true).open(lock).unwrap();
@@ -141,11 +150,16 @@ fn waiting_twice_takes_no_longer_than_waiting_once() {
     done.goes_on().says("the tool call goes on");
     drop(writer);
     assert_eq!(project.hook(&call("a1")).goes_on().context(), Some(text_of("tester")));
+    done
 }
 
 /// What an agent said last is waited for, but not longer than there is time.
 #[test]
 fn waiting_for_the_database_and_then_for_a_transcript_takes_no_longer_either() {
+    assert_in_time(waiting_for_the_database_and_then_for_a_transcript);
+}
+
+fn waiting_for_the_database_and_then_for_a_transcript() -> Done {
     let project = project();
     let transcript = project.home.join(".claude/projects/-p/s.jsonl");
     let said = transcript.with_extension("").join("subagents/agent-a1.jsonl");
@@ -158,12 +172,13 @@ fn waiting_for_the_database_and_then_for_a_transcript_takes_no_longer_either() {
     let writer = hold_write_lock(&project);
     let done = std::thread::scope(|scope| {
         let hook = scope.spawn(|| project.hook(&stop));
-        std::thread::sleep(Duration::from_millis(1_500));
+        std::thread::sleep(Duration::from_millis(1_200));
         drop(writer);
         hook.join().unwrap()
     });
     done.goes_on().is_silent();
     assert_eq!(project.count("SELECT count(*) FROM subagents WHERE state = 'ended'"), 1);
+    done
 }
 
 /// Has the database locked for writing, by SQLite's own means alone.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::process::{self, Project, run, spawn, wait};
+use crate::process::{self, Done, Project, assert_in_time, run, spawn, wait};
 use crate::world::{conventions, text_of, write};
 
 fn project() -> Project {
@@ -98,10 +98,16 @@ fn a_hundred_megabytes_are_refused_and_what_claude_code_sends_is_read() {
         json!({ "session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Write", "tool_input": input })
             .to_string()
     };
-    let done = run(&mut project.command(), event(100 << 20).as_bytes());
-    done.goes_on().says("larger than 64 MiB");
-    let done = run(&mut project.command(), event(10 << 20).as_bytes());
-    assert_eq!(done.goes_on().context(), Some(text_of("main")));
+    // Out of a file: how fast this process could write it into a pipe does not matter.
+    let path = project.home.join("event.json");
+    let hook = |size| {
+        write(&path, &event(size));
+        let input = std::fs::File::open(&path).unwrap();
+        let started = Instant::now();
+        wait(spawn(project.command().stdin(input)), started)
+    };
+    hook(100 << 20).goes_on().says("larger than 64 MiB");
+    assert_eq!(hook(10 << 20).goes_on().context(), Some(text_of("main")));
 }
 
 /// A transcript that is not where or what it should be.
@@ -199,6 +205,12 @@ fn an_answer_that_nobody_reads_is_given_again_and_does_not_hang() {
     assert_eq!(project.hook(&call).goes_on().context(), Some(text_of("coder")), "again");
     assert_eq!(project.hook(&call).goes_on().context(), None);
     // Somebody is there, and does not read: more than a pipe holds cannot be written.
+    assert_in_time(|| unread(&project));
+    let sql = "SELECT count(*) FROM task_spawns WHERE delivered IS NOT NULL";
+    assert_eq!(project.count(sql), 0, "it has not got its text with the prompt");
+}
+
+fn unread(project: &Project) -> Done {
     let prompt = format!("[ROLE:tester] {}", "x".repeat(1 << 20));
     let input = json!({ "subagent_type": "general-purpose", "prompt": prompt });
     let spawns = json!({
@@ -209,10 +221,10 @@ fn an_answer_that_nobody_reads_is_given_again_and_does_not_hang() {
     let mut child = spawn(project.command().stdin(Stdio::piped()));
     let unread = child.stdout.take();
     child.stdin.take().unwrap().write_all(spawns.to_string().as_bytes()).unwrap();
-    wait(child, started).goes_on().says("the answer could not be given");
+    let done = wait(child, started);
+    done.goes_on().says("the answer could not be given");
     drop(unread);
-    let sql = "SELECT count(*) FROM task_spawns WHERE delivered IS NOT NULL";
-    assert_eq!(project.count(sql), 0, "it has not got its text with the prompt");
+    done
 }
 
 #[test]

@@ -100,12 +100,17 @@ fn a_backup_under_load_is_a_prefix_of_the_log() {
     let mut database = open(&path);
     append(&mut database);
     let stop = AtomicBool::new(false);
+    let (sender, appended) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let (stop, database) = (&stop, &mut database);
+        scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                append(&mut database);
+                append(database);
+                let _ = sender.send(());
             }
         });
+        // By then it is at it.
+        appended.recv().unwrap();
         let mut last = 0;
         for round in 0..5 {
             let copy = folder.path().join(format!("copy-{round}.db"));

@@ -356,9 +356,10 @@ impl Writer {
         }
     }
 
+    /// As if the last write had taken next to no time.
     #[cfg(test)]
-    pub(super) fn is_prompt(&self) -> bool {
-        self.is_prompt
+    pub(super) fn set_prompt(&mut self) {
+        self.is_prompt = true;
     }
 
     fn log_is_long(&self) -> bool {

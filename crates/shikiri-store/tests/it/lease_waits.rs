@@ -30,7 +30,7 @@ async fn a_waiter_gets_the_lease_when_any_handle_releases_it() {
             let released = Instant::now();
             let (lease, got) = waiter.await.unwrap();
             let pause = got.saturating_duration_since(released);
-            assert!(pause < SECOND / 4, "it took {pause:?}");
+            assert!(pause < 5 * SECOND, "it took {pause:?}");
             assert_eq!((lease.owner.as_str(), lease.fence), ("乙", held.fence + 1));
             one.release(&lease.guard()).await.unwrap();
         }
@@ -65,8 +65,8 @@ async fn a_waiter_is_refused_when_its_wait_is_over() {
             assert!(
                 matches!(&refused, CommitError::Lease(LeaseRefusal::Held { owner, .. }) if owner == "甲")
             );
-            let slack = SECOND / 4;
-            assert!(waited + slack >= wait && waited <= wait + slack, "{waited:?} for {wait:?}");
+            let (early, late) = (SECOND / 4, 5 * SECOND);
+            assert!(waited + early >= wait && waited <= wait + late, "{waited:?} for {wait:?}");
         }
     })
     .await;
@@ -81,7 +81,7 @@ async fn a_waiter_gets_a_lease_that_lapses_without_a_release() {
         tokio::time::sleep(SECOND / 5).await;
         assert!(!waiter.is_finished());
         world.clock.advance(10 * SECOND);
-        let lease = timeout(2 * SECOND, waiter).await.unwrap().unwrap().unwrap();
+        let lease = timeout(LONG, waiter).await.unwrap().unwrap().unwrap();
         assert_eq!((lease.owner.as_str(), lease.fence), ("乙", 2));
     })
     .await;

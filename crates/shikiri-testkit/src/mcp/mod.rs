@@ -16,7 +16,7 @@ pub use stdio::StdioClient;
 use std::time::Duration;
 
 /// Nothing that a test waits for may take longer, on a busy machine either.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the door is.
 const PATH: &str = "/mcp";

@@ -40,7 +40,7 @@ impl World {
         Self { folder: tempfile::tempdir().unwrap(), database: None }
     }
 
-    /// A program whose process is soon missed.
+    /// A program whose process is missed in a while, but not because the machine is busy.
     fn cli(&self) -> Cli {
         let cli = Cli::new(PROGRAM, self.folder.path());
         let cli = match &self.database {
@@ -49,7 +49,7 @@ impl World {
         };
         cli.env("SHIKIRI_PAGES", format!("offline:{}", self.folder.path().join("sent").display()))
             .env("SHIKIRI_AGENT_ID", "phoenix")
-            .env("SHIKIRI_NODE_LEASE_SECONDS", "1")
+            .env("SHIKIRI_NODE_LEASE_SECONDS", "5")
     }
 
     /// How often each question was sent.
@@ -95,6 +95,8 @@ fn killed_at(point: &str, world: &World) {
     assert_eq!(client.end().0, 0);
 
     let armed = cli.clone().env("SHIKIRI_FAILPOINT", format!("{point}:1"));
+    // The one that dies is waited for, so it is missed sooner.
+    let armed = armed.env("SHIKIRI_NODE_LEASE_SECONDS", "2");
     let mut client = process(&armed, "x");
     client.request("tools/call", call("ask_chatgpt_web", "doomed"));
     while client.hear().is_some() {}
@@ -147,14 +149,15 @@ fn a_thousand_kills_lose_nothing_that_was_answered() {
         let agent = format!("agent-{}", kill % agents);
         let mut client = process(&cli.clone().env("SHIKIRI_AGENT_ID", &agent), "x");
         let wait = Duration::from_micros(rng.range(0, whole));
+        let question = format!("q{kill}");
+        let start = Instant::now();
+        // Only one that lives can be written to.
+        let id = client.request("tools/call", call("ask_chatgpt_web", &question));
         let pid = client.pid();
         let killer = std::thread::spawn(move || {
             std::thread::sleep(wait);
             signal(pid, Signal::KILL);
         });
-        let question = format!("q{kill}");
-        let start = Instant::now();
-        let id = client.request("tools/call", call("ask_chatgpt_web", &question));
         while let Some(message) = client.hear() {
             if message["id"] == id {
                 let url = text_of(&message["result"]["structuredContent"], "url");
