@@ -368,11 +368,9 @@ impl App {
     /// Some of them: as many as one commit should hold.
     async fn handovers_of(&self, connection: &Connection) -> Result<Vec<Record>, AppError> {
         let query = RecordQuery {
-            kind: Handover::KIND,
-            tenant: Some(connection.tenant.clone()),
             parent: Some(connection.id.to_string()),
             limit: SWEEP_BATCH,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Handover>(&connection.tenant)
         };
         Ok(self.store.list(query).await?)
     }
@@ -385,12 +383,10 @@ impl App {
             return Ok(());
         }
         let own = |limit, after| RecordQuery {
-            kind: Connection::KIND,
-            tenant: Some(tenant.clone()),
             parent: Some(principal.to_owned()),
             after,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Connection>(tenant)
         };
         let (mut count, mut after) = (0, None);
         loop {

@@ -80,13 +80,11 @@ impl App {
     ) -> Result<(Vec<Stored<Conversation>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
         self.list_records(RecordQuery {
-            kind: Conversation::KIND,
-            tenant: Some(tenant.clone()),
             state: status.map(|status| status.as_str().to_owned()),
             after,
             newest_first: true,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Conversation>(tenant)
         })
         .await
     }
@@ -301,11 +299,9 @@ fn messages_of(
     limit: u32,
 ) -> RecordQuery {
     RecordQuery {
-        kind: MessageLog::KIND,
-        tenant: Some(tenant.clone()),
         parent: Some(id.to_string()),
         after,
         limit,
-        ..RecordQuery::default()
+        ..RecordQuery::of::<MessageLog>(tenant)
     }
 }

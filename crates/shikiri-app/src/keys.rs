@@ -60,12 +60,7 @@ impl App {
     }
 
     async fn other_admin_keys(&self, secret: &Secret) -> Result<Vec<Stored<ApiKey>>, AppError> {
-        let all = RecordQuery {
-            kind: ApiKey::KIND,
-            tenant: Some(TenantId::system()),
-            limit: 100,
-            ..RecordQuery::default()
-        };
+        let all = RecordQuery { limit: 100, ..RecordQuery::of::<ApiKey>(&TenantId::system()) };
         let (mut others, mut after) = (Vec::new(), None);
         loop {
             let page = RecordQuery { after, ..all.clone() };
@@ -162,11 +157,9 @@ impl App {
 
 fn keys_of(tenant: &TenantId, after: Option<Position>, limit: u32) -> RecordQuery {
     RecordQuery {
-        kind: ApiKey::KIND,
-        tenant: Some(TenantId::system()),
         parent: Some(tenant.to_string()),
         after,
         limit,
-        ..RecordQuery::default()
+        ..RecordQuery::of::<ApiKey>(&TenantId::system())
     }
 }

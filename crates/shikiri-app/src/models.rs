@@ -7,7 +7,7 @@ use shikiri_model::execution::{Price, Prices};
 use shikiri_model::ids::{ModelId, TenantId};
 use shikiri_model::lease::Guard;
 use shikiri_model::models::{EngineKind, Model, Status};
-use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::record::{Expect, Position, RecordChange, RecordQuery, Stored};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::app::{App, entropy};
@@ -228,11 +228,9 @@ impl App {
         limit: u32,
     ) -> Result<(Vec<Stored<Model>>, Option<Position>), AppError> {
         self.list_records(RecordQuery {
-            kind: Model::KIND,
-            tenant: Some(TenantId::system()),
             after,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Model>(&TenantId::system())
         })
         .await
     }

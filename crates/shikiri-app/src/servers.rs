@@ -193,14 +193,8 @@ impl App {
         limit: u32,
     ) -> Result<(Vec<Stored<McpServer>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
-        self.list_records(RecordQuery {
-            kind: McpServer::KIND,
-            tenant: Some(tenant.clone()),
-            after,
-            limit,
-            ..RecordQuery::default()
-        })
-        .await
+        self.list_records(RecordQuery { after, limit, ..RecordQuery::of::<McpServer>(tenant) })
+            .await
     }
 
     pub async fn update_server(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::Status;
-use shikiri_model::record::{Document, Expect, Position, RecordChange, RecordQuery, Stored};
+use shikiri_model::record::{Expect, Position, RecordChange, RecordQuery, Stored};
 use shikiri_model::skill::Skill;
 use shikiri_store::{Commit, CommitError, StoreExt};
 
@@ -83,14 +83,7 @@ impl App {
         limit: u32,
     ) -> Result<(Vec<Stored<Skill>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
-        self.list_records(RecordQuery {
-            kind: Skill::KIND,
-            tenant: Some(tenant.clone()),
-            after,
-            limit,
-            ..RecordQuery::default()
-        })
-        .await
+        self.list_records(RecordQuery { after, limit, ..RecordQuery::of::<Skill>(tenant) }).await
     }
 
     pub async fn delete_skill(&self, tenant: &TenantId, name: &str) -> Result<(), AppError> {

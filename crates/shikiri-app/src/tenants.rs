@@ -165,11 +165,9 @@ impl App {
         limit: u32,
     ) -> Result<(Vec<Stored<Tenant>>, Option<Position>), AppError> {
         self.list_records(RecordQuery {
-            kind: Tenant::KIND,
-            tenant: Some(TenantId::system()),
             after,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Tenant>(&TenantId::system())
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shikiri_model::execution::{Cost, Executor, SpenderKind, Usage, UsageLog};
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::record::{Document, Position, RecordQuery};
+use shikiri_model::record::{Position, RecordQuery};
 use shikiri_model::time::Timestamp;
 
 use crate::app::App;
@@ -98,13 +98,7 @@ impl App {
         let mut after = span.from.map(just_before);
         let last = span.to.map(|to| to + NEAR);
         loop {
-            let query = RecordQuery {
-                kind: UsageLog::KIND,
-                tenant: Some(tenant.clone()),
-                after,
-                limit: PAGE,
-                ..RecordQuery::default()
-            };
+            let query = RecordQuery { after, limit: PAGE, ..RecordQuery::of::<UsageLog>(tenant) };
             let (rows, next) = self.list_records::<UsageLog>(query).await?;
             for row in rows.iter().filter(|row| span.holds(row.value.at)) {
                 book.enter(&row.value);

@@ -165,6 +165,13 @@ pub struct RecordQuery {
     pub limit: u32,
 }
 
+impl RecordQuery {
+    /// What a tenant has of a kind.
+    pub fn of<T: Document>(tenant: &TenantId) -> Self {
+        Self { kind: T::KIND, tenant: Some(tenant.clone()), ..Self::default() }
+    }
+}
+
 /// Where a record stands in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {

@@ -7,7 +7,7 @@ use shikiri_model::event::{EventRef, StreamId};
 use shikiri_model::execution::{MessageLog, UsageRow};
 use shikiri_model::ids::TenantId;
 use shikiri_model::native;
-use shikiri_model::record::{Document as _, RecordQuery};
+use shikiri_model::record::RecordQuery;
 use shikiri_model::run::Run;
 use shikiri_store::{Append, StoreError};
 
@@ -106,9 +106,7 @@ impl App {
 fn log_of(means: &Means) -> RecordQuery {
     let conversation = &means.conversation.value;
     RecordQuery {
-        kind: MessageLog::KIND,
-        tenant: Some(conversation.tenant.clone()),
         parent: Some(conversation.id.to_string()),
-        ..RecordQuery::default()
+        ..RecordQuery::of::<MessageLog>(&conversation.tenant)
     }
 }

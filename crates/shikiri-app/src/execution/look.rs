@@ -40,13 +40,11 @@ impl App {
     ) -> Result<(Vec<Stored<Run>>, Option<Position>), AppError> {
         self.conversation(tenant, conversation).await?;
         self.list_records(RecordQuery {
-            kind: Run::KIND,
-            tenant: Some(tenant.clone()),
             parent: Some(conversation.to_string()),
             after,
             newest_first: true,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Run>(tenant)
         })
         .await
     }
@@ -109,10 +107,8 @@ impl App {
         execution: &RunId,
     ) -> Result<Vec<T>, AppError> {
         self.list_all(RecordQuery {
-            kind: T::KIND,
-            tenant: Some(tenant.clone()),
             parent: Some(execution.to_string()),
-            ..RecordQuery::default()
+            ..RecordQuery::of::<T>(tenant)
         })
         .await
     }

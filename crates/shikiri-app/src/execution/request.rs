@@ -288,10 +288,8 @@ impl App {
         tenant: &TenantId,
     ) -> Result<Vec<T>, AppError> {
         self.list_all(RecordQuery {
-            kind: T::KIND,
-            tenant: Some(tenant.clone()),
             state: Some(Status::Active.as_str().to_owned()),
-            ..RecordQuery::default()
+            ..RecordQuery::of::<T>(tenant)
         })
         .await
     }

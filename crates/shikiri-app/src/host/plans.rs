@@ -13,7 +13,7 @@ use shikiri_model::host::plan::{
     Offers, Plan, PlanRun, PlanState, TaskOutcome, TaskState, Written,
 };
 use shikiri_model::ids::PlanId;
-use shikiri_model::record::{Document, Expect, RecordChange, RecordQuery, Stored};
+use shikiri_model::record::{Expect, RecordChange, RecordQuery, Stored};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Commit, CommitError, StoreExt};
 use tokio_util::sync::CancellationToken;
@@ -39,14 +39,11 @@ impl Host {
     /// The last run of this plan that did not come to its end.
     pub async fn unfinished_plan(&self, plan: &Plan) -> Result<Option<Stored<PlanRun>>, AppError> {
         let query = RecordQuery {
-            kind: PlanRun::KIND,
-            tenant: Some(self.tenant.clone()),
             state: Some(PlanState::Running.as_str().to_owned()),
             parent: Some(plan.digest()?),
-            owner: None,
-            after: None,
             newest_first: true,
             limit: 1,
+            ..RecordQuery::of::<PlanRun>(&self.tenant)
         };
         let found = self.app.store.list(query).await?;
         Ok(found.first().map(shikiri_store::store::decode).transpose()?)

@@ -17,14 +17,9 @@ const MAX_OPEN: u32 = 1_000;
 /// Calls of a tenant that can be taken up, the oldest first.
 pub async fn open_calls(app: &App, tenant: TenantId) -> Result<Vec<Stored<HostCall>>, AppError> {
     let query = RecordQuery {
-        kind: <HostCall as shikiri_model::record::Document>::KIND,
-        tenant: Some(tenant),
         state: Some(CallState::Open.as_str().to_owned()),
-        parent: None,
-        owner: None,
-        after: None,
-        newest_first: false,
         limit: MAX_OPEN,
+        ..RecordQuery::of::<HostCall>(&tenant)
     };
     let found = app.store.list(query).await?;
     Ok(found.iter().map(shikiri_store::store::decode).collect::<Result<_, _>>()?)

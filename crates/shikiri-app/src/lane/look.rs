@@ -39,12 +39,10 @@ impl App {
     ) -> Result<(Vec<Stored<Lane>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
         self.list_records(RecordQuery {
-            kind: Lane::KIND,
-            tenant: Some(tenant.clone()),
             state: (!ended).then(|| "open".to_owned()),
             after,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Lane>(tenant)
         })
         .await
     }
@@ -115,14 +113,12 @@ impl App {
     ) -> Result<(Vec<Stored<Inquiry>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
         self.list_records(RecordQuery {
-            kind: Inquiry::KIND,
-            tenant: Some(tenant.clone()),
             parent: query.agent,
             owner: query.provider,
             after: query.after,
             newest_first: true,
             limit: query.limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Inquiry>(tenant)
         })
         .await
     }

@@ -221,12 +221,10 @@ impl App {
         agent: Option<&str>,
     ) -> Result<Vec<Stored<Lane>>, AppError> {
         let mut query = RecordQuery {
-            kind: Lane::KIND,
-            tenant: Some(tenant.clone()),
             state: state.map(str::to_owned),
             parent: agent.map(str::to_owned),
             limit: 500,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Lane>(tenant)
         };
         let mut all = Vec::new();
         loop {

@@ -68,13 +68,11 @@ impl App {
     ) -> Result<(Vec<Stored<Run>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
         self.list_records(RecordQuery {
-            kind: Run::KIND,
-            tenant: Some(tenant.clone()),
             state: status.map(|status| status.as_str().to_owned()),
             after,
             newest_first: true,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Run>(tenant)
         })
         .await
     }
@@ -180,11 +178,9 @@ impl App {
         let mut open = Vec::new();
         for status in [RunStatus::Queued, RunStatus::Running, RunStatus::Waiting] {
             let query = RecordQuery {
-                kind: Run::KIND,
-                tenant: Some(tenant.clone()),
                 state: Some(status.as_str().to_owned()),
                 parent: parent.map(ToString::to_string),
-                ..RecordQuery::default()
+                ..RecordQuery::of::<Run>(tenant)
             };
             let runs = self.list_all::<Run>(query).await?;
             open.extend(runs.into_iter().map(|run| run.id));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use shikiri_model::ids::{DelegationId, ProjectId, TenantId};
-use shikiri_model::record::{Document, RecordQuery, Stored};
+use shikiri_model::record::{RecordQuery, Stored};
 use shikiri_model::team::{
     Delegation, DelegationStatus, Dialogue, MAX_CONTENT, RefusalCode, Waiting, What, check_content,
 };
@@ -175,10 +175,8 @@ impl App {
         project: &ProjectId,
     ) -> Result<Vec<Delegation>, TeamError> {
         let query = RecordQuery {
-            kind: Delegation::KIND,
-            tenant: Some(tenant.clone()),
             owner: Some(project.to_string()),
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Delegation>(tenant)
         };
         Ok(self.list_all(query).await?)
     }

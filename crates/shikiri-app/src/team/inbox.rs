@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use shikiri_model::ids::{AgentSessionId, TenantId};
-use shikiri_model::record::{Document, RecordQuery, Stored};
+use shikiri_model::record::{RecordQuery, Stored};
 use shikiri_model::team::{AgentSession, EndReason, Look, Place, Purpose, Waiting};
 use shikiri_model::time::Timestamp;
 
@@ -150,12 +150,10 @@ impl App {
         purpose: Purpose,
     ) -> Result<Vec<Stored<Waiting>>, TeamError> {
         let mut query = RecordQuery {
-            kind: Waiting::KIND,
-            tenant: Some(tenant.clone()),
             state: Some(purpose.as_str().to_owned()),
             owner: Some(place.key()),
             limit: 200,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Waiting>(tenant)
         };
         let mut all = Vec::new();
         loop {

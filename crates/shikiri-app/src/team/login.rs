@@ -136,11 +136,9 @@ impl App {
         let now = self.store.now().await?;
         let sessions: Vec<AgentSession> = self
             .list_all(RecordQuery {
-                kind: AgentSession::KIND,
-                tenant: Some(tenant.clone()),
                 state: Some(purpose.as_str().to_owned()),
                 owner: Some(place.key()),
-                ..RecordQuery::default()
+                ..RecordQuery::of::<AgentSession>(tenant)
             })
             .await?;
         Ok(sessions.into_iter().filter(|session| session.is_live(now)).collect())

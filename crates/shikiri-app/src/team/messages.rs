@@ -1,7 +1,7 @@
 //! Messages outside dialogues.
 
 use shikiri_model::ids::{AgentId, DelegationId, MessageId, ProjectId, TenantId};
-use shikiri_model::record::{Document, RecordQuery, Stored};
+use shikiri_model::record::{RecordQuery, Stored};
 use shikiri_model::team::{
     Budget, Delegation, MAX_CONTENT, Message, Outcome, RefusalCode, TeamAgent, What, check_content,
 };
@@ -134,14 +134,12 @@ impl Desk {
             }
             None => {
                 let query = RecordQuery {
-                    kind: Message::KIND,
-                    tenant: Some(self.tenant().clone()),
                     // What it has not seen it cannot mean.
                     state: Some(Message::READ.to_owned()),
                     owner: Some(self.place().key()),
                     newest_first: true,
                     limit: 1,
-                    ..RecordQuery::default()
+                    ..RecordQuery::of::<Message>(self.tenant())
                 };
                 let newest = self.app.store.list(query).await?;
                 newest.first().map(store::decode::<Message>).transpose()?

@@ -1,7 +1,7 @@
 //! What a person does about a team from outside: changes a task, ends a dialogue, reads messages.
 
 use shikiri_model::ids::{AgentId, DialogueId, MessageId, ProjectId, TaskId, TenantId};
-use shikiri_model::record::{Document, Position, RecordQuery, Stored};
+use shikiri_model::record::{Position, RecordQuery, Stored};
 use shikiri_model::team::{Dialogue, EndReason, Message, Task, TaskStatus, Waiting, What};
 use shikiri_store::StoreExt;
 
@@ -210,12 +210,10 @@ impl App {
     ) -> Result<(Vec<Stored<Message>>, Option<Position>), AppError> {
         self.project(tenant, project).await?;
         let mut query = RecordQuery {
-            kind: Message::KIND,
-            tenant: Some(tenant.clone()),
             parent: Some(project.to_string()),
             after,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Message>(tenant)
         };
         let Some(agent) = agent else { return self.list_records(query).await };
         query.limit = SLICE;

@@ -83,9 +83,8 @@ impl App {
         limit: u32,
     ) -> Result<(Vec<Stored<Project>>, Option<Position>), AppError> {
         self.tenant(tenant).await?;
-        let (kind, tenant) = (Project::KIND, Some(tenant.clone()));
-        self.list_records(RecordQuery { kind, tenant, after, limit, ..RecordQuery::default() })
-            .await
+        let page = RecordQuery { after, limit, ..RecordQuery::of::<Project>(tenant) };
+        self.list_records(page).await
     }
 
     /// Lets an agent work in a project; makes the agent first, if the tenant has none of that name.
@@ -317,13 +316,11 @@ impl App {
     ) -> Result<(Vec<Stored<T>>, Option<Position>), AppError> {
         self.project(tenant, project).await?;
         self.list_records(RecordQuery {
-            kind: T::KIND,
-            tenant: Some(tenant.clone()),
             parent: Some(project.to_string()),
             state,
             after,
             limit,
-            ..RecordQuery::default()
+            ..RecordQuery::of::<T>(tenant)
         })
         .await
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{DialogueId, MessageId, TenantId};
-use shikiri_model::record::{Document, RecordQuery, Stored};
+use shikiri_model::record::{RecordQuery, Stored};
 use shikiri_model::team::{
     Delegation, Dialogue, DialogueState, EndReason, MAX_CONTENT, Opening, Outcome, Place,
     RefusalCode, Side, Utterance, Waiting, What, check_content,
@@ -245,10 +245,8 @@ impl App {
         place: &Place,
     ) -> Result<Vec<Dialogue>, TeamError> {
         let query = RecordQuery {
-            kind: Dialogue::KIND,
-            tenant: Some(tenant.clone()),
             owner: Some(place.project.to_string()),
-            ..RecordQuery::default()
+            ..RecordQuery::of::<Dialogue>(tenant)
         };
         let mut living: Vec<Dialogue> = self.list_all(query).await?;
         living.retain(|one| one.side_of(&place.agent).is_ok());

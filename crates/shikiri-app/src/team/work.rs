@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use shikiri_model::ids::{AgentSessionId, DelegationId, TaskId, TenantId};
-use shikiri_model::record::{Document, RecordQuery, Stored};
+use shikiri_model::record::{RecordQuery, Stored};
 use shikiri_model::team::{
     AgentSession, Arrival, Delegation, Place, Purpose, RefusalCode, Task, TaskStatus, What,
     next_task,
@@ -207,12 +207,7 @@ impl App {
         tenant: &TenantId,
         place: &Place,
     ) -> Result<Vec<Task>, TeamError> {
-        let query = RecordQuery {
-            kind: Task::KIND,
-            tenant: Some(tenant.clone()),
-            owner: Some(place.key()),
-            ..RecordQuery::default()
-        };
+        let query = RecordQuery { owner: Some(place.key()), ..RecordQuery::of::<Task>(tenant) };
         Ok(self.list_all(query).await?)
     }
 
