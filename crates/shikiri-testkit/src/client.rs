@@ -86,9 +86,10 @@ impl Client {
         }
     }
 
-    /// For servers that may be down.
+    /// For servers that may be down. Patience for the whole answer, in place of the request's own:
+    /// who hangs up earlier drops this.
     pub async fn try_send(&self, request: RequestBuilder) -> reqwest::Result<Answer> {
-        let response = request.timeout(Duration::from_secs(30)).send().await?;
+        let response = request.timeout(Duration::from_secs(120)).send().await?;
         let status = response.status().as_u16();
         let text = |value: &reqwest::header::HeaderValue| {
             String::from_utf8_lossy(value.as_bytes()).into_owned()

@@ -152,9 +152,14 @@ impl Resuming {
         self.cut_after = None;
     }
 
-    /// Lets go of the connection once so many more bytes have come.
+    /// Lets go of the connection once so many more bytes have come, those among them that nobody
+    /// has asked for yet: much may have come at once.
     pub fn cut_after(&mut self, bytes: usize) {
-        self.cut_after = Some(bytes);
+        let ready = self.open.iter().flat_map(|open| &open.ready);
+        match bytes.checked_sub(ready.map(|frame| frame.data.len()).sum()) {
+            Some(left) if left > 0 => self.cut_after = Some(left),
+            _ => self.cut(),
+        }
     }
 
     /// From the next connection on, through this door.

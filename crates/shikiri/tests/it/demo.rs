@@ -48,6 +48,6 @@ fn the_demo_stays_up_until_it_is_told_to_end() {
     assert!(ready.is_some(), "{}", demo.output());
     assert_eq!(demo.ended(), None);
     demo.signal(shikiri_testkit::Signal::INT);
-    assert_eq!(demo.wait(Duration::from_secs(15)), 0);
+    assert_eq!(demo.wait(Duration::from_secs(60)), 0);
     assert!(root.join(".shikiri/state.db").exists(), "a chosen folder is kept");
 }

@@ -44,14 +44,14 @@ async fn a_full_disk_acknowledges_nothing_and_work_goes_on_when_there_is_room() 
         let _ = tenants.make(&client).await;
     }
     assert!(tenants.refused.len() > 10, "a full disk took {} tenants", tenants.made.len());
-    wait_until("/readyz says no", Duration::from_secs(5), async || ready(&client).await == 503)
+    wait_until("/readyz says no", Duration::from_secs(30), async || ready(&client).await == 503)
         .await;
     assert_eq!(client.get("/healthz").await.status, 200);
     assert_eq!(tenants.missing(&client).await, Vec::<String>::new());
     app.cli().run(&["db", "check"]).done();
 
     fs::remove_file(&filler).unwrap();
-    wait_until("/readyz says yes", Duration::from_secs(10), async || ready(&client).await == 200)
+    wait_until("/readyz says yes", Duration::from_secs(30), async || ready(&client).await == 200)
         .await;
     assert_eq!(tenants.make(&client).await, 201);
     let events = app.local().reader(&run, Cut::End).rest().await;

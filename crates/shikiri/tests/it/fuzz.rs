@@ -12,6 +12,9 @@ use tokio::task::JoinSet;
 use crate::PROGRAM;
 
 const WORKERS: u64 = 4;
+/// Refused requests, without which it would prove little.
+const ENOUGH: u64 = 200;
+const LONGEST: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_ids_cursors_and_bodies_are_refused_without_harm() {
@@ -39,8 +42,8 @@ async fn random_ids_cursors_and_bodies_are_refused_without_harm() {
     assert_eq!(app.client().get("/readyz").await.status, 200);
     assert_eq!(state(&app, &untouched).await, before, "another tenant's things changed");
     assert!(!app.log().contains("panicked"), "{}", app.log());
-    eprintln!("fuzz: 2xx {}, 4xx {} answers in {time:?}", tally[2], tally[4]);
-    assert!(tally[4] > 200 && tally[2] > 0, "too few: {tally:?}");
+    eprintln!("fuzz: 2xx {}, 4xx {} answers in {time:?} or more", tally[2], tally[4]);
+    assert!(tally[4] > ENOUGH && tally[2] > 0, "too few: {tally:?}");
 }
 
 async fn state(app: &TestApp, tenant: &Tenant) -> Vec<Value> {
@@ -51,11 +54,12 @@ async fn state(app: &TestApp, tenant: &Tenant) -> Vec<Value> {
     state
 }
 
-/// How many answers there were of each hundred.
+/// How many answers there were of each hundred. On a busy machine it goes on until there are some.
 async fn send_nonsense(tenant: Tenant, mut rng: Rng, time: Duration) -> [u64; 6] {
     let start = Instant::now();
     let mut tally = [0; 6];
-    while start.elapsed() < time {
+    let too_few = |tally: &[u64; 6]| tally[4] <= ENOUGH / WORKERS || tally[2] == 0;
+    while start.elapsed() < time || too_few(&tally) && start.elapsed() < LONGEST {
         let request = request(&tenant, &mut rng);
         let status = status_of(&tenant, &request).await;
         assert!(

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use shikiri_model::event::{NewEvent, StreamId};
@@ -178,14 +178,20 @@ impl Storm {
         }
     }
 
-    /// Until every job is confirmed, or it is clear that some never will be.
+    /// Until every job is confirmed, or it is clear that some never will be: none was for a while.
     async fn settle(&self) {
-        let all = async {
-            while self.confirmed().await < self.jobs {
-                sleep(Duration::from_millis(10)).await;
+        let (start, mut grown) = (Instant::now(), Instant::now());
+        let mut before = self.confirmed().await;
+        while before < self.jobs
+            && grown.elapsed() < HOLD + Duration::from_secs(20)
+            && start.elapsed() < Duration::from_secs(300)
+        {
+            sleep(Duration::from_millis(10)).await;
+            let confirmed = self.confirmed().await;
+            if confirmed > before {
+                (before, grown) = (confirmed, Instant::now());
             }
-        };
-        let _ = timeout(HOLD + Duration::from_secs(20), all).await;
+        }
     }
 
     async fn findings(mut self) -> Findings {

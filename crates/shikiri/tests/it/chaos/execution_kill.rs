@@ -20,7 +20,8 @@ const ON_THE_WAY: [&str; 4] = [
     "outbox.after_commit:2",
 ];
 const AT_ONCE: usize = 3;
-const INPUT: &str = "#offline events=6 delay_ms=20 tools=1 subagents=1";
+/// So slowly that it writes three times at least, whatever a commit takes.
+const INPUT: &str = "#offline events=6 delay_ms=200 tools=1 subagents=1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_execution_killed_at_any_commit_is_whole_or_nothing() {
@@ -46,7 +47,7 @@ async fn killed_at(armed: String) -> bool {
     }
     // It may die before it answers.
     let _ = client.try_send(request).await;
-    let (code, _) = app.server().wait(Duration::from_secs(20)).await;
+    let (code, _) = app.server().wait(Duration::from_secs(60)).await;
     assert_ne!(code, 0, "{armed}: it should have died");
 
     app.set_env("SHIKIRI_FAILPOINT", "");

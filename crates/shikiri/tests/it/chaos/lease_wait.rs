@@ -16,6 +16,7 @@ use super::place::{Home, Place};
 const LEASE: &str = "chat/待つ";
 const SLACK: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_secs(30);
+const TRIES: usize = 5;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Holder {
@@ -70,47 +71,78 @@ impl Story {
             Err(other) => panic!("{other}"),
         }
     }
+
+    /// How long it takes to get the lease from a holder that gives it up after this time.
+    async fn hand_over(&mut self, after: Duration) -> Duration {
+        let holder = &mut self.holder;
+        let releasing = async {
+            sleep(after).await;
+            holder.order("release");
+        };
+        let begun = Instant::now();
+        let (_, lease) = tokio::join!(releasing, self.store.acquire(LEASE, "waiter", LONG, LONG));
+        let took = begun.elapsed();
+        self.store.release(&lease.unwrap().guard()).await.unwrap();
+        took
+    }
 }
 
-#[track_caller]
-fn assert_about(took: Duration, expected: Duration, what: &str) {
-    eprintln!("{what}: after {took:?}, expected about {expected:?}");
-    assert!(took + SLACK >= expected && took <= expected + SLACK, "{what} took {took:?}");
+async fn released(home: &Home) -> (Duration, Duration) {
+    let middle = Duration::from_millis(400);
+    let mut story = Story::begin(home, LONG).await;
+    (story.hand_over(middle).await, middle)
+}
+
+async fn lapsed(home: &Home) -> (Duration, Duration) {
+    // Long enough to be seen before it is over.
+    let mut story = Story::begin(home, Duration::from_millis(2_500)).await;
+    story.holder.kill();
+    let begun = Instant::now();
+    let for_ms = match story.store.try_acquire(LEASE, "waiter", LONG).await {
+        Err(CommitError::Lease(LeaseRefusal::Held { for_ms, .. })) => for_ms,
+        Err(other) => panic!("{other}"),
+        Ok(lease) => {
+            // We are late ourselves.
+            story.store.release(&lease.guard()).await.unwrap();
+            return (LONG, Duration::ZERO);
+        }
+    };
+    let before = begun.elapsed();
+    let (took, had) = story.wait(LONG).await;
+    assert!(had);
+    (before + took, Duration::from_millis(u64::try_from(for_ms).unwrap()))
+}
+
+/// A wait never ends too early. A busy machine may end it late, but not every time.
+async fn in_time(what: &str, mut tell: impl AsyncFnMut() -> (Duration, Duration)) {
+    let mut late = Duration::ZERO;
+    for _ in 0..TRIES {
+        let (took, expected) = tell().await;
+        eprintln!("{what}: after {took:?}, expected about {expected:?}");
+        assert!(took + SLACK >= expected, "{what} took only {took:?}");
+        late = took.saturating_sub(expected);
+        if late <= SLACK {
+            return;
+        }
+    }
+    panic!("{what} was {late:?} too late");
 }
 
 async fn every_wait_ends_in_time(home: Home) {
-    let mut story = Story::begin(&home, LONG).await;
+    let mut story = Story::begin(&home, 2 * LONG).await;
     for wait_ms in [0, 400, 1_000] {
         let wait = Duration::from_millis(wait_ms);
-        let (took, had) = story.wait(wait).await;
-        assert!(!had);
-        assert_about(took, wait, "refused");
+        in_time("refused", async || {
+            let (took, had) = story.wait(wait).await;
+            assert!(!had);
+            (took, wait)
+        })
+        .await;
     }
-
-    let middle = Duration::from_millis(400);
-    let holder = &mut story.holder;
-    let releasing = async {
-        sleep(middle).await;
-        holder.order("release");
-    };
-    let begun = Instant::now();
-    let (_, lease) =
-        tokio::join!(releasing, story.store.acquire(LEASE, "waiter", LONG, Duration::from_secs(5)));
-    let lease = lease.unwrap();
-    assert_about(begun.elapsed(), middle, "released by the other process");
-    story.store.release(&lease.guard()).await.unwrap();
+    story.hand_over(Duration::ZERO).await;
     drop(story);
-
-    let mut story = Story::begin(&home, Duration::from_millis(900)).await;
-    story.holder.kill();
-    let refusal = story.store.try_acquire(LEASE, "waiter", LONG).await.unwrap_err();
-    let CommitError::Lease(LeaseRefusal::Held { for_ms, .. }) = refusal else {
-        panic!("{refusal}")
-    };
-    let left = Duration::from_millis(u64::try_from(for_ms).unwrap());
-    let (took, had) = story.wait(Duration::from_secs(5)).await;
-    assert!(had);
-    assert_about(took, left, "lapsed after its holder was killed");
+    in_time("released by the other process", async || released(&home).await).await;
+    in_time("lapsed after its holder was killed", async || lapsed(&home).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,7 +54,8 @@ async fn tell(story: &str, builder: Builder, rounds: usize) {
     notices.cut();
     assert_eq!(notices.replay().await, heard);
     eprintln!("{story}: {} notices over {connections} connections", heard.len());
-    assert!(connections as usize > rounds * 2, "the listener was hardly cut off");
+    // Kills that come before it is back do not cut it off.
+    assert!(connections as usize > rounds, "the listener was hardly cut off");
 }
 
 /// At a moment when somebody listens, or nobody yet.

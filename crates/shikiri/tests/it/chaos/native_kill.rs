@@ -35,7 +35,8 @@ use super::place::{Home, Place};
 
 /// Calls of tools, a reply each, and then an end: ten steps of the model.
 const STEPS: usize = 9;
-const LEASE: Duration = Duration::from_millis(500);
+/// Nobody waits for it: the next process sees that the one before is gone.
+const LEASE: Duration = Duration::from_secs(10);
 const KILLS: usize = 20;
 const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -384,7 +385,7 @@ async fn kill_at_random(
     let mut rng = Rng::seeded(story);
     // A round takes about 40 ms. A moment that comes after the end does not count, nor does
     // one that no home was found for.
-    let moments: Vec<_> = (0..3 * kills)
+    let moments: Vec<_> = (0..10 * kills)
         .map(|_| Moment {
             asked: 1 + rng.index(STEPS + 1),
             later: Duration::from_micros(rng.range(0, 45_000)),

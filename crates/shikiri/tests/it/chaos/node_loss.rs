@@ -146,7 +146,8 @@ async fn another_node_takes_over_from_a_killed_one() {
     let lease = Duration::from_secs(1);
     let world = World::new(&home, home.place(), lease).await;
     let mut first = world.node();
-    world.start_walks(10, 30, 40).await;
+    // Long enough not to end before the kill.
+    world.start_walks(10, 100, 40).await;
     world.until_all("all are carried", |run| run.status == RunStatus::Running).await;
     let _second = world.node();
     sleep(Duration::from_millis(500)).await;
@@ -163,7 +164,7 @@ async fn another_node_takes_over_from_a_killed_one() {
     eprintln!("{losses} runs taken over, the last {slowest:?} after the kill (lease {lease:?})");
     assert!(losses >= 10);
     // The lease, a sweep, and some time for a busy machine.
-    assert!(slowest < lease + lease / 5 + Duration::from_secs(2), "{slowest:?}");
+    assert!(slowest < lease + lease / 5 + Duration::from_secs(8), "{slowest:?}");
 }
 
 /// A node that only slept finds its runs carried by another, and writes nothing into them.
@@ -175,7 +176,7 @@ async fn a_paused_node_writes_nothing_into_runs_that_were_taken_over() {
     let world = World::new(&home, home.place(), lease).await;
     let nodes = [world.node(), world.node()];
     let pauses: u64 = if long() { 100 } else { 4 };
-    world.start_walks(10, pauses * 20, 40).await;
+    world.start_walks(10, pauses * 40, 40).await;
     world.until_all("all are carried", |run| run.status == RunStatus::Running).await;
     for round in 0..pauses {
         let node = &nodes[usize::from(round % 2 == 1)];

@@ -18,7 +18,7 @@ const READERS: usize = 64;
 const CLASSES: usize = 4;
 const FIRST_RUNS: usize = 6;
 /// Longer than a kill, a restart and a lapsed lease together.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_live_through_random_kills_of_the_server() {

@@ -228,9 +228,10 @@ async fn a_caller_that_hangs_up_does_not_keep_the_models_from_others() {
         let change =
             client.request(Method::PATCH, path).json(&json!({ "region": format!("r{n}") }));
         let patience = Duration::from_micros(100 * n);
-        let _ = client.try_send(change.timeout(patience)).await;
+        let _ = tokio::time::timeout(patience, client.try_send(change)).await;
         let start = Instant::now();
         client.patch(path, &json!({ "region": "last" })).await.expect(200);
-        assert!(start.elapsed() < Duration::from_secs(2), "{n}: {:?}", start.elapsed());
+        // Less than the 5 s for which a change may hold them.
+        assert!(start.elapsed() < Duration::from_millis(4_500), "{n}: {:?}", start.elapsed());
     }
 }

@@ -15,9 +15,9 @@ use shikiri_testkit::{Client, Follower, TestApp, long, peer};
 use super::kit::Talk;
 use crate::PROGRAM;
 
-/// How long it goes on making up requests.
-fn seconds() -> u64 {
-    if long() { 600 } else { 30 }
+/// How long it goes on making up requests: longer where a busy machine got through too few.
+fn seconds() -> &'static [u64] {
+    if long() { &[600] } else { &[30, 60, 120, 240] }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,22 +36,29 @@ async fn whatever_is_asked_the_answer_is_one_that_is_described() {
     let config = work.path().join("schemathesis.toml");
     std::fs::write(&config, known.config()).unwrap();
 
-    let mut judge = Follower::start(&mut command(&python, work.path(), &app));
-    let code = judge.wait(Duration::from_secs(seconds() + 120));
-    assert_eq!(code, 0, "{}", judge.output());
-    assert!(!app.log().contains("panicked"), "{}", app.log());
-    assert_most_were_reached(&app.client()).await;
+    let mut missing = None;
+    for seconds in seconds() {
+        let mut judge = Follower::start(&mut command(&python, work.path(), &app, *seconds));
+        let code = judge.wait(Duration::from_secs(seconds + 240));
+        assert_eq!(code, 0, "{}", judge.output());
+        assert!(!app.log().contains("panicked"), "{}", app.log());
+        missing = most_were_reached(&app.client()).await.err();
+        if missing.is_none() {
+            break;
+        }
+    }
+    assert_eq!(missing, None);
 }
 
-fn command(python: &Path, work: &Path, app: &TestApp) -> Command {
+fn command(python: &Path, work: &Path, app: &TestApp, seconds: u64) -> Command {
     let mut command = Command::new(python);
     command.current_dir(work).env_clear().env("HOME", work);
     command.args(["-m", "schemathesis.cli", "--config-file", "schemathesis.toml", "run"]);
     command.arg(format!("{}/openapi.json", app.client().base()));
     command.args(["--header", &format!("Authorization: Bearer {}", app.admin_key())]);
     command.args(["--phases", "coverage,fuzzing,stateful", "--workers", "1"]);
-    command.args(["--max-examples", "20", "--max-time", &seconds().to_string()]);
-    command.args(["--request-timeout", "10", "--generation-database", "none", "--no-color"]);
+    command.args(["--max-examples", "20", "--max-time", &seconds.to_string()]);
+    command.args(["--request-timeout", "60", "--generation-database", "none", "--no-color"]);
     command.args(["--suppress-health-check", "all", "--warnings", "off"]);
     if let Ok(seed) = std::env::var("SHIKIRI_SEED") {
         command.args(["--seed", &seed]);
@@ -205,7 +212,7 @@ not_a_server_error = { enabled = true, expected-statuses = ["2xx", "4xx", 503] }
 "#;
 
 /// A run in which everything was refused would prove nothing.
-async fn assert_most_were_reached(client: &Client) {
+async fn most_were_reached(client: &Client) -> Result<(), String> {
     let document = client.get("/openapi.json").await.expect(200);
     let paths = document["paths"].as_object().unwrap().values();
     let all: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
@@ -216,5 +223,8 @@ async fn assert_most_were_reached(client: &Client) {
         .filter_map(|line| line.split_once("\",status=\"2"))
         .map(|(operation, _)| operation)
         .collect();
-    assert!(succeeded.len() * 4 > all * 3, "of {all} only these worked: {succeeded:#?}");
+    if succeeded.len() * 4 > all * 3 {
+        return Ok(());
+    }
+    Err(format!("of {all} only these worked: {succeeded:#?}"))
 }

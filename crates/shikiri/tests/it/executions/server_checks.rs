@@ -84,7 +84,7 @@ async fn a_server_that_is_a_program_is_started_heard_and_ended() {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
     };
-    let patience = std::time::Duration::from_secs(5);
+    let patience = std::time::Duration::from_secs(30);
     shikiri_testkit::wait_until("the program's child ends", patience, async || ended()).await;
 
     for (name, command, words) in
@@ -179,5 +179,5 @@ async fn a_server_of_the_older_kind_is_tried_and_a_silent_one_is_given_up() {
     let report = tenant.client.post(&silent_path, &json!({})).await.expect(200);
     assert_eq!(report["reachable"], false);
     assert!(report["detail"].as_str().unwrap().contains("within 10 s"), "{report}");
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }

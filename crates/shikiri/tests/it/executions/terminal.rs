@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, Ended, Follower, TestApp};
+use shikiri_testkit::{Cli, Ended, Follower, TestApp, wait_until};
 use tempfile::TempDir;
 
 use crate::PROGRAM;
@@ -106,9 +106,14 @@ fn what_fails_or_is_not_there_has_its_exit_code() {
     assert_eq!(failed.code, 1, "{}", failed.stderr);
     assert!(failed.stderr.contains("SDK_ERROR: 運が悪い: `shikiri executions show exe_"));
     assert!(failed.stderr.contains("10 tokens in"), "what was spent is told: {}", failed.stderr);
-    let quick = cli.clone().env("SHIKIRI_EXECUTION_TIMEOUT_SECONDS", "0.3");
-    let partial = quick.run(&["run", "#offline events=2 hang=1"]);
-    assert_eq!((partial.code, partial.stderr.contains("partial")), (1, true));
+    // A busy machine may tell nothing before the first of these.
+    let is_partial = ["0.3", "3", "20"].into_iter().any(|seconds| {
+        let quick = cli.clone().env("SHIKIRI_EXECUTION_TIMEOUT_SECONDS", seconds);
+        let ended = quick.run(&["run", "#offline events=2 hang=1"]);
+        assert_eq!(ended.code, 1, "{}", ended.stderr);
+        ended.stderr.contains("partial")
+    });
+    assert!(is_partial, "what there was is not told");
     let before = conversations();
 
     cli.run(&["run", "x", "--engine", "bedrock"]).refused(4, &["bedrock", "offline (offline)"]);
@@ -188,7 +193,14 @@ async fn a_dead_server_s_execution_is_followed_to_its_end() {
     let prompt = "#offline events=3 hang=1 tokens_in=6";
     let run = ["run", prompt, "--server", &server, "--output", "stream-json"];
     let mut follower = app.cli().start(&run);
+    let id = until(&mut follower, "session_start")["execution_id"].as_str().unwrap().to_owned();
     until(&mut follower, "text_delta");
+    let (local, path) = (app.local(), format!("/executions/{id}/usage"));
+    wait_until("the bill so far", PATIENCE, async || {
+        let rows = local.client.get(&local.path(&path)).await.expect(200);
+        !rows["items"].as_array().unwrap().is_empty()
+    })
+    .await;
     app.restart().await;
     assert_eq!(until(&mut follower, "error")["code"], "INTERRUPTED");
     assert_eq!(follower.wait(PATIENCE), 1);

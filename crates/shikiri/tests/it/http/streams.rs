@@ -12,6 +12,11 @@ use tokio::io::AsyncReadExt as _;
 use crate::PROGRAM;
 use crate::wire::Wire;
 
+/// Far less than the 40 ms for which a system may delay an acknowledgement.
+const SOON: Duration = Duration::from_millis(20);
+/// A run of which fewer events come live says nothing.
+const LIVE: usize = 10;
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
@@ -29,20 +34,27 @@ async fn a_small_event_does_not_wait_for_an_acknowledgement() {
         wire.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         wire.read_until(b"\r\n\r\n").await;
     }
-    let mut slowest = Vec::new();
-    for _ in 0..20 {
+    // A busy machine delays any of them, but not one in every run; Nagle's algorithm holds one up
+    // in every run.
+    let mut quickest = Duration::MAX;
+    for _ in 0..100 {
         let input = json!({ "steps": 5, "step_ms": 8 });
         let run = local.start_run("long_running_agent", input).await;
-        slowest.push(slowest_live_event(&mut wire, &local, &run).await);
+        let (slowest, live) = slowest_live_event(&mut wire, &local, &run).await;
+        if live >= LIVE {
+            quickest = quickest.min(slowest);
+        }
+        if quickest < SOON {
+            break;
+        }
     }
-    let median = median(slowest);
-    eprintln!("nagle: the slowest live event of a short run takes {median:?} (median of 20)");
-    assert!(median < Duration::from_millis(20), "{median:?}");
+    eprintln!("nagle: the slowest live event of a short run takes {quickest:?} at best");
+    assert!(quickest < SOON, "{quickest:?}");
 }
 
 /// Follows the run to its end on this connection, which can be used again afterwards; gives the
-/// longest time from an event's commit to its arrival.
-async fn slowest_live_event(wire: &mut Wire, local: &Tenant, run: &str) -> Duration {
+/// longest time from an event's commit to its arrival, and how many came live.
+async fn slowest_live_event(wire: &mut Wire, local: &Tenant, run: &str) -> (Duration, usize) {
     const AT: &str = "\"at\":\"";
     let asked = SystemClock.now();
     wire.send(&format!(
@@ -51,7 +63,7 @@ async fn slowest_live_event(wire: &mut Wire, local: &Tenant, run: &str) -> Durat
         local.key
     ))
     .await;
-    let (mut text, mut read, mut slowest) = (String::new(), 0, Duration::ZERO);
+    let (mut text, mut read, mut slowest, mut live) = (String::new(), 0, Duration::ZERO, 0);
     while !text.ends_with("0\r\n\r\n") {
         let mut part = vec![0; 16 * 1024];
         let count = wire.0.read(&mut part).await.unwrap();
@@ -64,17 +76,32 @@ async fn slowest_live_event(wire: &mut Wire, local: &Tenant, run: &str) -> Durat
             let committed: Timestamp = time.parse().unwrap();
             if committed > asked {
                 slowest = slowest.max(now.since(committed));
+                live += 1;
             }
         }
     }
     assert!(text.contains("event: result"), "{text}");
-    slowest
+    (slowest, live)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn live_events_arrive_soon_after_their_commit() {
     let app = TestApp::new(PROGRAM).start().await;
     let local = app.local();
+    // A busy machine is late now and then; a server that holds events back always is.
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        best = best.min(usual_delay(&local).await);
+        if best < SOON {
+            break;
+        }
+    }
+    eprintln!("live: an event arrives {best:?} after its time (median)");
+    assert!(best < SOON, "{best:?}");
+}
+
+/// The median over the later events of a run.
+async fn usual_delay(local: &Tenant) -> Duration {
     let input = json!({ "steps": 60, "step_ms": 15 });
     let run = local.start_run("long_running_agent", input).await;
     let mut reader = local.reader(&run, Cut::End);
@@ -84,9 +111,7 @@ async fn live_events_arrive_soon_after_their_commit() {
         let at: Timestamp = frame.json()["at"].as_str().unwrap().parse().unwrap();
         delays.push(now.since(at));
     }
-    let median = median(delays.split_off(20));
-    eprintln!("live: an event arrives {median:?} after its time (median)");
-    assert!(median < Duration::from_millis(20), "{median:?}");
+    median(delays.split_off(20))
 }
 
 #[tokio::test(flavor = "multi_thread")]

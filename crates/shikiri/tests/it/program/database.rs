@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use shikiri_testkit::history::{History, Seen, check};
 use shikiri_testkit::{Cut, Frame, Tenant, TestApp, TestDatabase, have_postgres, wait_until};
@@ -47,8 +48,8 @@ async fn a_backup_under_load_restores_to_a_complete_prefix_of_the_log() {
     assert!(kept_copies(app.root(), "state.db.").len() == 1, "what was there is kept");
     app.cli().run(&["db", "check"]).done();
     app.restart().await;
-    for (run, log) in &logs {
-        let seen = kept(&local, run).await;
+    let seen = join_all(logs.keys().map(|run| kept(&local, run))).await;
+    for ((run, log), seen) in logs.iter().zip(seen) {
         let least = if *run == runs[0] { SEEN_BEFORE } else { 1 };
         assert!(seen.len() >= least, "{} of {} events of {run}", seen.len(), log.len());
         let history = History { name: run.clone(), after: 0, seen, whole: false };
@@ -60,8 +61,10 @@ async fn a_backup_under_load_restores_to_a_complete_prefix_of_the_log() {
 async fn kept(local: &Tenant, run: &str) -> Vec<Seen> {
     let mut reader = local.reader(run, Cut::End);
     let mut seen = Vec::new();
-    while let Ok(Some(frame)) = tokio::time::timeout(Duration::from_secs(1), reader.next()).await {
+    let mut patience = Duration::from_secs(30);
+    while let Ok(Some(frame)) = tokio::time::timeout(patience, reader.next()).await {
         seen.push(frame.seen());
+        patience = Duration::from_secs(3);
     }
     seen
 }
@@ -129,7 +132,7 @@ async fn a_damaged_file_is_set_aside_reported_and_replaced() {
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert!(fs::read(&kept[0]).unwrap() == bytes, "the kept file is the damaged one");
     let name = kept[0].file_name().unwrap().to_str().unwrap().to_owned();
-    wait_until("the log tells of it", Duration::from_secs(5), async || app.log().contains(&name))
+    wait_until("the log tells of it", Duration::from_secs(30), async || app.log().contains(&name))
         .await;
     assert_eq!(app.admin_key(), key, "the key stays the same");
     app.client().get("/v1/tenants/old").await.problem(404);

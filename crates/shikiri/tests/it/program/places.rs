@@ -164,7 +164,7 @@ fn the_first_start_makes_private_files_and_ignores_them_in_git() {
 /// A server that is up.
 fn serve(cli: &Cli) -> Follower {
     let mut server = cli.start(&["serve", "--listen", "127.0.0.1:0"]);
-    let up = server.find(Duration::from_secs(30), |l| l.contains("listening on").then_some(()));
+    let up = server.find(Duration::from_secs(60), |l| l.contains("listening on").then_some(()));
     assert!(up.is_some(), "{}", server.output());
     server
 }

@@ -25,14 +25,16 @@ fn what_does_not_exist_is_exit_4() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attach_follows_live_from_another_process_to_the_end() {
     let app = TestApp::new(PROGRAM).start().await;
-    let run = app.start_run("long_running_agent", json!({ "steps": 20, "step_ms": 100 })).await;
+    // Longer than any machine needs to attach; it is ended once it was seen to be live.
+    let run = app.start_run("long_running_agent", json!({ "steps": 1_000, "step_ms": 100 })).await;
     let mut attached = app.cli().start(&["attach", &run, "--json"]);
     let live =
-        attached.find(Duration::from_secs(20), |line| line.contains("step 2 ").then_some(()));
+        attached.find(Duration::from_secs(60), |line| line.contains("step 2 ").then_some(()));
     assert!(live.is_some() && attached.ended().is_none(), "{}", attached.output());
     let status = app.local().run(&run).await["status"].clone();
     assert_eq!(status, "running", "it was not live: the run had ended");
-    assert_eq!(attached.wait(Duration::from_secs(30)), 0);
+    app.cli().run(&["cancel", &run]).done();
+    assert_eq!(attached.wait(Duration::from_secs(60)), 0);
     let printed = attached.output();
     let lines: Vec<Value> = printed.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let events = app.local().reader(&run, Cut::End).rest().await;
@@ -54,7 +56,7 @@ async fn cancel_stops_a_run_that_another_process_carries() {
     let mut reader = app.local().reader(&run, Cut::End);
     while reader.next().await.is_some_and(|frame| frame.event != "step_completed") {}
     app.cli().run(&["cancel", &run]).done();
-    let rest = tokio::time::timeout(Duration::from_secs(10), reader.rest()).await.unwrap();
+    let rest = tokio::time::timeout(Duration::from_secs(30), reader.rest()).await.unwrap();
     assert_eq!(rest.last().unwrap().json()["code"], "CANCELLED");
     assert_eq!(app.local().run(&run).await["status"], "cancelled");
     app.cli().run(&["cancel", &run]).refused(3, &["ended"]);

@@ -39,17 +39,27 @@ async fn a_turn_is_cancelled_in_mid_answer_and_is_billed(which: TestEngine) {
 }
 
 async fn time_runs_out_for_a_native_turn_as_for_any(which: TestEngine) {
-    // The CLI takes a while to say anything at all.
-    let seconds = if which.is_native() { "1" } else { "8" };
-    let world = World::start_with(which, &[("SHIKIRI_EXECUTION_TIMEOUT_SECONDS", seconds)]).await;
+    const TIMEOUT: &str = "SHIKIRI_EXECUTION_TIMEOUT_SECONDS";
+    // The CLI takes a while to say anything at all, and all take longer on a busy machine.
+    let [first, others @ ..] = if which.is_native() { ["1", "5", "20"] } else { ["8", "30", "60"] };
+    let mut world = World::start_with(which, &[(TIMEOUT, first)]).await;
     let gate = Gate::new();
     world.model.script("黙れ", [Reply::text("x").held(&gate)]);
     let begun = Instant::now();
     let told = world.talk.say("黙れ").await;
     assert_eq!(terminal(&told).data["code"], "TIMEOUT");
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     world.model.script("話せ", [slow()]);
-    let told = world.talk.say("話せ").await;
+    let mut told = world.talk.say("話せ").await;
+    for seconds in others {
+        if terminal(&told).kind == "result" {
+            break;
+        }
+        world.app.set_env(TIMEOUT, seconds);
+        world.restart().await;
+        world.model.script("話せ", [slow()]);
+        told = world.talk.say("話せ").await;
+    }
     let end = terminal(&told);
     assert_eq!((end.kind.as_str(), &end.data["partial"]), ("result", &json!(true)));
     assert_eq!(end.data["result"], text_of(&told));
@@ -65,7 +75,7 @@ async fn a_cancel_interrupts_the_program_and_bills_what_ended(which: TestEngine)
     let told = events(&world.talk.follow(&id, 0).await);
     assert_eq!(terminal(&told).data["code"], "CANCELLED");
     let folder = world.app.data_folder();
-    wait_until("no program is left", Duration::from_secs(5), async || {
+    wait_until("no program is left", Duration::from_secs(30), async || {
         processes_in(&folder).is_empty()
     })
     .await;
