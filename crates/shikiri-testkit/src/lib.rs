@@ -41,7 +41,7 @@ pub use fake_model::{FakeModel, Gate, ModelRequest, Reply, Spent, ToolResult, Us
 pub use mcp::{Exchange, Hello, McpClient, Message, ModernClient, Prepared, StdioClient};
 pub use mcp::{Policy, Resuming, Sent, StreamLog};
 pub use peers::peer;
-pub use process::{Follower, ROLE, role, signal, spawn_role, unprivileged};
+pub use process::{Follower, ROLE, role, script, signal, spawn_role, unprivileged};
 pub use reader::{Cut, Frame, Reader};
 pub use rng::Rng;
 pub use rustix::process::Signal;

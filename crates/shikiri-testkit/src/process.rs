@@ -3,11 +3,16 @@
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// How long the last lines of an ended child may be on their way.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Names the role of a child that is this test program again.
 pub const ROLE: &str = "SHIKIRI_TEST_ROLE";
@@ -23,6 +28,15 @@ pub fn spawn_role(test: &str, role: &str) -> Command {
     let mut command = Command::new(program);
     command.args([test, "--exact", "--nocapture", "--include-ignored"]).env(ROLE, role);
     command
+}
+
+/// Makes a program of a shell script. Another process writes it: a descriptor open for writing here
+/// could be inherited by a child of another test, and running the script would then be refused.
+pub fn script(path: &Path, text: &str) {
+    let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
+    let args = [path.as_os_str(), text.as_ref()];
+    let written = Command::new("sh").args(["-c", write]).args(args).status();
+    assert!(written.expect("a shell").success(), "{} cannot be written", path.display());
 }
 
 /// Sends a signal to a child of this test.
@@ -43,6 +57,7 @@ pub fn unprivileged() -> Option<(u32, u32)> {
 pub struct Follower {
     child: Child,
     lines: Arc<Lines>,
+    readers: [JoinHandle<()>; 2],
 }
 
 #[derive(Debug, Default)]
@@ -63,9 +78,11 @@ impl Follower {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
         let lines = Arc::new(Lines::default());
-        keep(child.stdout.take().expect("piped"), &lines);
-        keep(child.stderr.take().expect("piped"), &lines);
-        Self { child, lines }
+        let readers = [
+            keep(child.stdout.take().expect("piped"), &lines),
+            keep(child.stderr.take().expect("piped"), &lines),
+        ];
+        Self { child, lines, readers }
     }
 
     pub fn pid(&self) -> u32 {
@@ -80,7 +97,10 @@ impl Follower {
     pub fn find<T>(&mut self, patience: Duration, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
         loop {
-            let ended = self.child.try_wait().expect("a child").is_some();
+            let ended = self.ended().is_some();
+            if ended {
+                self.read_to_the_end();
+            }
             let lines = self.lines.lock();
             if let Some(found) = lines.iter().find_map(|line| wanted(line)) {
                 return Some(found);
@@ -100,11 +120,21 @@ impl Follower {
         self.child.try_wait().expect("a child").map(code)
     }
 
+    /// Waits for what the pipes of an ended child still hold, but not for a grandchild that has
+    /// them too.
+    pub(crate) fn read_to_the_end(&self) {
+        let start = Instant::now();
+        while !self.readers.iter().all(JoinHandle::is_finished) && start.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits for the end; fails the test if it does not come in time.
     pub fn wait(&mut self, patience: Duration) -> i32 {
         let start = Instant::now();
         loop {
             if let Some(code) = self.ended() {
+                self.read_to_the_end();
                 return code;
             }
             assert!(
@@ -116,7 +146,7 @@ impl Follower {
         }
     }
 
-    /// Everything it has written so far.
+    /// Everything it has written so far; after `wait` that is all.
     pub fn output(&self) -> String {
         self.lines.lock().join("\n")
     }
@@ -139,7 +169,7 @@ pub(crate) fn code(status: std::process::ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
-fn keep(output: impl Read + Send + 'static, lines: &Arc<Lines>) {
+fn keep(output: impl Read + Send + 'static, lines: &Arc<Lines>) -> JoinHandle<()> {
     let lines = Arc::clone(lines);
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
@@ -150,7 +180,7 @@ fn keep(output: impl Read + Send + 'static, lines: &Arc<Lines>) {
             lines.grown.notify_all();
             line.clear();
         }
-    });
+    })
 }
 
 #[cfg(test)]

@@ -64,8 +64,8 @@ impl ServerProcess {
                 return Ok(Self { follower, base: url.trim_end_matches('/').to_owned() });
             }
             if let Some(code) = follower.ended() {
-                // What it said last is still on its way through the pipe.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                // What it said last may still be on its way through the pipe.
+                follower.read_to_the_end();
                 return Err(format!("exit {code}\n{}", follower.output()));
             }
             if start.elapsed() > PATIENCE {
@@ -107,7 +107,9 @@ impl ServerProcess {
         let start = Instant::now();
         loop {
             if let Some(code) = self.ended() {
-                return (code, start.elapsed());
+                let took = start.elapsed();
+                self.follower.read_to_the_end();
+                return (code, took);
             }
             assert!(start.elapsed() < patience, "the server did not end within {patience:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -59,7 +59,7 @@ impl Engine for Clerk {
         told.tell(EngineMessage::Spent { who, request, model, usage }).await;
         if self.whim == Whim::Panic {
             // Until what it told so far is in the store, so that the bill is not left to chance.
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
             panic!("as the test wants");
         }
         let finish =

@@ -10,7 +10,7 @@ use serde_json::json;
 use shikiri_app::lane::{Cause, PageDriver as _, Sent};
 use shikiri_browser::{Bridge, BrowserOptions, Prospect, State, prospect};
 use shikiri_model::ids::TenantId;
-use shikiri_testkit::{ChatSite, Cleanup, Signal, unprivileged, wait_until};
+use shikiri_testkit::{ChatSite, Cleanup, Signal, script, unprivileged, wait_until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -40,8 +40,7 @@ async fn without_a_chrome_it_is_told_how_to_get_one() {
     assert!(why.starts_with("/bin/false ended at once; see "), "{why}");
 
     let broken = folder.path().join("chrome");
-    std::fs::write(&broken, "#!/bin/sh\necho 'libnss3.so: cannot open' >&2\nexit 127\n").unwrap();
-    std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&broken, "#!/bin/sh\necho 'libnss3.so: cannot open' >&2\nexit 127\n");
     let why = why_not(named(broken.to_str().unwrap())).await;
     assert!(why.contains("libnss3.so: cannot open"), "its last words are told: {why}");
 }

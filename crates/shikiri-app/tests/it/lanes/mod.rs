@@ -61,7 +61,7 @@ async fn a_lane_keeps_the_order_of_its_questions() {
         for number in 1..8 {
             runs.push(world.ask(&who(1), "ask_chatgpt_web", &number.to_string()).await);
             // Until it stands in the queue; its order is that of coming.
-            world.until_at_it(runs.last().unwrap()).await;
+            world.pages.until_looked_up(runs.len()).await;
             tokio::time::sleep(Duration::from_millis(60)).await;
         }
         world.pages.gate.add_permits(100);

@@ -1,6 +1,7 @@
 //! A store of each kind, an app on it, and pages that wait until the test lets them answer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use shikiri_model::time::Timestamp;
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
 use shikiri_store::{FakeClock, Store};
-use shikiri_testkit::{TestDatabase, have_postgres};
+use shikiri_testkit::{TestDatabase, have_postgres, wait_until};
 use tokio::sync::{Notify, Semaphore};
 
 /// On a busy machine, too.
@@ -31,6 +32,8 @@ pub(super) struct Pages {
     /// What is typed waits here before it is sent.
     pub(super) typing: Semaphore,
     came: Notify,
+    /// How often it was looked up whom it asks: a question's last step before it stands in line.
+    looked_up: AtomicUsize,
     state: Mutex<State>,
     /// Before anything is sent.
     fails: bool,
@@ -70,6 +73,7 @@ impl Pages {
             gate: Semaphore::new(free),
             typing: Semaphore::new(1_000),
             came: Notify::new(),
+            looked_up: AtomicUsize::new(0),
             state: Mutex::default(),
             fails: false,
             is_enabled: true,
@@ -78,6 +82,12 @@ impl Pages {
 
     pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// Until so many questions were about to stand in line.
+    pub(super) async fn until_looked_up(&self, count: usize) {
+        let is_so = async || self.looked_up.load(Ordering::SeqCst) >= count;
+        wait_until("a question stands in line", PATIENCE, is_so).await;
     }
 
     pub(super) async fn until_open(&self, count: usize) {
@@ -94,6 +104,7 @@ impl Pages {
 #[async_trait]
 impl PageDriver for Pages {
     fn providers(&self) -> Vec<Provider> {
+        self.looked_up.fetch_add(1, Ordering::SeqCst);
         let provider = |id: &str| Provider {
             id: id.to_owned(),
             name: id.to_owned(),

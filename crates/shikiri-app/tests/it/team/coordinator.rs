@@ -108,10 +108,13 @@ struct Office {
 
 impl Office {
     async fn open(whim: Whim, guard: Duration) -> Self {
+        Self::open_with(whim, guard, guard * 5).await
+    }
+
+    async fn open_with(whim: Whim, guard: Duration, rest: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store =
             SqliteStore::open(&folder.path().join("state.db"), SqliteOptions::default()).unwrap();
-        let rest = guard * 5;
         let team = TeamLimits { spawn_guard: guard, rest, ..TeamLimits::default() };
         let data = Some(folder.path().to_owned());
         let options = AppOptions { data, team, ..AppOptions::default() };
@@ -251,7 +254,9 @@ async fn an_agent_is_told_who_it_is_and_gets_a_door_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_goes_wrong_is_started_five_times_and_then_left_alone() {
-    let mut office = Office::open(Whim::Fail, Duration::from_millis(320)).await;
+    // A rest that no machine is slow enough to see the end of.
+    let guard = Duration::from_millis(320);
+    let mut office = Office::open_with(Whim::Fail, guard, guard * 100).await;
     office.assign("片付け").await;
     let mut tokens = Vec::new();
     for _ in 0..5 {
@@ -362,14 +367,15 @@ async fn an_end_that_a_run_died_with_is_told_to_the_next_session_and_one_that_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_does_nothing_is_stopped_and_a_leader_that_leaves_stops_what_it_started() {
-    let mut office = Office::open(Whim::Hang, Duration::from_millis(300)).await;
+    let guard = Duration::from_secs(2);
+    let mut office = Office::open(Whim::Hang, guard).await;
     office.assign("片付け").await;
     let silent = token_of(&office.order().await);
     let second = token_of(&office.order().await);
     assert!(office.app.session_of(&silent).await.unwrap().unwrap().value.is_over);
     // This one makes itself heard, so it may go on.
     office.app.enter_session(&second, "get_next_action").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(600)).await;
+    tokio::time::sleep(guard * 3 / 2).await;
     let seat = office.seat().await;
     let run = seat.occupant.unwrap().execution.unwrap();
     let status = office.app.execution(&local(), &run).await.unwrap().value.status;

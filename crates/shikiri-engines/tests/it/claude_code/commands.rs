@@ -64,20 +64,14 @@ async fn a_turn_that_is_stopped_or_dropped_in_a_command_leaves_no_process() {
             () = async { while heard.recv().await.is_some() {} } => panic!("it told no more"),
             () = wait_until("the command runs", PATIENCE, async || begun.exists()) => {}
         }
-        // The future is dropped here.
-        wait_until_gone(&world).await;
+        // The future is dropped here. It is killed at once, but nobody waits for that.
+        until_gone(&world.home()).await;
 
         std::fs::remove_file(&begun).unwrap();
         let asked = |m: &EngineMessage| matches!(m, EngineMessage::ToolUse(_));
-        let ended = world.run_until(world.order("go"), asked).await;
-        let finish = ended.processor.finish().unwrap();
+        let ended = world.stopped(async || world.run_until(world.order("go"), asked).await).await;
+        let finish = ended.finish();
         assert_eq!(finish.errors, ["aborted_tools"], "{finish:?}");
         assert_eq!(world.processes(), Vec::<String>::new());
     }
-}
-
-/// A dropped run is killed at once, but nobody waits for that.
-async fn wait_until_gone(world: &World) {
-    let is_gone = async || world.processes().is_empty();
-    wait_until("no process is left", Duration::from_secs(2), is_gone).await;
 }

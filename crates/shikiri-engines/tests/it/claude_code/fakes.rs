@@ -1,9 +1,9 @@
 //! CLIs that behave badly: small scripts in the place of the real one.
 
-use std::os::unix::fs::PermissionsExt;
+use std::cell::OnceCell;
 use std::time::Instant;
 
-use shikiri_testkit::{Follower, Signal, role, spawn_role};
+use shikiri_testkit::{Follower, Signal, role, script, spawn_role};
 
 use super::*;
 
@@ -18,14 +18,13 @@ impl Fake {
         Self::of_version("2.1.325 (Claude Code)", script)
     }
 
-    fn of_version(version: &str, script: &str) -> Self {
+    fn of_version(version: &str, rest: &str) -> Self {
         let place = TempDir::new().unwrap();
         let program = place.path().join("claude");
         let text = format!(
-            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}'; exit; fi\n{script}\n"
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}'; exit; fi\n{rest}\n"
         );
-        std::fs::write(&program, text).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        script(&program, &text);
         Self { engine: claude_code(&program), place }
     }
 
@@ -42,7 +41,7 @@ impl Fake {
 
     async fn run(&self) -> Outcome {
         let ended = run(&self.engine, self.order(), |_| false).await;
-        self.assert_clean();
+        self.until_gone().await;
         ended
     }
 
@@ -51,9 +50,8 @@ impl Fake {
         self.run().await.outcome.unwrap_err().0
     }
 
-    #[track_caller]
-    fn assert_clean(&self) {
-        assert_eq!(processes(&self.order().home), Vec::<String>::new());
+    async fn until_gone(&self) {
+        until_gone(&self.order().home).await;
     }
 }
 
@@ -67,7 +65,7 @@ async fn rubbish_is_an_error_that_shows_it() {
     let begun = Instant::now();
     let ended = Fake::new("while :; do echo rubbish; done").failure().await;
     assert_eq!(ended, "Claude Code wrote what is no message: rubbish");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -98,7 +96,9 @@ async fn a_flood_stops_at_its_source_while_nobody_listens() {
         if now.is_empty() || now != last.0 {
             last = (now, Instant::now());
         }
-        last.1.elapsed() > Duration::from_millis(500)
+        // Before the channel is full it may stand still for want of a core.
+        let written = last.0.trim().parse().unwrap_or(0);
+        written >= 256 && last.1.elapsed() > Duration::from_secs(1)
     };
     tokio::select! {
         ended = running => panic!("{ended:?}"),
@@ -106,10 +106,9 @@ async fn a_flood_stops_at_its_source_while_nobody_listens() {
     }
     // What the pipe, the reader and the channel hold, and not a line more.
     let written: usize = last.0.trim().parse().unwrap();
-    assert!((256..10_000).contains(&written), "{written}");
+    assert!(written < 10_000, "{written}");
     assert!(matches!(heard.recv().await, Some(EngineMessage::Note { .. })));
-    let is_gone = async || processes(&fake.order().home).is_empty();
-    wait_until("it is gone", Duration::from_secs(2), is_gone).await;
+    fake.until_gone().await;
 }
 
 #[tokio::test]
@@ -118,13 +117,17 @@ async fn one_that_hears_nothing_is_killed_with_its_children() {
         "trap '' TERM INT HUP; (setsid sleep 600 &) ; echo '{\"type\":\"system\"}'; \
          while :; do sleep 600; done",
     );
-    let begun = Instant::now();
-    let ended = run(&fake.engine, fake.order(), |_| true).await;
-    // Two seconds for a result, one more to end. Whoever waits gives up after five.
-    let took = begun.elapsed();
-    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(4), "{took:?}");
+    let stopped = OnceCell::new();
+    let at_once = |_: &EngineMessage| {
+        stopped.get_or_init(Instant::now);
+        true
+    };
+    let ended = run(&fake.engine, fake.order(), at_once).await;
+    // Two seconds for a result, one more to end, and some for a busy machine.
+    let took = stopped.get().unwrap().elapsed();
+    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(8), "{took:?}");
     assert_eq!(ended.outcome, Ok(()));
-    fake.assert_clean();
+    fake.until_gone().await;
 }
 
 #[tokio::test]
@@ -202,8 +205,7 @@ async fn once_its_server_is_killed_a_cli_writes_no_more() {
     server.wait(PATIENCE);
     let count = || std::fs::read_to_string(&lines).unwrap().lines().count();
     let before = count();
-    let is_gone = async || processes(&fake.order().home).is_empty();
-    wait_until("nothing is left", Duration::from_secs(5), is_gone).await;
+    fake.until_gone().await;
     // There are about thirty a second, and two seconds would be far too long.
     let later = count() - before;
     assert!(later < 15, "{later} lines");

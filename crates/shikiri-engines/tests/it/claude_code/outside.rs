@@ -228,8 +228,7 @@ async fn nothing_outlives_a_server_that_is_killed() {
             assert!(world.processes().len() >= 3, "{:?}", world.processes());
             server.signal(Signal::KILL);
             server.wait(PATIENCE);
-            let is_gone = async || world.processes().is_empty();
-            wait_until("nothing is left", Duration::from_secs(5), is_gone).await;
+            until_gone(&world.home()).await;
         }
     }
 }

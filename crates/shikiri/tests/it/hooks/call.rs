@@ -1,7 +1,6 @@
 //! Hooks as Claude Code calls them.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -15,12 +14,4 @@ pub(super) fn told(command: &mut Command, event: &Value) -> String {
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && errors.is_empty(), "{command:?}: {errors}");
     String::from_utf8(done.stdout).unwrap()
-}
-
-/// Makes a program of a shell script. Another process writes it: a descriptor open for writing here
-/// could be inherited by a child of another test, and running the script would then be refused.
-pub(super) fn script(path: &Path, text: &str) {
-    let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
-    let args = [path.as_os_str(), text.as_ref()];
-    assert!(Command::new("sh").args(["-c", write]).args(args).status().unwrap().success());
 }

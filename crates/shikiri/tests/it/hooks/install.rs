@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use shikiri_testkit::Cli;
+use shikiri_testkit::{Cli, script};
 use tempfile::TempDir;
 
-use super::call::{script, told};
+use super::call::told;
 use crate::PROGRAM;
 
 /// A project, with a home of its own.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, claude_programs};
+use shikiri_testkit::{Cli, claude_programs, script};
 use tempfile::TempDir;
 
-use super::call::{script, told};
+use super::call::told;
 use crate::PROGRAM;
 
 fn plugin() -> PathBuf {

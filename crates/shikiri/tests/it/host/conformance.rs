@@ -2,11 +2,10 @@
 
 mod client;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use shikiri_testkit::{Follower, ROLE, peer, role};
+use shikiri_testkit::{Follower, ROLE, peer, role, script};
 use tempfile::TempDir;
 
 use self::client::Scenario;
@@ -66,12 +65,11 @@ fn run(requirements: &str) -> Option<String> {
     // The suite's clients are this program again, told by its last argument where to go.
     let client = folder.path().join("client");
     let program = std::env::current_exe().unwrap();
-    let script = format!(
+    let text = format!(
         "#!/bin/sh\n{ROLE}=\"$1\" exec '{}' host::conformance::client_program --exact --nocapture\n",
         program.display()
     );
-    std::fs::write(&client, script).unwrap();
-    std::fs::set_permissions(&client, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&client, &text);
     let mut command = Command::new(node);
     command.env_clear().env("HOME", folder.path()).env("NO_COLOR", "1");
     command.current_dir(folder.path()).arg(suite).args(["client", "--timeout", SCENARIO_MS]);

@@ -82,7 +82,7 @@ async fn a_session_is_shown_what_it_may_use() {
 /// changes, and refuses nothing because of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_shows_what_its_sessions_may_use() {
-    let app = TestApp::new(PROGRAM).env("SHIKIRI_SESSION_SECONDS", "8").start().await;
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_SESSION_SECONDS", "16").start().await;
     let project = Project::start(&app.local(), "p", &["ann"]).await;
     let mcp = McpClient::connect(&app.client()).await;
     let mut stream = mcp.listen().await;
@@ -183,14 +183,17 @@ async fn a_wait_ends_when_something_comes_or_it_is_given_up() {
     assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
 }
 
-/// A chat session that may be idle for two seconds, waiting for longer than that: were it not, the
+/// Enough for what comes before the wait, on a busy machine.
+const IDLE: u64 = 5;
+
+/// A chat session that may be idle for `IDLE` seconds, waiting for longer than that: were it not, the
 /// connection would tell of its end.
 async fn a_waiting_session(project: &Project) -> (Player, Exchange, JoinHandle<Value>) {
     let chat = project.login("ann", "chat").await;
     let mut stream = chat.mcp.listen().await;
     news(&mut stream).await;
     let poll = long_poll(&chat, "poll");
-    let silence = stream.next_within(Duration::from_secs(5)).await;
+    let silence = stream.next_within(Duration::from_secs(IDLE + 4)).await;
     assert!(silence.is_err(), "it waits, so it is not idle: {silence:?}");
     (chat, stream, poll)
 }
@@ -198,7 +201,7 @@ async fn a_waiting_session(project: &Project) -> (Player, Exchange, JoinHandle<V
 /// Row 2.2: a server that is asked to end does not wait for those who wait; they are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_with_the_server() {
-    let mut app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "2").start().await;
+    let mut app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", IDLE).start().await;
     let project = Project::start(&app.local(), "p", &["ann"]).await;
     let (_chat, _stream, poll) = a_waiting_session(&project).await;
     let (code, took) = app.terminate().await;
@@ -211,7 +214,7 @@ async fn a_wait_ends_with_the_server() {
 /// idle, and ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_of_a_client_that_went_away_keeps_no_session_alive() {
-    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "2").start().await;
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", IDLE).start().await;
     let project = Project::start(&app.local(), "p", &["ann"]).await;
     let (chat, mut stream, poll) = a_waiting_session(&project).await;
     poll.abort();
@@ -222,7 +225,7 @@ async fn a_wait_of_a_client_that_went_away_keeps_no_session_alive() {
 /// Row 2.5: a session in the header is put out when it ends, with the stream that it has open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_ends_is_put_out() {
-    let app = TestApp::new(PROGRAM).env("SHIKIRI_SESSION_SECONDS", "3").start().await;
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_SESSION_SECONDS", "8").start().await;
     let project = Project::start(&app.local(), "p", &["ann"]).await;
     let token = project.login("ann", "task").await.token;
     let mcp = McpClient::connect(&app.client().with_key(&token)).await;
@@ -237,13 +240,14 @@ async fn a_session_that_ends_is_put_out() {
 /// agent is told, and that it may know.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_in_an_answer_that_nobody_read_is_told_to_the_next_session() {
-    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "2").start().await;
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "6").start().await;
     let project = Project::start(&app.local(), "p", &["ann", "ben"]).await;
+    let ben = project.login("ben", "chat").await;
     let ann = project.login("ann", "chat").await;
     let opening = json!({ "target_agent_id": "p-ben", "initial_message": "りんご" });
     let talk = id_of(&ann.call("start_conversation", opening).await, "conversation_id");
     let end = json!({ "conversation_id": talk });
-    project.login("ben", "chat").await.call("end_conversation", end).await;
+    ben.call("end_conversation", end).await;
     let client = ModernClient::new(&app.client());
     let look = json!({ "session_token": ann.token });
     let params = json!({ "name": "get_pending_messages", "arguments": look });

@@ -19,6 +19,8 @@ const CRASHES: usize = 40;
 /// Sessions of one agent and purpose that may live at once.
 const MAX_SESSIONS: usize = 16;
 const AT_ONCE: usize = 10;
+/// More, where most of a trial is waiting.
+const IDLE_AT_ONCE: usize = 16;
 
 /// A session over HTTP.
 struct Session {
@@ -74,12 +76,12 @@ async fn project(local: &Tenant, number: usize, tasks: &[&str]) -> String {
 /// Row 2.1.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chat_session_that_idles_away_leaves_its_task_session() {
-    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "3").start().await;
+    let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "6").start().await;
     let local = app.local();
     // The first makes the agents.
     idle_away(&local, 0).await;
     let trials = (1..IDLE).map(|number| idle_away(&local, number));
-    stream::iter(trials).buffer_unordered(AT_ONCE).collect::<Vec<_>>().await;
+    stream::iter(trials).buffer_unordered(IDLE_AT_ONCE).collect::<Vec<_>>().await;
 }
 
 async fn idle_away(local: &Tenant, number: usize) {
@@ -87,8 +89,8 @@ async fn idle_away(local: &Tenant, number: usize) {
     let task = Session::open(local, &project, "ann", "task").await;
     let work = task.done("get_next_action", json!({})).await;
     assert_eq!(work["action"], "work");
-    let chat = Session::open(local, &project, "ann", "chat").await;
     let partner = Session::open(local, &project, "ben", "chat").await;
+    let chat = Session::open(local, &project, "ann", "chat").await;
     let talk = json!({ "target_agent_id": "ben", "initial_message": "りんご" });
     chat.done("start_conversation", talk).await;
     assert_eq!(items(&partner.look(10).await, "invitations").len(), 1);

@@ -90,7 +90,7 @@ async fn the_use_cases_on_postgresql() {
 
 fn hurried(builder: Builder) -> Builder {
     let limits = ["SHIKIRI_DIALOGUE_PENDING_SECONDS", "SHIKIRI_DIALOGUE_IDLE_SECONDS"];
-    limits.iter().fold(builder, |builder, limit| builder.env(limit, "2"))
+    limits.iter().fold(builder, |builder, limit| builder.env(limit, "5"))
 }
 
 async fn uc012(project: &Project) {

@@ -1,12 +1,10 @@
 //! A server that was given secrets of every kind, and all the places where they must not be.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use shikiri_sqlite::{Database, OpenOptions};
-use shikiri_testkit::{Answer, Client, McpClient, TestApp};
+use shikiri_testkit::{Answer, Client, McpClient, TestApp, script};
 use tempfile::TempDir;
 
 use super::super::kit::Talk;
@@ -58,8 +56,7 @@ impl World {
         let canaries = Canaries::new();
         let blabber = TempDir::new().unwrap();
         let claude = blabber.path().join("claude");
-        std::fs::write(&claude, BLABBER).unwrap();
-        std::fs::set_permissions(&claude, Permissions::from_mode(0o755)).unwrap();
+        script(&claude, BLABBER);
         let app = TestApp::new(PROGRAM)
             .env("SHIKIRI_CLAUDE_BIN", claude.display())
             // Nobody listens there.

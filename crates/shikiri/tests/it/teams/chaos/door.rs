@@ -39,6 +39,8 @@ pub(crate) struct Door {
     client: ModernClient,
     /// Its key is a session's token.
     shows_token: bool,
+    /// It asks again where the server had no room for it.
+    is_patient: bool,
     faults: Faults,
 }
 
@@ -49,7 +51,13 @@ const DOWN_AT_MOST: Duration = Duration::from_secs(60);
 
 impl Door {
     pub(crate) fn new(client: &Client, faults: &Faults) -> Self {
-        Self { client: ModernClient::new(client), shows_token: false, faults: faults.clone() }
+        let client = ModernClient::new(client);
+        Self { client, shows_token: false, is_patient: false, faults: faults.clone() }
+    }
+
+    /// The same for who may do everything twice.
+    pub(crate) fn patient(client: &Client, faults: &Faults) -> Self {
+        Self { is_patient: true, ..Self::new(client, faults) }
     }
 
     /// The same for a session that shows its token at the door.
@@ -64,6 +72,10 @@ impl Door {
         let started = std::time::Instant::now();
         let mut exchange = loop {
             match self.client.try_send(&prepared).await {
+                Ok(busy) if self.is_patient && busy.status == 503 => {
+                    assert!(started.elapsed() < DOWN_AT_MOST, "the server stays busy");
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Ok(exchange) => break exchange,
                 Err(error) if error.is_connect() => {
                     assert!(started.elapsed() < DOWN_AT_MOST, "the server stays down");

@@ -36,7 +36,7 @@ struct Visitor {
 
 impl Visitor {
     async fn log_in(stage: &Stage, agent: &'static str, purpose: &str) -> Self {
-        let door = Door::new(&stage.client, &stage.faults);
+        let door = Door::patient(&stage.client, &stage.faults);
         let login = json!({
             "agent_id": agent,
             "passkey": PASSKEY,
