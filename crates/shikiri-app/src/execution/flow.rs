@@ -40,6 +40,7 @@ use super::request::{Means, NewExecution};
 use super::told::{Kept, Told, Word};
 use crate::app::App;
 use crate::error::AppError;
+use crate::gate::limits::Slot;
 use crate::run::Outbox;
 use crate::tools::Door;
 
@@ -84,7 +85,7 @@ pub(crate) struct Errand {
     /// Another process has begun it.
     pub(super) taken_up: bool,
     /// The tenant's place for one execution.
-    pub(super) _slot: crate::gate::limits::Slot,
+    pub(super) slot: Slot,
 }
 
 /// Whoever can end an execution besides its engine.
@@ -163,7 +164,8 @@ pub(super) struct Context<'a> {
     begun: Instant,
     /// This node is stopping, or is no node any more.
     node_lost: CancellationToken,
-    _slot: crate::gate::limits::Slot,
+    /// The tenant's place, until its work is done.
+    slot: Option<Slot>,
 }
 
 /// How the engine ended.
@@ -183,7 +185,7 @@ impl<'a> Context<'a> {
         stops: &Stops,
     ) -> Self {
         let run = &started.value;
-        let Errand { means, prompt, _slot, .. } = errand;
+        let Errand { means, prompt, slot, .. } = errand;
         let guards = vec![node.clone(), lock.clone()];
         let outbox = Outbox::new(Arc::clone(&app.store), run.tenant.clone(), run.stream(), guards);
         let goes_on = run.goes_on();
@@ -205,7 +207,7 @@ impl<'a> Context<'a> {
             begun: Instant::now(),
             node_lost: stops.lost.clone(),
             means,
-            _slot,
+            slot: Some(slot),
         }
     }
 
@@ -258,6 +260,8 @@ impl<'a> Context<'a> {
             report.title = Some(self.give_title(&report).await?);
             report.bill(&self.processor);
         }
+        // Before anybody can see the end: whoever does may want the place for the next turn.
+        self.slot = None;
         // 10. commit, and with it release
         self.unless_gone(self.outbox.settled()).await?;
         app.conclude(started, self, report, &stops.lost).await

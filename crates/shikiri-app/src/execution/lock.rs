@@ -125,8 +125,7 @@ impl App {
         let version = means.conversation.version;
         let (run, commit) = crate::run::started_here(&run, &place, now)?;
         let commit = commit.lease(acquire).requiring(conversation.clone(), version);
-        let errand =
-            Errand { means, prompt: request.user_input.clone(), taken_up: false, _slot: slot };
+        let errand = Errand { means, prompt: request.user_input.clone(), taken_up: false, slot };
         match place.start(run.clone(), commit, Work::Engine(Box::new(errand))).await {
             Ok(committed) => Ok(Attempt::Started(Box::new(Stored {
                 version: 1,

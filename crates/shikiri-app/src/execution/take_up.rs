@@ -69,7 +69,7 @@ async fn prepare(app: &App, run: &Run) -> Result<(Errand, Guard), AppError> {
     };
     let means = app.means(&run.tenant, &request, None).await?;
     let slot = app.execution_slots.take_anyway(&run.tenant);
-    let errand = Errand { means, prompt: request.user_input, taken_up: true, _slot: slot };
+    let errand = Errand { means, prompt: request.user_input, taken_up: true, slot };
     Ok((errand, lock))
 }
 

@@ -10,7 +10,7 @@ use shikiri_app::models::ModelPatch;
 use shikiri_app::run::Node;
 use shikiri_app::servers::{ServerKind, ServerPatch};
 use shikiri_app::skills::SkillContent;
-use shikiri_app::tenants::TenantPatch;
+use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_app::{App, AppError, AppOptions, Environment};
 use shikiri_model::execution::{EngineMessage, Executor, Finish, Spender, Usage};
 use shikiri_model::ids::{ConversationId, TenantId};
@@ -20,6 +20,8 @@ use shikiri_model::native::Limits;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
+
+use crate::flaky::Flaky;
 
 /// What it should do instead of its work.
 #[derive(Clone, Copy, PartialEq)]
@@ -74,6 +76,7 @@ struct Office {
     node: Node,
     clerk: Clerk,
     conversation: ConversationId,
+    store: Arc<Flaky>,
     _folder: tempfile::TempDir,
 }
 
@@ -95,7 +98,8 @@ impl Office {
         };
         let clerk = Clerk { orders: Arc::default(), whim };
         let engines = Engines::new(vec![Arc::new(clerk.clone())]);
-        let app = App::new(Arc::new(store), vec![], options).with_engines(engines);
+        let store = Flaky::over(Arc::new(store));
+        let app = App::new(store.clone(), vec![], options).with_engines(engines);
         app.ensure_local_tenant().await.unwrap();
         let node = Node::start(app.clone());
         node.joined().await;
@@ -116,7 +120,7 @@ impl Office {
             TenantPatch { model_id: Some(Some("main".to_owned())), ..TenantPatch::default() };
         app.update_tenant(&local(), patch).await.unwrap();
         let made = app.create_conversation(&local(), ConversationPatch::default()).await.unwrap();
-        Self { app, node, clerk, conversation: made.value.id, _folder: folder }
+        Self { app, node, clerk, conversation: made.value.id, store, _folder: folder }
     }
 
     fn request(&self) -> NewExecution {
@@ -154,6 +158,22 @@ impl Office {
         };
         self.app.create_server(&KeyScope::Admin, &local(), patch).await.unwrap();
     }
+}
+
+/// Its caller reads the end before the server is told that it is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_saw_the_end_of_a_turn_has_its_place_for_the_next() {
+    let office = Office::open(Whim::None).await;
+    let limits = LimitsPatch { max_concurrent_executions: Some(Some(1)), ..LimitsPatch::default() };
+    let patch = TenantPatch { limits, ..TenantPatch::default() };
+    office.app.update_tenant(&local(), patch).await.unwrap();
+    office.store.hold_ends(true);
+    for _ in 0..3 {
+        let (run, _) = office.done(office.request()).await;
+        assert_eq!(run.status, RunStatus::Completed);
+    }
+    office.store.hold_ends(false);
+    office.node.leave().await;
 }
 
 /// Row 1.5.

@@ -13,6 +13,7 @@ use shikiri_model::time::Timestamp;
 use shikiri_store::{
     Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StreamState,
 };
+use tokio::sync::watch;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refuse {
@@ -27,6 +28,8 @@ pub(crate) struct Flaky {
     refuse: AtomicU8,
     no_time: AtomicBool,
     refused: AtomicUsize,
+    /// Whether ends are kept, and whoever commits them is not told.
+    holds_ends: watch::Sender<bool>,
 }
 
 impl Flaky {
@@ -36,6 +39,7 @@ impl Flaky {
             refuse: AtomicU8::new(Refuse::Nothing as u8),
             no_time: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
+            holds_ends: watch::Sender::new(false),
         })
     }
 
@@ -46,6 +50,11 @@ impl Flaky {
     /// Whether the store does not even say what time it is.
     pub(crate) fn hide_time(&self, hidden: bool) {
         self.no_time.store(hidden, Ordering::SeqCst);
+    }
+
+    /// Whether commits that end a stream are answered late, although they are made.
+    pub(crate) fn hold_ends(&self, held: bool) {
+        self.holds_ends.send_replace(held);
     }
 
     /// How many commits were refused so far.
@@ -83,7 +92,12 @@ impl Store for Flaky {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(away().into());
         }
-        self.store.commit(commit).await
+        let is_end = commit.appends.iter().any(|append| append.close);
+        let committed = self.store.commit(commit).await;
+        if is_end {
+            let _ = self.holds_ends.subscribe().wait_for(|held| !held).await;
+        }
+        committed
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
