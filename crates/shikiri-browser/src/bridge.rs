@@ -116,30 +116,32 @@ impl Bridge {
         order: &Order<'_>,
     ) -> Result<Asked, Failed> {
         let is_clean = std::mem::take(&mut held.is_clean);
-        let page = match held.page.take() {
+        let page = match &mut held.page {
             Some(page) if page.is_open() => page,
-            lost => self.reopen(key, order.question, lost).await.map_err(|error| {
-                Failed::Early(AskError::unsent(Cause::BrowserUnavailable(error.to_string())))
-            })?,
+            lost => {
+                let page = self.reopen(key, order.question, lost.as_ref()).await;
+                lost.insert(page.map_err(|error| {
+                    Failed::Early(AskError::unsent(Cause::BrowserUnavailable(error.to_string())))
+                })?)
+            }
         };
-        let page = held.page.insert(page);
         let asked = ask::ask(page, order, is_clean).await;
         held.is_clean = asked.is_ok();
         asked
     }
 
-    /// The tab in which the question's chat was last, or another. Not one that was lost while it was
-    /// ours: a page that crashed leaves a tab behind that takes commands and answers none.
+    /// The tab in which the question's chat was last, or another. Not one whose page crashed, which
+    /// takes commands and answers none: it is closed.
     async fn reopen(
         &self,
         key: &(LaneKey, String),
         question: &Question,
-        lost: Option<Page>,
+        lost: Option<&Page>,
     ) -> Result<Page, BrowserError> {
         let tenant = &question.lane.tenant;
-        let lost = lost.map(|page| page.tab().to_owned());
-        let tab = question.tab.as_deref().filter(|tab| lost.as_deref() != Some(tab));
-        self.close_tabs(tenant, lost.iter()).await;
+        let crashed = lost.filter(|page| page.is_crashed()).map(|page| page.tab().to_owned());
+        let tab = question.tab.as_deref().filter(|tab| crashed.as_deref() != Some(tab));
+        self.close_tabs(tenant, crashed.iter()).await;
         let page = self.open(tenant, tab.filter(|tab| self.take(key, tab))).await?;
         self.take(key, page.tab());
         Ok(page)
@@ -201,9 +203,12 @@ impl PageDriver for Bridge {
         let key = (question.lane.clone(), provider.id.clone());
         let seat = self.seat(&key);
         let mut held = seat.lock().await;
+        let was_lost = held.is_lost();
         match self.ask_at(&key, &mut held, &order).await {
             // Its tab was closed before anything was sent, and we learned of it only now.
-            Err(Failed::Early(_)) if held.is_lost() => self.ask_at(&key, &mut held, &order).await,
+            Err(Failed::Early(_)) if !was_lost && held.is_lost() => {
+                self.ask_at(&key, &mut held, &order).await
+            }
             asked => asked,
         }
         .map_err(|(Failed::Early(error) | Failed::Late(error))| error)

@@ -260,10 +260,10 @@ impl<'a> Context<'a> {
             report.title = Some(self.give_title(&report).await?);
             report.bill(&self.processor);
         }
-        // Before anybody can see the end: whoever does may want the place for the next turn.
-        self.slot = None;
         // 10. commit, and with it release
         self.unless_gone(self.outbox.settled()).await?;
+        // Before anybody can see the end: whoever does may want the place for the next turn.
+        self.slot = None;
         app.conclude(started, self, report, &stops.lost).await
     }
 

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chromiumoxide::cdp::browser_protocol::page::HandleJavaScriptDialogParams;
@@ -29,6 +31,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// Ends with its last handle.
 pub(crate) struct Link {
     calls: mpsc::Sender<Call>,
+    crashed: Arc<AtomicBool>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -67,12 +70,18 @@ impl Link {
             Err(_) => return Err(BrowserError::lost("no connection: it does not answer")),
         };
         let (calls, wanted) = mpsc::channel(WAITING);
-        let task = tokio::spawn(serve(connection, wanted));
-        Ok(Self { calls, _task: AbortOnDropHandle::new(task) })
+        let crashed = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(serve(connection, wanted, Arc::clone(&crashed)));
+        Ok(Self { calls, crashed, _task: AbortOnDropHandle::new(task) })
     }
 
     pub(crate) fn is_open(&self) -> bool {
         !self.calls.is_closed()
+    }
+
+    /// Whether it ended because the page did: the tab is still there, and answers nothing.
+    pub(crate) fn is_crashed(&self) -> bool {
+        self.crashed.load(Ordering::SeqCst)
     }
 
     pub(crate) async fn run<C: Command>(&self, command: C) -> Result<C::Response, BrowserError> {
@@ -114,7 +123,11 @@ fn refused(method: &str, message: String) -> BrowserError {
 }
 
 /// Until the handle or the target is gone.
-async fn serve(mut connection: Connection<Event>, mut calls: mpsc::Receiver<Call>) {
+async fn serve(
+    mut connection: Connection<Event>,
+    mut calls: mpsc::Receiver<Call>,
+    crashed: Arc<AtomicBool>,
+) {
     let mut waiting: HashMap<CallId, Call> = HashMap::new();
     let why = loop {
         tokio::select! {
@@ -137,6 +150,10 @@ async fn serve(mut connection: Connection<Event>, mut calls: mpsc::Receiver<Call
                 Some(Ok(Message::Event(event))) => match on_event(&event) {
                     Next::Nothing => {}
                     Next::End(why) => break why,
+                    Next::Crash => {
+                        crashed.store(true, Ordering::SeqCst);
+                        break "the page crashed".to_owned();
+                    }
                     Next::Send(method, params) => {
                         if let Err(error) = connection.submit_command(method, None, params) {
                             break error.to_string();
@@ -170,12 +187,13 @@ enum Next {
     Nothing,
     Send(MethodId, Value),
     End(String),
+    Crash,
 }
 
 fn on_event(event: &Event) -> Next {
     let text = |name: &str| event.params.get(name).and_then(Value::as_str).unwrap_or_default();
     match event.method.as_ref() {
-        "Inspector.targetCrashed" => Next::End("the page crashed".to_owned()),
+        "Inspector.targetCrashed" => Next::Crash,
         "Inspector.detached" => {
             let why = match text("reason") {
                 "target_closed" | "Render process gone." => "the tab was closed".to_owned(),

@@ -28,9 +28,10 @@ use crate::error::BrowserError;
 use crate::provider::{Provider, Selectors};
 
 const SCRIPT: &str = include_str!("page.js");
-/// What a byte more may cost to type: editors that look at every change take seconds for the longest
-/// questions, and a busy machine many times that.
+/// What a byte more may take to type, and a long question at most: editors that look at every change
+/// need seconds for one, and a busy machine many times that.
 const TYPING: Duration = Duration::from_millis(1);
+const LONGEST_TYPING: Duration = Duration::from_secs(60);
 /// The name of our world in a page.
 const WORLD: &str = "shikiri";
 /// Tries at reading and at going somewhere, and the pauses between.
@@ -76,6 +77,10 @@ impl Page {
 
     pub(crate) fn is_open(&self) -> bool {
         self.link.is_open()
+    }
+
+    pub(crate) fn is_crashed(&self) -> bool {
+        self.link.is_crashed()
     }
 
     /// Goes to an address; tried again, since nothing is changed by it.
@@ -132,6 +137,7 @@ impl Page {
     /// Types as a keyboard would; what is selected is replaced.
     pub(crate) async fn type_text(&self, text: &str) -> Result<(), BrowserError> {
         let longer = TYPING * u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let longer = longer.min(LONGEST_TYPING);
         self.link.raw_with(&InsertTextParams::new(text), longer).await.map(|_| ())
     }
 

@@ -12,7 +12,7 @@ use shikiri_hook::place::Place;
 use shikiri_sqlite::{Database, OpenOptions};
 use tempfile::TempDir;
 
-/// Claude Code has its answer by then, whatever happens.
+/// No hook waits longer, whatever it waits for.
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 
 /// So long Claude Code itself waits: the `timeout` that `shikiri hooks install` writes.

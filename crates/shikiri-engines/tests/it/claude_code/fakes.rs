@@ -117,17 +117,23 @@ async fn one_that_hears_nothing_is_killed_with_its_children() {
         "trap '' TERM INT HUP; (setsid sleep 600 &) ; echo '{\"type\":\"system\"}'; \
          while :; do sleep 600; done",
     );
-    let stopped = OnceCell::new();
-    let at_once = |_: &EngineMessage| {
-        stopped.get_or_init(Instant::now);
-        true
-    };
-    let ended = run(&fake.engine, fake.order(), at_once).await;
-    // Two seconds for a result, one more to end, and some for a busy machine.
-    let took = stopped.get().unwrap().elapsed();
-    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(8), "{took:?}");
-    assert_eq!(ended.outcome, Ok(()));
-    fake.until_gone().await;
+    // Two seconds for a result and one more to end; after five nobody would listen any more. A busy
+    // machine may need longer, but not each time.
+    let mut times = Vec::new();
+    while times.last().is_none_or(|took| *took >= Duration::from_secs(5)) {
+        assert!(times.len() < 3, "{times:?}");
+        let stopped = OnceCell::new();
+        let at_once = |_: &EngineMessage| {
+            stopped.get_or_init(Instant::now);
+            true
+        };
+        let ended = run(&fake.engine, fake.order(), at_once).await;
+        let took = stopped.get().unwrap().elapsed();
+        assert!(took > Duration::from_secs(3), "{took:?}");
+        times.push(took);
+        assert_eq!(ended.outcome, Ok(()));
+        fake.until_gone().await;
+    }
 }
 
 #[tokio::test]

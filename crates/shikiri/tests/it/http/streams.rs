@@ -14,6 +14,8 @@ use crate::wire::Wire;
 
 /// Far less than the 40 ms for which a system may delay an acknowledgement.
 const SOON: Duration = Duration::from_millis(20);
+/// So many runs must be quick.
+const QUICK: usize = 5;
 /// A run of which fewer events come live says nothing.
 const LIVE: usize = 10;
 
@@ -35,21 +37,21 @@ async fn a_small_event_does_not_wait_for_an_acknowledgement() {
         wire.read_until(b"\r\n\r\n").await;
     }
     // A busy machine delays any of them, but not one in every run; Nagle's algorithm holds one up
-    // in every run.
-    let mut quickest = Duration::MAX;
+    // in nearly every run.
+    let mut times = Vec::new();
     for _ in 0..100 {
         let input = json!({ "steps": 5, "step_ms": 8 });
         let run = local.start_run("long_running_agent", input).await;
         let (slowest, live) = slowest_live_event(&mut wire, &local, &run).await;
         if live >= LIVE {
-            quickest = quickest.min(slowest);
+            times.push(slowest);
         }
-        if quickest < SOON {
-            break;
+        if times.iter().filter(|slowest| **slowest < SOON).count() == QUICK {
+            return;
         }
     }
-    eprintln!("nagle: the slowest live event of a short run takes {quickest:?} at best");
-    assert!(quickest < SOON, "{quickest:?}");
+    times.sort_unstable();
+    panic!("the slowest live event of a short run takes {times:?}");
 }
 
 /// Follows the run to its end on this connection, which can be used again afterwards; gives the

@@ -54,8 +54,10 @@ const AT_ONCE_ON_POSTGRES: usize = 5;
 const SILENCE: Duration = Duration::from_secs(1);
 const SET_UP_AT_ONCE: usize = 8;
 /// How often goes by what the machine has to spare.
-const HAPPENS: [&str; 7] =
-    ["whole games", "timeout", "max_turns", "initiator_ended", "completed", "failed", "lost looks"];
+const HAPPENS: [&str; 5] = ["whole games", "timeout", "completed", "failed", "lost looks"];
+/// Few runs may do without.
+const HAPPENS_IN_MANY: [&str; 2] = ["max_turns", "initiator_ended"];
+const MANY: usize = 300;
 
 /// Rows 2.10, 2.16.
 #[tokio::test(flavor = "multi_thread")]
@@ -110,9 +112,11 @@ async fn tell(story: &str, builder: Builder, runs: usize, at_once: usize) {
     assert!(found.is_empty(), "{} faults:\n{}", found.len(), found.join("\n"));
     // A story in which nothing happened would prove nothing.
     let of = |what: &str| counts.get(what).copied().unwrap_or(0);
-    for what in HAPPENS {
+    let rare = HAPPENS_IN_MANY.iter().filter(|_| runs >= MANY);
+    for what in HAPPENS.iter().chain(rare) {
         assert!(of(what) > 0, "no {what}");
     }
+    assert!(150 * of("whole games") >= runs, "hardly a game was played to its end");
     assert!(hurt.kills > 0);
 }
 
