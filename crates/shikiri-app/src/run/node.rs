@@ -181,8 +181,12 @@ impl App {
 
     /// Whether a node lives no more: its lease has run out, or its process is gone from this machine.
     pub(crate) async fn is_node_gone(&self, node: &NodeId) -> Result<bool, AppError> {
+        // In this order: whoever buries it gives its lease back first and takes its sign away then.
+        if is_dead(self, node) {
+            return Ok(true);
+        }
         let lease = self.store.lease(&format!("{LEASE_PREFIX}{node}")).await?;
-        Ok(lease.is_none_or(|(_, lapsed)| lapsed) || is_dead(self, node))
+        Ok(lease.is_none_or(|(_, lapsed)| lapsed))
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use shikiri_model::ids::NodeId;
 use shikiri_model::lease::Guard;
-use shikiri_store::StoreExt;
+use shikiri_store::{CommitError, StoreExt};
 
 use super::node::LEASE_PREFIX;
 use crate::app::App;
@@ -58,6 +58,11 @@ pub(super) async fn bury_the_dead(app: &App) {
     for (path, guard) in dead(&folder) {
         match app.store.release(&guard).await {
             Ok(()) => tracing::info!(lease = guard.name, "its process is gone: taking over"),
+            // The sign stays: nothing else tells of its death before the lease runs out.
+            Err(CommitError::Store(error)) => {
+                tracing::warn!(%error, lease = guard.name, "its process is gone");
+                continue;
+            }
             // It has run out already.
             Err(error) => tracing::debug!(%error, lease = guard.name, "not given back"),
         }
@@ -68,9 +73,7 @@ pub(super) async fn bury_the_dead(app: &App) {
 /// Whether a node of this machine left a sign that nobody keeps.
 pub(super) fn is_dead(app: &App, node: &NodeId) -> bool {
     let Some(folder) = folder(app) else { return false };
-    let path = folder.join(node.as_str());
-    // Somebody else may be looking at this very moment, and hold it for that.
-    (0..3).any(|_| buried(&path).is_some())
+    buried(&folder.join(node.as_str())).is_some()
 }
 
 fn dead(folder: &Path) -> Vec<(PathBuf, Guard)> {
@@ -82,7 +85,8 @@ fn dead(folder: &Path) -> Vec<(PathBuf, Guard)> {
 fn buried(path: &Path) -> Option<(PathBuf, Guard)> {
     let node: NodeId = path.file_name()?.to_str()?.parse().ok()?;
     let file = File::open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    // Shared, so that whoever else looks at this very moment is not taken for its owner.
+    flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
     let fence = io::read_to_string(&file).ok()?.trim().parse().ok()?;
     Some((path.to_owned(), Guard { name: format!("{LEASE_PREFIX}{node}"), fence }))
 }
@@ -106,6 +110,8 @@ mod tests {
         let left = folder.path().join("nod_2");
         fs::write(&left, "9").unwrap();
         fs::write(folder.path().join("nod_3"), "not a number").unwrap();
+        let another = File::open(&left).unwrap();
+        flock(&another, FlockOperation::NonBlockingLockShared).unwrap();
         let found = dead(folder.path());
         assert_eq!(found, [(left, Guard { name: "node/nod_2".to_owned(), fence: 9 })]);
 

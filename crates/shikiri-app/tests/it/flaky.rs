@@ -1,7 +1,8 @@
 //! A store that takes its time and can be told to refuse, as one that is away for a while does.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use shikiri_model::lease::{Guard, Lease};
 use shikiri_model::record::{Record, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{
-    Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StreamState,
+    Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StoreExt, StreamState,
 };
 use tokio::sync::watch;
 
@@ -30,6 +31,7 @@ pub(crate) struct Flaky {
     refused: AtomicUsize,
     /// Whether ends are kept, and whoever commits them is not told.
     holds_ends: watch::Sender<bool>,
+    burial: Mutex<Option<(Guard, PathBuf)>>,
 }
 
 impl Flaky {
@@ -40,6 +42,7 @@ impl Flaky {
             no_time: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
             holds_ends: watch::Sender::new(false),
+            burial: Mutex::default(),
         })
     }
 
@@ -55,6 +58,11 @@ impl Flaky {
     /// Whether commits that end a stream are answered late, although they are made.
     pub(crate) fn hold_ends(&self, held: bool) {
         self.holds_ends.send_replace(held);
+    }
+
+    /// Right after somebody has looked at the lease of a dead node, another process buries it.
+    pub(crate) fn bury_after_look(&self, lease: Guard, sign: PathBuf) {
+        *self.burial.lock().unwrap() = Some((lease, sign));
     }
 
     /// How many commits were refused so far.
@@ -146,7 +154,13 @@ impl Store for Flaky {
     }
 
     async fn lease(&self, name: &str) -> Result<Option<(Lease, bool)>, StoreError> {
-        self.store.lease(name).await
+        let seen = self.store.lease(name).await;
+        let burial = self.burial.lock().unwrap().take_if(|(guard, _)| guard.name == name);
+        if let Some((guard, sign)) = burial {
+            self.store.release(&guard).await.unwrap();
+            std::fs::remove_file(sign).unwrap();
+        }
+        seen
     }
 
     async fn lapsed_leases(&self, prefix: &str) -> Result<Vec<Lease>, StoreError> {

@@ -1,5 +1,6 @@
 //! Lanes with pages that the test holds in its hand, on both kinds of store.
 
+mod returning;
 mod world;
 
 use std::collections::BTreeMap;
