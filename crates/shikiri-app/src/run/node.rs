@@ -186,7 +186,8 @@ impl App {
             return Ok(true);
         }
         let lease = self.store.lease(&format!("{LEASE_PREFIX}{node}")).await?;
-        Ok(lease.is_none_or(|(_, lapsed)| lapsed))
+        // Whoever sweeps what it left has its lease for as long as that takes.
+        Ok(lease.is_none_or(|(lease, lapsed)| lapsed || lease.owner != node.as_str()))
     }
 }
 

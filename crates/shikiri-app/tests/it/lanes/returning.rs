@@ -8,11 +8,15 @@ use shikiri_app::run::{NewRun, Node};
 use shikiri_app::{App, AppOptions, lane};
 use shikiri_model::ids::{NodeId, TenantId};
 use shikiri_model::lane::{Identity, Way};
+use shikiri_model::lease::Guard;
+use shikiri_store::StoreExt;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
-use shikiri_store::{Store, StoreExt};
+use tempfile::TempDir;
 
 use super::world::Pages;
 use crate::flaky::Flaky;
+
+const DEAD: &str = "nod_dead";
 
 fn phoenix(pid: u32, node: Option<NodeId>) -> Identity {
     let way = Way::Process { pid, started_ms: 1, declared: Some("phoenix".to_owned()) };
@@ -33,27 +37,61 @@ async fn ask(app: &App, who: &Identity) -> Value {
     view.run.result.unwrap_or_else(|| panic!("{:?}", view.run.error))
 }
 
+struct World {
+    app: App,
+    node: Node,
+    store: Arc<Flaky>,
+    /// After what uses it.
+    folder: TempDir,
+}
+
+impl World {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.db");
+        let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
+        let store = Flaky::over(Arc::new(store));
+        let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
+        let app = App::new(store.clone(), lane::agents(), options).with_pages(Pages::new(10));
+        app.ensure_local_tenant().await.unwrap();
+        let node = Node::start(app.clone());
+        node.joined().await;
+        Self { app, node, store, folder }
+    }
+
+    /// Asks as a process of another node, which dies then.
+    async fn asked_and_died(&self) -> Value {
+        ask(&self.app, &phoenix(1, Some(DEAD.parse().unwrap()))).await
+    }
+
+    async fn hold_lease_of_the_dead(&self, owner: &str) -> Guard {
+        let name = format!("node/{DEAD}");
+        self.store.try_acquire(&name, owner, Duration::from_secs(60)).await.unwrap().guard()
+    }
+
+    async fn assert_has_it_back(self, first: &Value) {
+        let again = ask(&self.app, &phoenix(2, None)).await;
+        assert_eq!((&again["url"], &again["lane"]), (&first["url"], &json!("phoenix-2")));
+        self.node.leave().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_whose_former_process_is_being_buried_has_its_chat_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("state.db");
-    let store: Arc<dyn Store> =
-        Arc::new(SqliteStore::open(&file, SqliteOptions::default()).unwrap());
-    let flaky = Flaky::over(Arc::clone(&store));
-    let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
-    let app = App::new(flaky.clone(), lane::agents(), options).with_pages(Pages::new(10));
-    app.ensure_local_tenant().await.unwrap();
-    let node = Node::start(app.clone());
-    node.joined().await;
-
-    let dead: NodeId = "nod_dead".parse().unwrap();
-    let lease = store.try_acquire("node/nod_dead", "nod_dead", Duration::from_secs(60)).await;
-    let lease = lease.unwrap().guard();
-    let sign = folder.path().join("nodes/nod_dead");
+    let world = World::start().await;
+    let lease = world.hold_lease_of_the_dead(DEAD).await;
+    let sign = world.folder.path().join("nodes").join(DEAD);
     std::fs::write(&sign, lease.fence.to_string()).unwrap();
-    let first = ask(&app, &phoenix(1, Some(dead))).await;
-    flaky.bury_after_look(lease, sign);
-    let again = ask(&app, &phoenix(2, None)).await;
-    assert_eq!((&again["url"], &again["lane"]), (&first["url"], &json!("phoenix-2")));
-    node.leave().await;
+    let first = world.asked_and_died().await;
+    world.store.bury_after_look(lease, sign);
+    world.assert_has_it_back(&first).await;
+}
+
+/// Whoever sweeps a node has its lease meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_former_process_is_being_swept_has_its_chat_back() {
+    let world = World::start().await;
+    let first = world.asked_and_died().await;
+    world.hold_lease_of_the_dead("sweep").await;
+    world.assert_has_it_back(&first).await;
 }
