@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shikiri_model::audit::AuditOrigin;
+use shikiri_model::confinement::ConfinementPolicy;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::{Entropy, TenantId};
 use shikiri_model::record::{Document, Expect, RecordChange, Stored};
@@ -20,6 +22,8 @@ use crate::hooks::{Claims, HookFiles};
 use crate::lane::{LaneOptions, Lanes, PageDriver};
 use crate::metered::{Counters, Metered};
 use crate::run::{Agent, Agents, Here};
+use crate::sealing::{SealedStore, SealingKeys};
+use crate::storage::StorageCounters;
 use crate::team::{Arrivals, Tries};
 use crate::watch::Watch;
 use crate::workspace::Workspaces;
@@ -55,6 +59,8 @@ pub struct AppOptions {
     pub lock_lease: Duration,
     /// What engines see of this process's environment.
     pub engine_env: Environment,
+    /// Which confinement of engines is good enough.
+    pub confinement_policy: ConfinementPolicy,
     /// How long sessions, delegations and dialogues of teams may stay open.
     pub team: TeamLimits,
     pub lanes: LaneOptions,
@@ -86,6 +92,7 @@ impl Default for AppOptions {
             lock_wait: Duration::from_secs(5),
             lock_lease: Duration::from_secs(600),
             engine_env: Environment::default(),
+            confinement_policy: ConfinementPolicy::default(),
             team: TeamLimits::default(),
             lanes: LaneOptions::default(),
         }
@@ -107,14 +114,26 @@ pub struct App {
     pub(crate) tries: Arc<Tries>,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) storage: Arc<StorageCounters>,
+    /// Who makes the changes that are made through this handle.
+    pub(crate) origin: Arc<AuditOrigin>,
+    /// None in a store that seals nothing, as tests have it.
+    pub(crate) sealing: Option<Arc<SealingKeys>>,
+    /// Shows secrets as they are stored.
+    pub(crate) bare_store: Arc<dyn Store>,
     counters: Arc<Counters>,
 }
 
 impl App {
     pub fn new(store: Arc<dyn Store>, agents: Vec<Arc<dyn Agent>>, options: AppOptions) -> Self {
-        let counters = Arc::<Counters>::default();
+        let (counters, storage) = (Arc::<Counters>::default(), Arc::<StorageCounters>::default());
+        let metered =
+            Metered { store, counters: Arc::clone(&counters), storage: Arc::clone(&storage) };
+        let store: Arc<dyn Store> = Arc::new(metered);
         Self {
-            store: Arc::new(Metered { store, counters: Arc::clone(&counters) }),
+            sealing: None,
+            bare_store: Arc::clone(&store),
+            store,
             agents: Arc::new(Agents::new(agents)),
             options: Arc::new(options),
             connection_counts: Arc::default(),
@@ -127,6 +146,8 @@ impl App {
             tries: Arc::default(),
             lanes: Arc::default(),
             arrivals: Arc::default(),
+            storage,
+            origin: Arc::new(AuditOrigin::system()),
             counters,
         }
     }
@@ -142,6 +163,15 @@ impl App {
     #[must_use]
     pub fn with_pages(mut self, pages: Arc<dyn PageDriver>) -> Self {
         self.lanes = Arc::new(Lanes::new(pages));
+        self
+    }
+
+    /// With a key that seals the secrets of records.
+    #[must_use]
+    pub fn with_sealing(mut self, keys: Arc<SealingKeys>) -> Self {
+        let store = Arc::clone(&self.bare_store);
+        self.store = Arc::new(SealedStore { store, keys: Arc::clone(&keys) });
+        self.sealing = Some(keys);
         self
     }
 
@@ -175,7 +205,7 @@ impl App {
     }
 
     /// Changes a record by a pure function, starting over when somebody else was first.
-    pub(crate) async fn update<T: Document + Send + Sync>(
+    pub(crate) async fn update<T: Document + Clone + Send + Sync>(
         &self,
         tenant: &TenantId,
         id: &str,
@@ -185,9 +215,12 @@ impl App {
             let Some(mut stored) = self.store.load::<T>(tenant, id).await? else {
                 return Err(AppError::not_found(T::KIND, id));
             };
+            let before = stored.value.clone();
             change(&mut stored.value)?;
             let put = RecordChange::put(&stored.value, Expect::Version(stored.version))?;
-            match self.store.commit(Commit::new().record(put)).await {
+            let mut commit = Commit::new().record(put);
+            commit.appends.extend(self.audit(Some(&before), Some(&stored.value))?);
+            match self.store.commit(commit).await {
                 Ok(committed) => {
                     stored.version += 1;
                     stored.updated_at = committed.at;

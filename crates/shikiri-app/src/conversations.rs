@@ -183,6 +183,7 @@ impl App {
         }
         self.remove_workspace(id).await?;
         self.remove_engine_home(id).await?;
+        self.storage.of(tenant).forget_folder(id);
         for _ in 0..max_tries() {
             let stored = self.conversation(tenant, id).await?;
             let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
@@ -213,17 +214,6 @@ impl App {
                 Some(next) => after = Some(next),
                 None => return Ok(()),
             }
-        }
-    }
-
-    /// What engines kept to take the conversation up again.
-    async fn remove_engine_home(&self, id: &ConversationId) -> Result<(), AppError> {
-        let Some(home) = self.engine_home(id) else { return Ok(()) };
-        match tokio::fs::remove_dir_all(&home).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(AppError::Broken(format!("cannot remove {}: {error}", home.display())))
-            }
-            _ => Ok(()),
         }
     }
 

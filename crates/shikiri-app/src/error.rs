@@ -34,9 +34,19 @@ pub enum AppError {
     /// What the model needs to run is not on this machine.
     #[error("{0}")]
     NoEngine(String),
+    /// This machine cannot confine the model's engine as the tenant needs it.
+    #[error("{0}")]
+    NoSandbox(String),
     /// Too much at once; there is room again after `retry_after`.
     #[error("{detail}")]
     Limit { detail: String, retry_after: Duration },
+    /// The tenant has used up what it may have; waiting does not help.
+    #[error(
+        "tenant {tenant} is at its limit {quota}: {used} of {limit} are in use. Remove \
+         conversations or files, or ask the admin of the server to raise the limit \
+         (`shikiri tenants set {tenant} --stored-bytes N`)"
+    )]
+    Quota { quota: &'static str, used: u64, limit: u64, tenant: String },
     /// More than fits; waiting does not help.
     #[error("{0}")]
     TooLarge(String),

@@ -5,8 +5,10 @@
 
 pub mod agents;
 mod app;
+pub mod audit;
 pub mod connections;
 pub mod conversations;
+mod engine_folders;
 mod error;
 pub mod execution;
 mod failpoint;
@@ -19,11 +21,16 @@ pub mod keys;
 pub mod lane;
 mod metered;
 pub mod models;
+pub mod private_file;
+pub mod problem;
 pub mod run;
+pub mod sealing;
 pub mod servers;
 pub mod skills;
+mod storage;
 pub mod team;
 pub mod tenants;
+mod tool_pins;
 mod tools;
 pub mod usage;
 mod watch;

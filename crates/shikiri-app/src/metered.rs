@@ -17,6 +17,8 @@ use shikiri_store::{
     Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StreamState,
 };
 
+use crate::storage::{CommitBytes, StorageCounters};
+
 /// What this process has done since it started.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -113,14 +115,18 @@ impl Counters {
 pub(crate) struct Metered {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) storage: Arc<StorageCounters>,
 }
 
 #[async_trait]
 impl Store for Metered {
     async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
-        let contents = Contents::of(&commit);
+        let (contents, bytes) = (Contents::of(&commit), CommitBytes::of(&commit));
         let outcome = self.store.commit(commit).await;
         self.counters.count(&contents, &outcome);
+        if outcome.is_ok() {
+            self.storage.add(&bytes);
+        }
         outcome
     }
 
@@ -181,6 +187,14 @@ impl Store for Metered {
 
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError> {
         self.store.erase(tenant).await
+    }
+
+    async fn stored_bytes(
+        &self,
+        tenant: &TenantId,
+        kinds: &'static [&'static str],
+    ) -> Result<u64, StoreError> {
+        self.store.stored_bytes(tenant, kinds).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -8,12 +8,13 @@ use shikiri_model::ids::{ModelId, TenantId};
 use shikiri_model::lease::Guard;
 use shikiri_model::models::{EngineKind, Model, Status};
 use shikiri_model::record::{Expect, Position, RecordChange, RecordQuery, Stored};
-use shikiri_store::{Commit, CommitError, StoreExt};
+use shikiri_store::{Append, Commit, CommitError, StoreExt};
 
 use crate::app::{App, entropy};
 use crate::error::AppError;
 use crate::fields::{check_text, set};
 use crate::hold::{HOLD, to_its_end};
+use crate::sealing::is_sealed;
 
 /// What stands for a value of `env`, which may be a secret and is never shown.
 pub const HIDDEN: &str = "***";
@@ -29,6 +30,8 @@ pub struct ModelPatch {
     pub subagent_model: Option<Option<String>>,
     /// Each is set, or removed by None; `HIDDEN` leaves it as it is.
     pub env: BTreeMap<String, Option<String>>,
+    /// Names in `env` that no run sees, besides those that look like credentials.
+    pub secret_env: Option<Vec<String>>,
     pub prices: PricesPatch,
 }
 
@@ -73,6 +76,7 @@ impl ModelPatch {
         set(&mut model.status, self.status.as_ref());
         set(&mut model.aliases, self.aliases.as_ref());
         set(&mut model.subagent_model, self.subagent_model.as_ref());
+        set(&mut model.secret_env, self.secret_env.as_ref());
         self.prices.apply(&mut model.prices);
         for (name, value) in &self.env {
             match value.as_deref() {
@@ -80,6 +84,11 @@ impl ModelPatch {
                 Some(HIDDEN) if model.env.contains_key(name) => {}
                 Some(HIDDEN) => {
                     let reason = format!("{name}: {HIDDEN} stands for a hidden value: give it");
+                    return Err(AppError::invalid("env", reason));
+                }
+                Some(value) if is_sealed(value) => {
+                    let reason =
+                        format!("{name}: looks like a sealed value: give the value itself");
                     return Err(AppError::invalid("env", reason));
                 }
                 Some(value) => drop(model.env.insert(name.clone(), value.to_owned())),
@@ -113,6 +122,10 @@ fn check(model: &Model) -> Result<(), AppError> {
             return Err(AppError::invalid("aliases", format!("{alias:?} is given twice")));
         }
     }
+    if model.secret_env.len() > MAX_ENV {
+        return Err(AppError::invalid("secret_env", "at most 50 can be given"));
+    }
+    model.secret_env.iter().try_for_each(|name| check_word("secret_env", name))?;
     check_env(&model.env)
 }
 
@@ -179,7 +192,12 @@ impl App {
         let app = self.clone();
         to_its_end(async move {
             let guard = app.lock_models().await?;
-            let made = app.holding(&guard, app.put_model(&model, Expect::New, &guard)).await;
+            let made = async {
+                let audit = app.audit(None, Some(&model))?;
+                let putting = app.put_model(&model, Expect::New, &guard, audit);
+                app.holding(&guard, putting).await
+            };
+            let made = made.await;
             app.unlock_models(&guard).await;
             let at = made?.at;
             Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: model })
@@ -214,9 +232,11 @@ impl App {
         guard: &Guard,
     ) -> Result<Stored<Model>, AppError> {
         let mut stored = self.model(id).await?;
+        let before = stored.value.clone();
         patch.apply(&mut stored.value)?;
         let expect = Expect::Version(stored.version);
-        let committed = self.put_model(&stored.value, expect, guard).await?;
+        let audit = self.audit(Some(&before), Some(&stored.value))?;
+        let committed = self.put_model(&stored.value, expect, guard, audit).await?;
         stored.version += 1;
         stored.updated_at = committed.at;
         Ok(stored)
@@ -254,10 +274,12 @@ impl App {
         model: &Model,
         expect: Expect,
         guard: &Guard,
+        audit: Option<Append>,
     ) -> Result<shikiri_store::Committed, AppError> {
         self.refuse_taken_aliases(model).await?;
         let put = RecordChange::put(model, expect)?;
-        let commit = Commit::new().guarded_by(guard.clone()).record(put);
+        let mut commit = Commit::new().guarded_by(guard.clone()).record(put);
+        commit.appends.extend(audit);
         Ok(self.store.commit(commit).await?)
     }
 

@@ -1,6 +1,6 @@
 //! MCP servers of a tenant: make, change, list, remove, try.
 
-mod address;
+pub mod address;
 mod check;
 mod http;
 pub(crate) mod openapi;
@@ -16,13 +16,14 @@ use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::key::KeyScope;
 use shikiri_model::models::Status;
 use shikiri_model::record::{Document, Position, RecordQuery, Stored};
-use shikiri_model::server::{McpServer, Transport, spec_url};
+use shikiri_model::server::{MASK, McpServer, Transport, mask_template, spec_url};
 use shikiri_openapi::{Place, translate};
 use shikiri_store::StoreExt;
 
-use crate::app::{App, entropy};
+use crate::app::{App, busy, entropy, max_tries};
 use crate::error::AppError;
 use crate::fields::{check_name, check_text, set};
+use crate::sealing::is_sealed;
 
 use permit::permit;
 
@@ -84,7 +85,9 @@ impl ServerPatch {
     fn apply(&self, server: &mut McpServer) -> Result<(), AppError> {
         set(&mut server.name, self.name.as_ref());
         server.transport = self.transport(Some(&server.transport))?;
-        set(&mut server.headers_template, self.headers_template.as_ref());
+        if let Some(headers) = &self.headers_template {
+            server.headers_template = unmasked(headers, &server.headers_template)?;
+        }
         set(&mut server.allowed_tools, self.allowed_tools.as_ref());
         set(&mut server.allow_private, self.allow_private.as_ref());
         set(&mut server.status, self.status.as_ref());
@@ -140,6 +143,32 @@ impl ServerPatch {
     }
 }
 
+/// The headers that are wanted, where a mask stands for the value that there is.
+fn unmasked(
+    wanted: &BTreeMap<String, String>,
+    old: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, AppError> {
+    let value = |(name, value): (&String, &String)| {
+        if is_sealed(value) {
+            let reason = "holds what looks like a sealed value: give the value itself";
+            return Err(AppError::invalid("headers_template", reason));
+        }
+        if !value.contains(MASK) {
+            return Ok((name.clone(), value.clone()));
+        }
+        let known = old.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        match known.filter(|(_, known)| mask_template(known) == *value) {
+            Some((_, known)) => Ok((name.clone(), known.clone())),
+            None => {
+                let shown: String = name.chars().take(100).collect();
+                let reason = format!("{shown:?}: {MASK} stands for a hidden value: give it");
+                Err(AppError::invalid("headers_template", reason))
+            }
+        }
+    };
+    wanted.iter().map(value).collect()
+}
+
 fn kind_of(transport: &Transport) -> ServerKind {
     match transport {
         Transport::Http { .. } => ServerKind::Http,
@@ -167,8 +196,7 @@ impl App {
             transport: patch.transport(None)?,
             headers_template: BTreeMap::new(),
             allowed_tools: None,
-            // Whoever may open private addresses means the one that is named.
-            allow_private: *by == KeyScope::Admin,
+            allow_private: false,
             status: Status::Active,
         };
         patch.apply(&mut server)?;
@@ -212,7 +240,13 @@ impl App {
     }
 
     pub async fn delete_server(&self, tenant: &TenantId, id: &ServerId) -> Result<(), AppError> {
-        self.delete_record::<McpServer>(tenant, id.as_str()).await
+        for _ in 0..max_tries() {
+            let pins = self.unpin(tenant, id).await?;
+            if self.try_delete::<McpServer>(tenant, id.as_str(), pins).await? {
+                return Ok(());
+            }
+        }
+        Err(busy(McpServer::KIND, id.as_str()))
     }
 
     /// For a clear answer; that two of one name never are is the store's to see to.
@@ -228,6 +262,11 @@ impl App {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a URL names an address that is not public by itself, without a lookup.
+pub fn is_private_url(url: &str) -> bool {
+    address::is_private_literal(url)
 }
 
 /// The addresses of a URL's host, judged: where a connection may go.
@@ -247,7 +286,51 @@ pub fn words(line: &str) -> Result<Vec<String>, AppError> {
 fn patched(by: &KeyScope, patch: &ServerPatch, server: &mut McpServer) -> Result<(), AppError> {
     let before = server.clone();
     patch.apply(server)?;
+    refuse_moved_secrets(patch, &before, server)?;
     permit(by, Some(&before), server)
+}
+
+/// Hidden values of headers were given for one place. For another they must be given again: else who
+/// may move a server, and may not see them, could have them sent to a place of their own.
+fn refuse_moved_secrets(
+    patch: &ServerPatch,
+    before: &McpServer,
+    after: &McpServer,
+) -> Result<(), AppError> {
+    let known = origins(&before.transport);
+    if origins(&after.transport).iter().all(|origin| known.contains(origin)) {
+        return Ok(());
+    }
+    let is_hidden = |(_, value): &(&String, &String)| mask_template(value) != **value;
+    let is_given = |name: &str| {
+        let given = patch.headers_template.as_ref().and_then(|given| given.get(name));
+        given.is_some_and(|value| !value.contains(MASK))
+    };
+    let mut hidden = after.headers_template.iter().filter(is_hidden);
+    match hidden.find(|(name, _)| !is_given(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let shown: String = name.chars().take(100).collect();
+            let reason = format!("{shown:?}: its hidden value is for another host: give it again");
+            Err(AppError::invalid("headers_template", reason))
+        }
+    }
+}
+
+/// Scheme, host and port of each address of a server. An address in a document is the document's.
+fn origins(transport: &Transport) -> Vec<String> {
+    let urls: Vec<&str> = match transport {
+        Transport::Http { url } | Transport::Sse { url } => vec![url],
+        Transport::Openapi { spec, url } => {
+            vec![url.as_deref().or(spec_url(spec)).unwrap_or(spec)]
+        }
+        Transport::Stdio { .. } => Vec::new(),
+    };
+    let origin = |url: &str| {
+        let uri = address::uri(url).ok()?;
+        Some(format!("{}://{}", uri.scheme_str()?, uri.authority()?))
+    };
+    urls.into_iter().map(|url| origin(url).unwrap_or_else(|| url.to_owned())).collect()
 }
 
 fn check(server: &McpServer) -> Result<(), AppError> {

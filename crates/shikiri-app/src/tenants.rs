@@ -8,7 +8,7 @@ use shikiri_model::record::{
     Document, Expect, Position, Record, RecordChange, RecordQuery, Stored,
 };
 use shikiri_model::run::Run;
-use shikiri_model::tenant::{Limits, Tenant, TenantStatus};
+use shikiri_model::tenant::{EgressPolicy, Limits, Tenant, TenantStatus};
 use shikiri_store::{Commit, CommitError, StoreExt, store};
 use tokio::time::Instant;
 
@@ -25,6 +25,7 @@ pub struct TenantPatch {
     pub model_id: Option<Option<String>>,
     pub status: Option<TenantStatus>,
     pub workspace_enabled: Option<bool>,
+    pub egress: Option<EgressPolicy>,
     pub limits: LimitsPatch,
 }
 
@@ -34,6 +35,7 @@ pub struct LimitsPatch {
     pub max_concurrent_executions: Option<Option<u32>>,
     pub max_streams: Option<Option<u32>>,
     pub requests_per_minute: Option<Option<u32>>,
+    pub stored_bytes: Option<Option<u64>>,
 }
 
 const MAX_NAME: usize = 200;
@@ -65,6 +67,7 @@ impl TenantPatch {
         set(&mut tenant.model_id, self.model_id.as_ref());
         set(&mut tenant.status, self.status.as_ref());
         set(&mut tenant.workspace_enabled, self.workspace_enabled.as_ref());
+        set(&mut tenant.egress, self.egress.as_ref());
         self.limits.apply(&mut tenant.limits);
     }
 }
@@ -74,6 +77,7 @@ impl LimitsPatch {
         set(&mut limits.max_concurrent_executions, self.max_concurrent_executions.as_ref());
         set(&mut limits.max_streams, self.max_streams.as_ref());
         set(&mut limits.requests_per_minute, self.requests_per_minute.as_ref());
+        set(&mut limits.stored_bytes, self.stored_bytes.as_ref());
     }
 }
 
@@ -122,8 +126,9 @@ impl App {
         };
         let mut tenant = Tenant::new(id.clone(), id.to_string());
         patch.apply(&mut tenant);
-        let put = RecordChange::put(&tenant, Expect::New)?;
-        let committed = self.store.commit(Commit::new().record(put)).await?;
+        let mut commit = Commit::new().record(RecordChange::put(&tenant, Expect::New)?);
+        commit.appends.extend(self.audit(None, Some(&tenant))?);
+        let committed = self.store.commit(commit).await?;
         Ok(Stored {
             version: 1,
             attempts: 0,
@@ -193,10 +198,15 @@ impl App {
             self.store.erase(id).await?;
             self.revoke_all_keys(id).await?;
             let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
-            match self.store.commit(Commit::new().record(delete)).await {
+            let mut commit = Commit::new().record(delete);
+            commit.appends.extend(self.audit(Some(&stored.value), None)?);
+            match self.store.commit(commit).await {
                 // Somebody changed it, maybe to active: whatever was made since must go too.
                 Err(CommitError::Conflict(_)) => {}
-                other => return other.map(drop).map_err(AppError::from),
+                other => {
+                    self.storage.forget(id);
+                    return other.map(drop).map_err(AppError::from);
+                }
             }
         }
         Err(busy("tenant", id.as_str()))
@@ -233,7 +243,11 @@ impl App {
         value: T,
     ) -> Result<Stored<T>, AppError> {
         let put = RecordChange::put(&value, Expect::New)?;
-        let at = self.commit_in_tenant(tenant, Commit::new().record(put)).await?.at;
+        let size = Commit::new().record(put.clone()).size() as u64;
+        self.check_storage(&self.tenant(tenant).await?.value, size).await?;
+        let mut commit = Commit::new().record(put);
+        commit.appends.extend(self.audit(None, Some(&value))?);
+        let at = self.commit_in_tenant(tenant, commit).await?.at;
         Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value })
     }
 
@@ -244,16 +258,33 @@ impl App {
         id: &str,
     ) -> Result<(), AppError> {
         for _ in 0..max_tries() {
-            let Some(stored) = self.store.load::<T>(tenant, id).await? else {
-                return Err(AppError::not_found(T::KIND, id));
-            };
-            let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
-            match self.store.commit(Commit::new().record(delete)).await {
-                Err(CommitError::Conflict(_)) => {}
-                other => return other.map(drop).map_err(AppError::from),
+            if self.try_delete::<T>(tenant, id, None).await? {
+                return Ok(());
             }
         }
         Err(busy(T::KIND, id))
+    }
+
+    /// Removes something of a tenant, and in the same commit what belongs to it. False if one of the
+    /// two has changed meanwhile.
+    pub(crate) async fn try_delete<T: Document + Send>(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        beside: Option<RecordChange>,
+    ) -> Result<bool, AppError> {
+        let Some(stored) = self.store.load::<T>(tenant, id).await? else {
+            return Err(AppError::not_found(T::KIND, id));
+        };
+        let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
+        let mut commit = Commit::new().record(delete);
+        commit.records.extend(beside);
+        commit.appends.extend(self.audit(Some(&stored.value), None)?);
+        match self.store.commit(commit).await {
+            Ok(_) => Ok(true),
+            Err(CommitError::Conflict(_)) => Ok(false),
+            Err(other) => Err(other.into()),
+        }
     }
 
     /// A page of documents, and where the next page starts. It ends after as many as asked for, or

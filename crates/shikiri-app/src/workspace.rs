@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use shikiri_files::{FilesError, remove_tree};
 use shikiri_model::ids::{ConversationId, TenantId};
 use tokio::sync::Semaphore;
 
@@ -32,8 +33,6 @@ const RETRY_UPLOAD: Duration = Duration::from_secs(1);
 const TURNS: usize = 64;
 /// Files that an agent is told of.
 const SHOWN_FILES: usize = 200;
-
-const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
 /// What the workspaces of one process share.
 pub(crate) struct Workspaces {
@@ -90,7 +89,7 @@ impl App {
         let (root, id) = (self.workspaces_root()?, conversation.clone());
         match blocking(move || Folder::open(&root, &id).map(|folder| folder.survey())).await? {
             Ok(survey) => Ok(survey.files),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(broken("the workspace cannot be read", &error)),
         }
     }
@@ -123,6 +122,8 @@ impl App {
         if announced > MAX_FILE {
             return Err(upload::too_large());
         }
+        let owner = self.tenant(tenant).await?.value;
+        let reservation = self.reserve_storage(&owner, announced).await?;
         let uploads = Arc::clone(&self.workspaces.uploads);
         let permit = uploads.try_acquire_owned().map_err(|_| AppError::Limit {
             detail: "too many files are being put in at once: try again in a moment".to_owned(),
@@ -135,7 +136,7 @@ impl App {
             max_workspace: self.options.max_workspace,
             workspaces: Arc::clone(&self.workspaces),
         };
-        Upload::start(to, permit).await
+        Upload::start(to, reservation, permit).await
     }
 
     pub async fn remove_file(
@@ -149,10 +150,15 @@ impl App {
         let workspaces = Arc::clone(&self.workspaces);
         let removing = blocking(move || {
             let _turn = workspaces.turn(&id);
-            let removed = Folder::open(&root, &id).and_then(|folder| folder.remove(&path));
+            let removed = Folder::open(&root, &id).and_then(|folder| {
+                let size = folder.size(&path).unwrap_or(0);
+                folder.remove(&path).map(|()| size)
+            });
             removed.map_err(|error| failed(&error, &path))
         });
-        removing.await?
+        let freed = removing.await??;
+        self.storage.of(tenant).change_folder(conversation, 0, freed);
+        Ok(())
     }
 
     /// All files of a conversation that is removed itself.
@@ -165,14 +171,9 @@ impl App {
         let (id, workspaces) = (conversation.clone(), Arc::clone(&self.workspaces));
         let removing = blocking(move || {
             let _turn = workspaces.turn(&id);
-            Folder::remove_all(&root, &id)
+            remove_tree(&root.join(id.as_str()))
         });
-        match removing.await? {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(broken("the workspace cannot be removed", &error))
-            }
-            _ => Ok(()),
-        }
+        removing.await?.map_err(|error| broken("the workspace cannot be removed", &error))
     }
 
     fn workspaces_root(&self) -> Result<PathBuf, AppError> {
@@ -205,7 +206,8 @@ pub fn block(folder: &Path, files: &[FileRecord]) -> String {
     text
 }
 
-async fn blocking<T: Send + 'static>(
+/// Does work on files away from the threads on which everybody waits.
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, AppError> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -213,26 +215,36 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// What the caller may do about a file that could not be reached.
-fn failed(error: &io::Error, path: &FilePath) -> AppError {
+fn failed(error: &FilesError, path: &FilePath) -> AppError {
+    match error {
+        FilesError::Link(_) => AppError::invalid("path", "is a link, or leads through one"),
+        FilesError::InvalidPath(_) => AppError::invalid("path", "leads out of the workspace"),
+        FilesError::NotRegular(_) | FilesError::ForeignHardLink(_) => {
+            AppError::not_found("file", path)
+        }
+        FilesError::TooLarge { .. } => AppError::Broken(error.to_string()),
+        FilesError::Io { source, .. } => failed_io(source, path),
+    }
+}
+
+fn failed_io(error: &io::Error, path: &FilePath) -> AppError {
     use io::ErrorKind as Kind;
     match error.kind() {
-        // The system's own refusals have a number; this one is the handle's.
-        Kind::PermissionDenied if error.raw_os_error().is_none() => {
-            AppError::invalid("path", "leads out of the workspace by a link")
-        }
         Kind::NotFound | Kind::PermissionDenied => AppError::not_found("file", path),
         Kind::NotADirectory | Kind::IsADirectory | Kind::DirectoryNotEmpty => {
             AppError::NotNow(format!("{path} is a folder, or a part of it is a file"))
         }
-        // Links that lead in a circle.
-        _ if error.raw_os_error() == Some(LOOP) => AppError::not_found("file", path),
         Kind::InvalidFilename => AppError::invalid("path", "has a part that is too long"),
-        _ => broken("a file of a workspace cannot be reached", error),
+        kind => broken_by(kind, "a file of a workspace cannot be reached", error),
     }
 }
 
-fn broken(what: &str, error: &io::Error) -> AppError {
-    match error.kind() {
+pub(crate) fn broken(what: &str, error: &FilesError) -> AppError {
+    broken_by(error.io_kind().unwrap_or(io::ErrorKind::Other), what, error)
+}
+
+fn broken_by(kind: io::ErrorKind, what: &str, error: &dyn std::error::Error) -> AppError {
+    match kind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             AppError::Unavailable(format!("{what}: {error}"))
         }

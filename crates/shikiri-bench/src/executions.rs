@@ -1,5 +1,6 @@
 //! Executions, from the request to the last event at its reader, with the offline engine at full
-//! speed; and what the claude-code engine adds, with a CLI that does nothing but write lines.
+//! speed; and what the claude-code engine and its sandbox add, with a CLI that does nothing but write
+//! lines.
 //! Server, callers and CLI are processes of their own.
 
 pub(crate) mod ages;
@@ -9,6 +10,7 @@ mod crowd;
 pub(crate) mod fake_claude;
 mod first;
 mod rate;
+mod sandbox;
 pub(crate) mod server;
 mod stream;
 
@@ -30,6 +32,9 @@ pub(crate) fn measure(world: &World) -> Result<Vec<Figure>> {
     }
     if world.wants("cli") {
         figures.extend(cli::measure(world)?);
+    }
+    if world.wants("sandbox") {
+        figures.extend(sandbox::measure(world)?);
     }
     Ok(figures)
 }

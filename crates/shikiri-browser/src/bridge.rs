@@ -17,7 +17,7 @@ use crate::cdp::{Link, Tabs};
 use crate::chrome::{BrowserOptions, Browsers};
 use crate::error::BrowserError;
 use crate::page::Page;
-use crate::provider::{Book, Provider};
+use crate::provider::{Book, DescriptionCheck, Provider};
 
 /// Puts questions to providers' pages in a Chrome.
 pub struct Bridge {
@@ -47,6 +47,12 @@ impl Bridge {
     pub fn new(options: BrowserOptions) -> Self {
         let book = Book::new(&options.folder);
         Self { browsers: Browsers::new(options), book, places: Mutex::default() }
+    }
+
+    /// The project's `providers.toml` counts only as long as this says so of its text.
+    #[must_use]
+    pub fn with_description_check(self, check: DescriptionCheck) -> Self {
+        Self { book: self.book.with_check(check), ..self }
     }
 
     fn provider(&self, id: &str) -> Result<Provider, Cause> {
@@ -91,19 +97,19 @@ impl Bridge {
         if let Some(tab) = tab
             && tabs.has(tab).await?
             // One that is being closed just now is as good as none.
-            && let Ok(link) = Link::connect(&endpoint.page(tab)).await
+            && let Ok(link) = Link::attach(&endpoint, tab).await
             && let Ok(page) = Page::open(link, tab.to_owned()).await
         {
             return Ok(page);
         }
         let tab = tabs.open(is_headless).await?;
-        Page::open(Link::connect(&endpoint.page(&tab)).await?, tab).await
+        Page::open(Link::attach(&endpoint, &tab).await?, tab).await
     }
 
     async fn open_anew(&self, tenant: &TenantId) -> Result<Page, BrowserError> {
         let (endpoint, is_headless) = self.browsers.find(tenant).await?;
         let tab = Tabs::of(&endpoint).await?.open(is_headless).await?;
-        Page::open(Link::connect(&endpoint.page(&tab)).await?, tab).await
+        Page::open(Link::attach(&endpoint, &tab).await?, tab).await
     }
 }
 

@@ -14,3 +14,4 @@ pub use bridge::Bridge;
 pub use check::{Checked, LoginPage, Match, State};
 pub use chrome::{BrowserOptions, Prospect, keep_if_asked, prospect};
 pub use error::{BookError, BrowserError};
+pub use provider::DescriptionCheck;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_model::host::clean_line;
+use shikiri_model::tool::{Definition, ToolDefinition};
 
 use crate::error::ClientError;
 use crate::headers;
@@ -16,13 +16,16 @@ const MAX_REMARKS: usize = 20;
 /// How long a server may take to list them all.
 const LISTING: Duration = Duration::from_secs(20);
 
-/// A tool, as the server describes it.
+/// A tool, as the server describes it, without invisible characters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
     pub name: String,
     pub title: Option<String>,
     pub description: String,
     pub input_schema: Value,
+    pub annotations: Value,
+    /// Of all that the server says of it.
+    pub fingerprint: String,
     /// Sending a call of it twice does no harm, the server says.
     pub is_repeatable: bool,
 }
@@ -91,32 +94,30 @@ impl Server {
 impl Tool {
     /// As a server lists it; the error says why it cannot be called.
     pub fn read(tool: &Value) -> Result<Self, String> {
-        let text = |key: &str| tool.get(key).and_then(Value::as_str);
-        let Some(name) = text("name").filter(|name| !name.is_empty() && name.len() <= 256) else {
-            return Err("a tool without a name is left out".to_owned());
-        };
-        let shown = clean_line(name);
-        if shown != name {
-            return Err(format!("the tool {shown:?} is left out: its name cannot be printed"));
+        let ToolDefinition { name, shown, fingerprint } = ToolDefinition::read(tool)?;
+        let Definition { title, description, input_schema, annotations } = shown;
+        if let Some(problem) = headers::unfit(&input_schema) {
+            return Err(format!("the tool {name:?} is left out: {problem}"));
         }
-        let schema =
-            tool.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
-        if !schema.is_object() {
-            return Err(format!("the tool {shown:?} is left out: its schema is no object"));
-        }
-        if let Some(problem) = headers::unfit(&schema) {
-            return Err(format!("the tool {shown:?} is left out: {problem}"));
-        }
-        let hint = |key: &str| tool["annotations"].get(key) == Some(&Value::Bool(true));
+        let hint = |key: &str| annotations.get(key) == Some(&Value::Bool(true));
         // It tells a call that it has seen from a new one.
         let knows_calls = tool["_meta"].get("shikiri/call") == Some(&Value::Bool(true));
-        Ok(Self {
-            name: name.to_owned(),
-            title: text("title").map(str::to_owned),
-            description: text("description").unwrap_or_default().to_owned(),
-            input_schema: schema,
-            is_repeatable: hint("readOnlyHint") || hint("idempotentHint") || knows_calls,
-        })
+        let is_repeatable = hint("readOnlyHint") || hint("idempotentHint") || knows_calls;
+        Ok(Self { name, title, description, input_schema, annotations, fingerprint, is_repeatable })
+    }
+
+    /// What is compared with what was known of it.
+    pub fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: self.name.clone(),
+            shown: Definition {
+                title: self.title.clone(),
+                description: self.description.clone(),
+                input_schema: self.input_schema.clone(),
+                annotations: self.annotations.clone(),
+            },
+            fingerprint: self.fingerprint.clone(),
+        }
     }
 
     /// Its arguments: name, schema, and whether they must be there.

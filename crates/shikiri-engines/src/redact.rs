@@ -3,6 +3,7 @@
 use serde_json::Value;
 use shikiri_app::execution::Order;
 use shikiri_model::execution::EngineMessage;
+use shikiri_model::key::Secret;
 
 const INSTEAD: &str = "[REDACTED]";
 /// Shorter ones are words that stand anywhere.
@@ -38,6 +39,17 @@ impl Redactor {
             secrets.extend(value.split_once(' ').map(|(_, rest)| rest.to_owned()));
         }
         Self::of(secrets)
+    }
+
+    /// Also these are kept out from now on. Credentials that are fetched are not known before.
+    pub(crate) fn learn(&mut self, secrets: Vec<Secret>) {
+        let is_new = |secret: &Secret| self.secrets.iter().all(|known| known != secret.reveal());
+        let new: Vec<_> = secrets.iter().filter(|secret| is_new(secret)).collect();
+        if !new.is_empty() {
+            self.secrets.extend(new.into_iter().map(|secret| secret.reveal().to_owned()));
+            let all = Self::of(std::mem::take(&mut self.secrets));
+            self.secrets = all.secrets;
+        }
     }
 
     fn of(mut secrets: Vec<String>) -> Self {

@@ -9,6 +9,7 @@ mod conventions_copy;
 pub mod conventions_file;
 pub mod evidence;
 pub mod files;
+pub mod git_index;
 mod input;
 pub mod place;
 mod tidy;

@@ -166,6 +166,7 @@ pub fn confirm(
 }
 
 fn open(place: &Place, host: &Host<'_>) -> Result<Database, String> {
+    place.check_database()?;
     let path = place.database();
     if !path.exists() {
         place::prepare(&place.folder())

@@ -2,8 +2,9 @@
 
 use axum::http::StatusCode;
 use rmcp::model::ErrorCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shikiri_app::AppError;
+use shikiri_app::problem::Problem;
 
 /// An error that answers a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,28 +83,28 @@ impl Fault {
 }
 
 impl From<AppError> for Fault {
+    /// With the words that REST has for it.
     fn from(error: AppError) -> Self {
-        match &error {
+        let code = match &error {
             AppError::NotFound { .. }
             | AppError::Invalid { .. }
             | AppError::Exists { .. }
             | AppError::MissingToken(_)
-            | AppError::NoSuchSkill(_) => Self::params(error.to_string()),
-            AppError::NotNow(_)
-            | AppError::Inactive { .. }
-            | AppError::NoEngine(_)
-            | AppError::Forbidden(_)
-            | AppError::TooLarge(_) => Self::request(error.to_string()),
-            AppError::Limit { retry_after, .. } | AppError::Locked { retry_after, .. } => {
-                let wait = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
-                Self::request(error.to_string()).with(json!({ "retry_after_ms": wait }))
+            | AppError::NoSuchSkill(_) => ErrorCode::INVALID_PARAMS,
+            AppError::Unknown(_) | AppError::Unavailable(_) | AppError::Broken(_) => {
+                ErrorCode::INTERNAL_ERROR
             }
-            AppError::Unknown(_) | AppError::Unavailable(_) => Self::internal(error.to_string()),
-            AppError::Broken(_) => {
-                // What is broken is for the log; a caller can do nothing with it.
-                tracing::error!(%error, "a request failed");
-                Self::internal("the server could not do this: its log says why")
-            }
+            _ => ErrorCode::INVALID_REQUEST,
+        };
+        let problem = Problem::from(error);
+        let mut data = Map::new();
+        if let Some(wait) = problem.retry_after_ms() {
+            data.insert("retry_after_ms".to_owned(), json!(wait));
         }
+        if let Some(id) = &problem.error_id {
+            data.insert("error_id".to_owned(), json!(id));
+        }
+        let data = (!data.is_empty()).then_some(Value::Object(data));
+        Self { data, ..Self::new(code, problem.detail) }
     }
 }

@@ -26,6 +26,7 @@ mod stated;
 mod stdio;
 mod tasks;
 mod tools;
+mod unique_json;
 
 pub use catalogue::{Extras, Following, Listed, PromptSource, ResourceSource, ShortTool};
 pub use client::{Caller, Era, OwnSession};

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::fault::Fault;
+use crate::unique_json::UniqueJson;
 
 /// What a client sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +58,11 @@ impl Request {
 /// Reads one message. Batches belong to a revision that nobody speaks any more.
 pub(crate) fn parse(body: &[u8]) -> Result<Incoming, Unreadable> {
     let refuse = |id: Value, fault| Err(Unreadable { id, fault });
-    let value: Value = match serde_json::from_slice(body) {
-        Ok(value) => value,
+    let value = match serde_json::from_slice(body) {
+        Ok(UniqueJson(value)) => value,
+        Err(error) if error.is_data() => {
+            return refuse(Value::Null, Fault::request(format!("the message: {error}")));
+        }
         Err(error) => {
             return refuse(Value::Null, Fault::parse(format!("the body is not JSON: {error}")));
         }

@@ -38,6 +38,8 @@ fn what_is_no_message_is_refused_with_the_codes_of_the_specification() {
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, (json!(1), -32602)),
         (r#"{"jsonrpc":"2.0","id":1}"#, (json!(1), -32600)),
         (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":1}"#, (json!(1), -32600)),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"x"}"#, (Value::Null, -32600)),
+        (r#"{"jsonrpc":"2.0","id":1,"Method":"ping"}"#, (json!(1), -32600)),
     ] {
         assert_eq!(code(body), expected, "{body}");
     }
@@ -56,4 +58,12 @@ fn answers_are_written_under_the_id_of_their_request() {
     let nobody: Value =
         serde_json::from_str(&reply(&Value::Null, &Err(Fault::parse("?")))).unwrap();
     assert_eq!(nobody.get("id"), None, "the schema allows no null");
+}
+
+#[test]
+fn a_name_that_only_looks_alike_is_another_name() {
+    // U+017F is an s to those who compare without regard to case.
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","Params":{"name":"a"},"paramſ":{"name":"b"}}"#;
+    let Ok(Incoming::Request(request)) = parse(body.as_bytes()) else { panic!("{body}") };
+    assert!(request.params.is_empty(), "{request:?}");
 }

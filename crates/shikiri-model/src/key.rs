@@ -9,6 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::ids::{KeyId, TenantId};
 use crate::record::{Columns, Document};
+use crate::time::Timestamp;
 
 /// The text a caller sends. Neither printed nor serialised except through `reveal`.
 #[derive(Clone)]
@@ -78,6 +79,39 @@ pub struct ApiKey {
     pub name: String,
     pub scope: KeyScope,
     pub hash: KeyHash,
+    /// From then on it opens nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ApiKey {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+}
+
+/// When a key was last used. A record of its own, so that using a key never gets in the way of
+/// somebody who changes or revokes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyUse {
+    pub key: KeyId,
+    pub last_used_at: Timestamp,
+}
+
+impl Document for KeyUse {
+    const KIND: &'static str = "key_use";
+
+    fn tenant(&self) -> TenantId {
+        TenantId::system()
+    }
+
+    fn id(&self) -> &str {
+        self.key.as_str()
+    }
+
+    fn columns(&self) -> Columns {
+        Columns::default()
+    }
 }
 
 /// What a key opens.

@@ -4,6 +4,8 @@
 //! should happen comes back as a value. So every rule can be tested as a table, and the same rule
 //! decides for the server, a hook process and a test.
 
+pub mod audit;
+pub mod confinement;
 pub mod connection;
 pub mod conversation;
 pub mod cursor;
@@ -12,6 +14,7 @@ pub mod execution;
 pub mod hook;
 pub mod host;
 pub mod ids;
+pub mod invisible;
 pub mod journal;
 pub mod key;
 pub mod lane;
@@ -25,3 +28,4 @@ pub mod skill;
 pub mod team;
 pub mod tenant;
 pub mod time;
+pub mod tool;

@@ -27,6 +27,9 @@ pub struct Model {
     /// Added to the engine's environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Names in `env` that no run sees, besides those that `is_credential_name` tells.
+    #[serde(default)]
+    pub secret_env: Vec<String>,
     #[serde(default)]
     pub prices: Prices,
 }
@@ -47,6 +50,16 @@ pub enum Status {
     #[default]
     Active,
     Inactive,
+}
+
+/// How the names of variables end that hold credentials.
+const CREDENTIAL_ENDS: [&str; 8] =
+    ["KEY", "KEY_ID", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS"];
+
+/// Whether a variable holds a credential, by its name. `MAX_OUTPUT_TOKENS` does not.
+pub fn is_credential_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    CREDENTIAL_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 impl EngineKind {
@@ -81,6 +94,7 @@ impl Model {
             aliases: Vec::new(),
             subagent_model: None,
             env: BTreeMap::new(),
+            secret_env: Vec::new(),
             prices: Prices::default(),
         }
     }

@@ -101,6 +101,42 @@ pub fn fill_in(template: &str, tokens: &BTreeMap<String, String>) -> Result<Stri
     Ok(filled)
 }
 
+impl McpServer {
+    /// The headers as they may be shown.
+    pub fn shown_headers(&self) -> BTreeMap<String, String> {
+        let shown = |(name, value): (&String, &String)| (name.clone(), mask_template(value));
+        self.headers_template.iter().map(shown).collect()
+    }
+}
+
+/// What stands for a secret in an answer.
+pub const MASK: &str = "***";
+
+/// A header's template as it may be shown: its placeholders, and the word before a credential
+/// (`Bearer `). Whatever else it holds literally may be a secret.
+pub fn mask_template(template: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, left)) = after.split_once('}') else { break };
+        shown.push_str(mask_literal(before));
+        shown.push_str("${");
+        shown.push_str(name);
+        shown.push('}');
+        rest = left;
+    }
+    // Without a placeholder the whole value is the credential.
+    let is_literal = shown.is_empty();
+    shown.push_str(if is_literal && !rest.is_empty() { MASK } else { mask_literal(rest) });
+    shown
+}
+
+fn mask_literal(literal: &str) -> &str {
+    let word = literal.strip_suffix(' ').unwrap_or_default();
+    let is_scheme = (1..=20).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_alphabetic());
+    if literal.is_empty() || is_scheme { literal } else { MASK }
+}
+
 impl Document for McpServer {
     const KIND: &'static str = "mcp_server";
 
@@ -142,5 +178,25 @@ mod tests {
         assert_eq!(filled("x ${b}"), Err(TemplateError::Missing("b".to_owned())));
         assert_eq!(filled("${}"), Err(TemplateError::Missing(String::new())));
         assert_eq!(filled("${bad}"), Err(TemplateError::Unfit("bad".to_owned())));
+    }
+
+    #[test]
+    fn only_placeholders_and_the_words_before_them_are_shown() {
+        for (template, shown) in [
+            ("Bearer ${github}", "Bearer ${github}"),
+            ("${a}${b}", "${a}${b}"),
+            ("", ""),
+            ("secret", "***"),
+            ("Bearer secret", "***"),
+            ("Bearer ", "***"),
+            ("Basic abc${b}", "***${b}"),
+            ("${a}:secret", "${a}***"),
+            ("Token ${a} tail", "Token ${a}***"),
+            ("sk-${unclosed", "***"),
+            ("${a}${unclosed", "${a}***"),
+        ] {
+            assert_eq!(mask_template(template), shown, "{template}");
+            assert_eq!(mask_template(shown), shown, "a mask shows nothing new");
+        }
     }
 }

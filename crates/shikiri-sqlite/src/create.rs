@@ -1,9 +1,9 @@
 //! The first start. The whole file is built under another name and linked into place, so no
 //! process ever sees a database without its tables, and of many that start at once one wins.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt as _};
 use std::path::Path;
 
 use crate::error::OpenError;
@@ -34,6 +34,10 @@ pub(crate) fn create_database(path: &Path) -> Result<(), OpenError> {
 
 fn build(scratch: &Path) -> Result<(), OpenError> {
     let sqlite = |error| OpenError::sqlite(scratch, error);
+    // For its owner alone from its first moment on, whatever the folder's mode is; SQLite takes an
+    // empty file for a new database, and gives its log the same mode.
+    (OpenOptions::new().write(true).create_new(true).mode(0o600).open(scratch))
+        .map_err(|source| OpenError::folder(scratch, source))?;
     let mut connection = build_connection(scratch).map_err(sqlite)?;
     migrate(scratch, &mut connection, 0)?;
     // Last, because the tables are built faster without a log; it stays set in the file.

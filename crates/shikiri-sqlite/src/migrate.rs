@@ -28,6 +28,11 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0004_lean_hook_log.sql"),
     },
     Migration { number: 5, name: "teams", sql: include_str!("../migrations/0005_teams.sql") },
+    Migration {
+        number: 6,
+        name: "stream_bytes",
+        sql: include_str!("../migrations/0006_stream_bytes.sql"),
+    },
 ];
 
 /// The schema that this program knows.

@@ -370,6 +370,8 @@ fn connect(
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // We have none: one that is there was put into the file to have us run it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         let synchronous = match options.synchronous {
             Synchronous::Full => "FULL",
             Synchronous::Normal => "NORMAL",
@@ -381,7 +383,8 @@ fn connect(
         let kept = match options.brief {
             true => String::new(),
             false => format!(
-                "PRAGMA cache_size = -{CACHE_KIB}; PRAGMA journal_size_limit = {WAL_KEPT_BYTES};"
+                "PRAGMA cache_size = -{CACHE_KIB}; PRAGMA journal_size_limit = {WAL_KEPT_BYTES};
+                 PRAGMA secure_delete = FAST;"
             ),
         };
         connection.execute_batch(&format!(

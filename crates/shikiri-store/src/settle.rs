@@ -112,6 +112,13 @@ pub struct StreamWrite {
     pub chunks: Vec<Chunk>,
 }
 
+impl StreamWrite {
+    /// How much longer the stream gets.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.body().len() as u64).sum()
+    }
+}
+
 impl Writes {
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()

@@ -90,6 +90,13 @@ pub trait Store: Send + Sync + 'static {
     /// Removes a tenant's streams, events, records and rows of hooks for good.
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError>;
 
+    /// Bytes of a tenant's events, and of its records of these kinds.
+    async fn stored_bytes(
+        &self,
+        tenant: &TenantId,
+        kinds: &'static [&'static str],
+    ) -> Result<u64, StoreError>;
+
     /// Proves that a write reaches the disk.
     async fn probe(&self) -> Result<(), StoreError>;
 

@@ -97,6 +97,17 @@ impl Builder {
         self
     }
 
+    /// As another user, which only root can ask for. The folder becomes that user's.
+    #[must_use]
+    pub fn user(mut self, user: Option<(u32, u32)>) -> Self {
+        if let Some((uid, gid)) = user {
+            let owned = std::os::unix::fs::chown(&self.launch.root, Some(uid), Some(gid));
+            owned.expect("only root can start a server as another user");
+        }
+        self.launch.user = user;
+        self
+    }
+
     /// Starts it and waits until it listens.
     pub async fn start(mut self) -> TestApp {
         let mut database = None;

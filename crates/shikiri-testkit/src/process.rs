@@ -24,7 +24,21 @@ pub fn role() -> Option<String> {
 
 /// This test program again, running only `test` (its full path), which finds its `role`.
 pub fn spawn_role(test: &str, role: &str) -> Command {
-    let program = std::env::current_exe().expect("this program's path");
+    role_of(&std::env::current_exe().expect("this program's path"), test, role)
+}
+
+/// The same from a copy of this program in `folder`, where another user can start it: the build
+/// folder may lie in a closed home.
+pub fn spawn_role_in(folder: &Path, test: &str, role: &str) -> Command {
+    let program = folder.join("role");
+    let this = std::env::current_exe().expect("this program's path");
+    if !program.exists() && std::fs::hard_link(&this, &program).is_err() {
+        std::fs::copy(&this, &program).expect("a copy of this program");
+    }
+    role_of(&program, test, role)
+}
+
+fn role_of(program: &Path, test: &str, role: &str) -> Command {
     let mut command = Command::new(program);
     command.args([test, "--exact", "--nocapture", "--include-ignored"]).env(ROLE, role);
     command

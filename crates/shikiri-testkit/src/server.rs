@@ -33,6 +33,11 @@ impl Launch {
         command.env("HOME", &self.root).env("RUST_BACKTRACE", "1").env("NO_COLOR", "1");
         if let Some(store) = &self.store {
             command.env("SHIKIRI_STORE", store);
+            // Nodes of one store share its key, and tests give each a folder of its own. One key
+            // for all databases of tests is enough.
+            let user = self.user.map_or(String::new(), |(uid, _)| format!("-{uid}"));
+            let key = std::env::temp_dir().join(format!("shikiri-tests-sealing{user}.key"));
+            command.env("SHIKIRI_SEALING_KEY_FILE", key);
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some((uid, gid)) = self.user {

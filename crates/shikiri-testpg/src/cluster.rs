@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -79,6 +80,26 @@ impl Cluster {
         self.pg_ctl(&["restart", "-m", "immediate"])
     }
 
+    /// From now on it takes TLS connections only, with this certificate and key in PEM.
+    pub fn require_tls(&self, certificate: &str, key: &str) -> Result<(), Error> {
+        let data = self.data_dir();
+        let settings = format!("{}ssl = on\n", self.settings());
+        for (name, text) in [
+            ("server.crt", certificate),
+            ("server.key", key),
+            ("pg_hba.conf", "hostssl all all 127.0.0.1/32 scram-sha-256\n"),
+            ("postgresql.auto.conf", &settings),
+        ] {
+            let path = data.join(name);
+            fs::write(&path, text).map_err(|cause| Error::file("write", &path, &cause))?;
+            // The server refuses a key that others may read.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+                .map_err(|cause| Error::file("close", &path, &cause))?;
+            self.account.give(&path)?;
+        }
+        self.restart()
+    }
+
     fn initialise(&self) -> Result<(), Error> {
         let password_file = self.folder.join("password");
         fs::write(&password_file, &self.password)
@@ -117,17 +138,19 @@ impl Cluster {
     }
 
     fn write_settings(&self) -> Result<(), Error> {
-        let data = self.data_dir();
-        let settings = format!(
+        let path = self.data_dir().join("postgresql.auto.conf");
+        fs::write(&path, self.settings()).map_err(|cause| Error::file("write", &path, &cause))
+    }
+
+    fn settings(&self) -> String {
+        format!(
             "listen_addresses = '127.0.0.1'\n\
              port = {}\n\
              unix_socket_directories = '{}'\n\
              max_connections = 200\n",
             self.port,
-            socket_directory(&data, self.port)
-        );
-        let path = data.join("postgresql.auto.conf");
-        fs::write(&path, settings).map_err(|cause| Error::file("write", &path, &cause))
+            socket_directory(&self.data_dir(), self.port)
+        )
     }
 
     /// Runs `pg_ctl` on this cluster and waits for the outcome.

@@ -11,8 +11,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use shikiri_app::AppError;
-use shikiri_app::gate::{self, Caller};
+use shikiri_app::gate::{self, Caller, Peer};
+use shikiri_app::{App, AppError};
+use shikiri_model::audit::{Actor, AuditOrigin};
 use shikiri_model::ids::{ConversationId, KeyId, ModelId, RunId, ServerId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
 use shikiri_model::models::Model;
@@ -36,11 +37,20 @@ pub(crate) async fn authenticate(
 ) -> Result<Response, Problem> {
     if !PUBLIC.contains(&request.uri().path()) {
         let secret = secret(request.headers()).ok_or_else(Problem::unauthorized)?;
-        let caller = web.gate.caller(&secret).await?.ok_or_else(Problem::unauthorized)?;
+        let Some(caller) = web.gate.caller(&secret).await? else {
+            web.gate.slow_down(request.extensions().get::<Peer>().copied()).await?;
+            return Err(Problem::unauthorized());
+        };
         if matches!(caller.scope, KeyScope::Hooks(_)) && request.uri().path() != HOOKS {
             return Err(Problem::new(Code::Forbidden, "this key is for hooks alone"));
         }
+        // Held until the request is answered.
+        let memory = Arc::new(web.gate.body_memory(caller.scope.tenant()));
+        request.extensions_mut().insert(Arc::clone(&memory));
         request.extensions_mut().insert(caller);
+        let response = next.run(request).await;
+        drop(memory);
+        return Ok(response);
     }
     Ok(next.run(request).await)
 }
@@ -59,15 +69,32 @@ fn caller(parts: &Parts) -> Result<Caller, Problem> {
     parts.extensions.get::<Caller>().cloned().ok_or_else(Problem::unauthorized)
 }
 
+/// The use cases, with the caller as the one who makes the changes: for routes that change who may
+/// do what.
+pub(crate) struct ActingApp(pub(crate) App);
+
+impl FromRequestParts<Shared> for ActingApp {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+        let Caller { key, name, .. } = caller(parts)?;
+        // What a proxy says of others is not proof.
+        let from = parts.extensions.get::<Peer>().map(|Peer(address)| address.ip().to_string());
+        let origin = AuditOrigin { actor: Actor::Key { id: key, name }, from };
+        Ok(Self(web.app.acting_as(origin)))
+    }
+}
+
 /// The caller holds the admin key. To others these routes are not there.
-pub(crate) struct Admin;
+pub(crate) struct Admin(pub(crate) Caller);
 
 impl FromRequestParts<Shared> for Admin {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
-        match caller(parts)?.scope {
-            KeyScope::Admin => Ok(Self),
+        let caller = caller(parts)?;
+        match caller.scope {
+            KeyScope::Admin => Ok(Self(caller)),
             KeyScope::Tenant(_) | KeyScope::Hooks(_) => Err(Problem::not_found()),
         }
     }
@@ -277,17 +304,18 @@ impl FromRequestParts<Shared> for ExecutionAccess {
     }
 }
 
-/// The same answer, after the same lookups, for a tenant that is not there and one that is not
-/// the caller's.
+/// The same answer for a tenant that is not there and one that is not the caller's, and after the
+/// same work: a tenant that the key does not open is not looked up, so that neither the store nor
+/// our memory of it can be heard in how long the answer takes.
 async fn authorize(parts: &mut Parts, web: &Shared) -> Result<TenantAccess, Problem> {
     let caller = caller(parts)?;
     let id = path_id(parts, "t").await;
     let missing = || Problem::no_tenant(&id);
     let tenant: TenantId = id.parse().map_err(|_| missing())?;
-    let record = web.gate.tenant(&tenant).await?;
     if !caller.scope.allows(&tenant) {
         return Err(missing());
     }
+    let record = web.gate.tenant(&tenant).await?;
     Ok(TenantAccess { tenant, record, caller })
 }
 

@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use axum::body::to_bytes;
+use axum::http::StatusCode;
 
 use super::*;
 
@@ -33,8 +36,17 @@ async fn every_failure_has_its_status_and_code() {
     }
     table.push(shown(Problem::unauthorized()).await);
     let limit = Duration::from_millis(1_001);
+    let (quota, tenant) = ("stored_bytes", "a".to_owned());
+    table.push(shown(AppError::Quota { quota, used: 7, limit: 5, tenant }).await);
     table.push(shown(AppError::Limit { detail: "too many".to_owned(), retry_after: limit }).await);
-    insta::assert_snapshot!(table.join("\n\n"));
+    insta::assert_snapshot!(without_ids(&table.join("\n\n")));
+}
+
+/// Each fault has an id of its own, of 16 digits.
+fn without_ids(text: &str) -> String {
+    let mut parts = text.split("err_");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, part| format!("{shown}err_…{}", &part[16..]))
 }
 
 #[tokio::test]

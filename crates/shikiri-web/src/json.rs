@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -11,6 +12,7 @@ use http_body_util::BodyExt;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use shikiri_app::gate::BodyMemory;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Code, Problem};
@@ -29,6 +31,8 @@ const MAX_BODY: usize = 4 * 1024 * 1024;
 /// instead of a broken connection.
 const MAX_SKIPPED: usize = 4 * MAX_BODY;
 const MAX_DEPTH: usize = 64;
+/// Of memory that is asked for at a time.
+const BODY_STEP: usize = 64 * 1024;
 
 /// How long a body may take to arrive.
 #[derive(Clone, Copy)]
@@ -49,7 +53,8 @@ impl<S: Send + Sync> FromRequest<S> for RawJson {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let is_json = is_json(request.headers());
         let waits = request.headers().contains_key(header::EXPECT);
-        let body = read(request.into_body(), waits, PATIENCE).await?;
+        let memory = request.extensions().get::<Arc<BodyMemory>>().cloned();
+        let body = read(request.into_body(), waits, PATIENCE, memory.as_deref()).await?;
         match (is_json, body.is_empty()) {
             // Leaving the body out is like sending no field.
             (None, true) => Ok(Self(Bytes::from_static(b"{}"))),
@@ -109,14 +114,19 @@ fn is_json(headers: &HeaderMap) -> Option<bool> {
     Some(known)
 }
 
-async fn read(mut body: Body, sender_waits: bool, patience: Patience) -> Result<Bytes, Problem> {
+async fn read(
+    mut body: Body,
+    sender_waits: bool,
+    patience: Patience,
+    memory: Option<&BodyMemory>,
+) -> Result<Bytes, Problem> {
     let announced = body.size_hint().lower();
     // Not told to go on, the sender has not sent anything: answer at once.
     if announced > MAX_BODY as u64 && (sender_waits || announced > MAX_SKIPPED as u64) {
         return Err(too_large());
     }
     let end = Instant::now() + patience.total;
-    let (mut kept, mut seen) = (Vec::new(), 0);
+    let (mut kept, mut seen, mut counted) = (Vec::new(), 0, 0);
     loop {
         let deadline = end.min(Instant::now() + patience.pause);
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| too_slow())?;
@@ -125,6 +135,14 @@ async fn read(mut body: Body, sender_waits: bool, patience: Patience) -> Result<
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
         if seen <= MAX_BODY {
+            if let Some(memory) = memory
+                && kept.len() + data.len() > counted
+            {
+                // In steps: bodies come in small pieces.
+                let step = data.len().max(BODY_STEP);
+                memory.grow(step).await?;
+                counted += step;
+            }
             kept.extend_from_slice(&data);
         } else if seen > MAX_SKIPPED {
             return Err(too_large());

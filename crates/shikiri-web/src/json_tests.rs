@@ -133,7 +133,7 @@ async fn a_body_that_stops_coming_is_given_up() {
     let ms = Duration::from_millis;
     let silence = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
     let patience = Patience { pause: ms(20), total: ms(60_000) };
-    let problem = read(Body::from_stream(silence), false, patience).await.unwrap_err();
+    let problem = read(Body::from_stream(silence), false, patience, None).await.unwrap_err();
     assert_eq!(problem.code, Code::RequestTimeout);
 
     let drip = futures_util::stream::unfold((), move |()| async move {
@@ -141,6 +141,6 @@ async fn a_body_that_stops_coming_is_given_up() {
         Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
     });
     let patience = Patience { pause: ms(60_000), total: ms(50) };
-    let problem = read(Body::from_stream(drip), false, patience).await.unwrap_err();
+    let problem = read(Body::from_stream(drip), false, patience, None).await.unwrap_err();
     assert_eq!(problem.code, Code::RequestTimeout);
 }

@@ -33,6 +33,9 @@ pub(crate) struct ReadinessJson {
     /// `ready` or `unready`.
     pub(crate) status: &'static str,
     pub(crate) checks: Checks,
+    /// How far programs of engines are kept from the machine: `namespaces`, `landlock` or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) confinement: Option<&'static str>,
 }
 
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
@@ -56,6 +59,7 @@ impl Readiness {
                 schema: if found == Some(Found::Unusable) { "unusable" } else { "ok" },
                 server: if draining { "draining" } else { "ok" },
             },
+            confinement: app.confinement().await.map(|reached| reached.level.as_str()),
         }
     }
 

@@ -9,8 +9,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::routes::{
-    conversations, delegations, dialogues, docs, executions, files, health, hooks, keys, lanes,
-    models, projects, run_events, runs, servers, skills, tasks, team_agents, team_messages,
+    audit, conversations, delegations, dialogues, docs, executions, files, health, hooks, keys,
+    lanes, models, projects, run_events, runs, servers, skills, tasks, team_agents, team_messages,
     tenants, usage,
 };
 use crate::state::Shared;
@@ -32,6 +32,7 @@ pub(crate) fn api() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::revoke_key))
         .routes(routes!(models::create_model, models::list_models))
         .routes(routes!(models::show_model, models::change_model))
+        .routes(routes!(audit::list_audit))
         .routes(routes!(servers::create_server, servers::list_servers))
         .routes(routes!(servers::show_server, servers::change_server, servers::remove_server))
         .routes(routes!(servers::check_server))

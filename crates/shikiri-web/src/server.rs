@@ -12,7 +12,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use shikiri_app::gate::Gate;
+use shikiri_app::gate::{Gate, Peer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,6 @@ use tower::ServiceExt;
 
 use crate::options::WebOptions;
 use crate::router;
-use crate::routes::health::Peer;
 use crate::slow_reader::{PATIENCE, SlowReaderGuard};
 use crate::state::{Shared, Web};
 

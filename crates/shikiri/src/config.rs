@@ -1,7 +1,7 @@
-//! Configuration. A flag wins over the environment, that over `<root>/shikiri.toml`, that over
-//! `$XDG_CONFIG_HOME/shikiri/config.toml`, and that over the default. Each source becomes a layer
-//! of optional values; here they are laid over each other and checked, and a complaint names the
-//! source.
+//! Configuration. A flag wins over the environment, that over `<root>/shikiri.toml` (its guarded
+//! keys after trust), that over `$XDG_CONFIG_HOME/shikiri/config.toml`, and that over the default.
+//! Each source becomes a layer of optional values; here they are laid over each other and checked,
+//! and a complaint names the source.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,13 +12,17 @@ use std::time::Duration;
 use serde::Deserialize;
 use shikiri_app::lane::LaneOptions;
 use shikiri_model::team::TeamLimits;
+use shikiri_sandbox::SandboxLimits;
 
 use crate::config_browser::{BrowserSettings, has_display};
 use crate::config_lanes::{Loose, Pages};
 use crate::config_layers::{Layer, Origin, environment_layer, file_layer};
+use crate::config_project::{find_root, project_layer, require_providers};
+use crate::data_folder;
 use crate::env_vars::{self, EnvVar};
 use crate::exit::{Exit, Failure};
 use crate::store_url::StoreUrl;
+use crate::trust::{AskPerson, ConfigUse, ProjectTrust, ask_at_terminal};
 
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
 const PROJECT_FILE: &str = "shikiri.toml";
@@ -58,6 +62,11 @@ pub struct Settings {
     pub pages: Option<String>,
     pub claude_bin: Option<String>,
     pub engine_paths: Option<Vec<PathBuf>>,
+    pub engine_memory_mb: Option<u64>,
+    pub engine_processes: Option<u64>,
+    pub engine_file_mb: Option<u64>,
+    pub engine_open_files: Option<u64>,
+    pub unconfined_engines: Option<bool>,
     pub browser_url: Option<String>,
     pub browser_allow_remote: Option<bool>,
     pub browser_headless: Option<bool>,
@@ -109,18 +118,28 @@ pub struct Config {
     pub claude_bin: Option<PathBuf>,
     /// What Claude Code may read, besides its own folders and the system's programs.
     pub engine_paths: Vec<PathBuf>,
+    /// What one run of Claude Code may use up.
+    pub engine_limits: SandboxLimits,
+    /// Engines may work for any tenant, however little this machine can confine them.
+    pub unconfined_engines: bool,
     pub browser: BrowserSettings,
     pub durability: Durability,
     pub postgres_connections: Option<u32>,
+    /// With the key that seals secrets, if not in the data folder.
+    pub sealing_key_file: Option<PathBuf>,
     /// What to log; the command decides if nobody says.
     pub log: Option<String>,
     pub log_format: LogFormat,
+    /// Whether the project's own files count.
+    pub trust: ProjectTrust,
 }
 
 /// The process's surroundings, passed in so that tests can make them up.
 pub struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     pub current_folder: Option<PathBuf>,
+    /// Whom to ask whether a project's files may be followed.
+    pub ask: AskPerson,
 }
 
 impl Surroundings<'_> {
@@ -128,6 +147,7 @@ impl Surroundings<'_> {
         Self {
             variable: &|name| std::env::var_os(name),
             current_folder: std::env::current_dir().ok(),
+            ask: ask_at_terminal,
         }
     }
 
@@ -138,21 +158,57 @@ impl Surroundings<'_> {
 }
 
 impl Config {
+    /// For a command that may use all of it.
     pub fn load(flags: Settings, surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let root = project_root(surroundings)?;
+        Self::load_for(ConfigUse::ALL, flags, surroundings)
+    }
+
+    /// For a command that uses these parts. Fails if they would come from a project's files that
+    /// nobody agreed to; what is not used does not come from there either.
+    pub fn load_for(
+        uses: &[ConfigUse],
+        flags: Settings,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, Failure> {
+        Self::load_at(project_root(surroundings)?, uses, flags, surroundings)
+    }
+
+    /// The same for the project in this folder.
+    pub(crate) fn load_at(
+        root: PathBuf,
+        uses: &[ConfigUse],
+        flags: Settings,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Self, Failure> {
+        let trust = ProjectTrust::new(&root, surroundings)?;
         let current = surroundings.current_folder.clone().unwrap_or_else(|| root.clone());
+        // From the environment alone: a project's file must not say where keys lie.
+        let sealing_key = surroundings.get(env_vars::SEALING_KEY_FILE);
+        let sealing_key = sealing_key.map(|path| current.join(path));
         let mut layers = vec![
             Layer { origin: Origin::Flag, settings: flags, folder: current.clone() },
             environment_layer(surroundings, current)?,
         ];
-        layers.extend(file_layer(&root.join(PROJECT_FILE))?);
+        layers.extend(project_layer(&root.join(PROJECT_FILE), &root, &layers, uses, &trust)?);
         if let Some(folder) = user_folder(surroundings) {
             layers.extend(file_layer(&folder.join(USER_FILE))?);
         }
-        Self::resolve(root, &Layers(layers), has_display(surroundings))
+        let config = Self::resolve(root, &Layers(layers), has_display(surroundings), trust)?;
+        if !uses.is_empty() {
+            data_folder::check(&config.root)?;
+        }
+        if uses.contains(&ConfigUse::Browser) && config.pages == Pages::Browser {
+            require_providers(&config.trust)?;
+        }
+        Ok(Self { sealing_key_file: sealing_key, ..config })
     }
 
-    fn resolve(root: PathBuf, layers: &Layers, has_display: bool) -> Result<Self, Failure> {
+    fn resolve(
+        root: PathBuf,
+        layers: &Layers,
+        has_display: bool,
+        trust: ProjectTrust,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             store: layers.store(&root)?,
             listen: layers.listen()?,
@@ -186,11 +242,15 @@ impl Config {
                 .find(|s| s.engine_paths.clone())
                 .map(|(paths, layer)| paths.iter().map(|path| layer.folder.join(path)).collect())
                 .unwrap_or_default(),
+            engine_limits: layers.engine_limits(),
+            unconfined_engines: layers.unconfined_engines(),
             browser: layers.browser(has_display),
             durability: layers.plain(|s| s.durability).unwrap_or_default(),
             postgres_connections: layers.plain(|s| s.postgres_connections),
+            sealing_key_file: None,
             log: layers.plain(|s| s.log.clone()),
             log_format: layers.plain(|s| s.log_format).unwrap_or_default(),
+            trust,
             root,
         })
     }
@@ -203,6 +263,7 @@ impl Config {
     /// What only the server itself may read: its data, and files that may hold passwords.
     pub fn secret_places(&self) -> Vec<PathBuf> {
         let mut places = vec![self.data_folder(), self.root.join(PROJECT_FILE)];
+        places.extend(self.sealing_key_file.clone());
         if let StoreUrl::Sqlite(path) = &self.store {
             places.extend(["", "-wal", "-shm"].map(|end| {
                 let mut file = path.clone().into_os_string();
@@ -213,13 +274,18 @@ impl Config {
         places
     }
 
+    /// Where the key lies that seals secrets.
+    pub fn sealing_key(&self) -> PathBuf {
+        self.sealing_key_file.clone().unwrap_or_else(|| self.data_folder().join("sealing.key"))
+    }
+
     pub fn key_file(&self) -> PathBuf {
         self.data_folder().join("admin.key")
     }
 }
 
 /// Strongest first.
-pub(crate) struct Layers(Vec<Layer>);
+pub(crate) struct Layers(pub(crate) Vec<Layer>);
 
 impl Layers {
     pub(crate) fn find<T>(&self, value: impl Fn(&Settings) -> Option<T>) -> Option<(T, &Layer)> {
@@ -292,7 +358,7 @@ impl Layers {
     }
 }
 
-fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
+pub(crate) fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
     let current = surroundings.current_folder.as_deref();
     match surroundings.get(env_vars::CLAUDE_PROJECT_DIR) {
         Some(named) => {
@@ -309,7 +375,7 @@ fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
                 Err(_) => Err(Failure::usage(what("is not there"), next)),
             }
         }
-        None => current.map(Path::to_owned).ok_or_else(|| {
+        None => find_root(surroundings).ok_or_else(|| {
             Failure::usage(
                 "the current folder is gone",
                 "go to a folder, or set CLAUDE_PROJECT_DIR",

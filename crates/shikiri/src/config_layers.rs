@@ -10,6 +10,7 @@ use crate::config::{Settings, Surroundings};
 use crate::config_lanes::Loose;
 use crate::env_vars::{self, EnvVar};
 use crate::exit::{Exit, Failure};
+use crate::trust::NEVER_FROM_PROJECT;
 
 pub(crate) struct Layer {
     pub(crate) origin: Origin,
@@ -110,6 +111,14 @@ pub(crate) fn environment_layer(
         engine_paths: surroundings.get(env_vars::ENGINE_PATHS).map(|paths| {
             std::env::split_paths(&paths).filter(|p| !p.as_os_str().is_empty()).collect()
         }),
+        engine_memory_mb: number(env_vars::ENGINE_MEMORY_MB, text(env_vars::ENGINE_MEMORY_MB)?)?,
+        engine_processes: number(env_vars::ENGINE_PROCESSES, text(env_vars::ENGINE_PROCESSES)?)?,
+        engine_file_mb: number(env_vars::ENGINE_FILE_MB, text(env_vars::ENGINE_FILE_MB)?)?,
+        engine_open_files: number(env_vars::ENGINE_OPEN_FILES, text(env_vars::ENGINE_OPEN_FILES)?)?,
+        unconfined_engines: flag(
+            env_vars::UNCONFINED_ENGINES,
+            text(env_vars::UNCONFINED_ENGINES)?,
+        )?,
         browser_url: text(env_vars::BROWSER_URL)?,
         browser_allow_remote: flag(
             env_vars::BROWSER_ALLOW_REMOTE,
@@ -141,20 +150,44 @@ pub(crate) fn file_layer(path: &Path) -> Result<Option<Layer>, Failure> {
             return Err(Failure::new(Exit::Unavailable, what, "make it readable or remove it"));
         }
     };
-    let settings = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        let what = format!("{} line {line}: {}", path.display(), error.message());
-        Failure::usage(what, "correct the file")
+    let settings = settings_of(&text).map_err(|error| {
+        Failure::usage(format!("{} {error}", path.display()), "correct the file")
     })?;
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     Ok(Some(Layer { origin: Origin::File(path.to_owned()), settings, folder }))
+}
+
+/// What is wrong in a file of settings, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub(crate) struct SettingsError {
+    line: usize,
+    message: String,
+}
+
+fn settings_of(text: &str) -> Result<Settings, SettingsError> {
+    toml::from_str(text).map_err(|error| SettingsError {
+        line: error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
+        message: error.message().to_owned(),
+    })
+}
+
+/// The settings of a project's file, and the keys in it that never count there.
+pub(crate) fn parse_settings(text: &str) -> Result<(Settings, Vec<&'static str>), SettingsError> {
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let is_there = |key: &&&str| table.contains_key(**key);
+    let forbidden: Vec<&'static str> =
+        NEVER_FROM_PROJECT.iter().filter(is_there).copied().collect();
+    let mut settings = settings_of(text)?;
+    settings.unconfined_engines = None;
+    Ok((settings, forbidden))
 }
 
 fn split(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-fn flag(variable: EnvVar, text: Option<String>) -> Result<Option<bool>, Failure> {
+pub(crate) fn flag(variable: EnvVar, text: Option<String>) -> Result<Option<bool>, Failure> {
     match text.as_deref() {
         None => Ok(None),
         Some("1" | "true" | "yes") => Ok(Some(true)),

@@ -10,7 +10,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), variables: HashMap::new() }
+        let world = Self { folder: tempfile::tempdir().unwrap(), variables: HashMap::new() };
+        world.set("SHIKIRI_TRUST", "1")
     }
 
     fn set(mut self, name: &str, value: &str) -> Self {
@@ -35,6 +36,7 @@ impl World {
         let surroundings = Surroundings {
             variable: &|name| self.variables.get(name).cloned(),
             current_folder: Some(self.folder.path().to_owned()),
+            ask: |_| None,
         };
         Config::load(flags, &surroundings)
     }
@@ -158,4 +160,36 @@ fn bad_values_are_refused_with_their_source() {
         let complaint = world.complaint();
         assert!(complaint.starts_with(expected), "{complaint}");
     }
+}
+
+#[test]
+fn guarded_keys_of_a_project_count_after_trust_and_only_those_in_use_are_asked_for() {
+    let text = "listen = '127.0.0.1:2'\nclaude_bin = './c'\nmax_streams = 7";
+    let world = World::new().set("SHIKIRI_TRUST", "0").project_file(text);
+    let load = |uses: &[ConfigUse], flags| {
+        let surroundings = Surroundings {
+            variable: &|name| world.variables.get(name).cloned(),
+            current_folder: Some(world.folder.path().to_owned()),
+            ask: |_| None,
+        };
+        Config::load_for(uses, flags, &surroundings)
+    };
+    let refused = load(ConfigUse::ALL, Settings::default()).unwrap_err();
+    assert_eq!(refused.code(), 3);
+    assert!(refused.to_string().contains("agreed to: listen, claude_bin: allow it"), "{refused}");
+    let refused = load(ConfigUse::ALL, listening(4)).unwrap_err();
+    assert!(refused.to_string().contains("agreed to: claude_bin: allow it"), "{refused}");
+
+    let config = load(&[ConfigUse::Listener], listening(4)).unwrap();
+    assert_eq!((config.listen.port(), config.claude_bin), (4, None));
+    let config = load(&[], Settings::default()).unwrap();
+    assert_eq!((config.listen.port(), config.max_streams), (7420, Some(7)));
+}
+
+/// People have them in their files.
+#[test]
+fn configuration_keys_are_as_they_were() {
+    let unknown = toml::from_str::<Settings>("unknown = 1").unwrap_err();
+    let (_, keys) = unknown.message().split_once("expected one of ").unwrap();
+    insta::assert_snapshot!(keys.replace(", ", "\n"));
 }

@@ -1,48 +1,114 @@
 //! `<root>/.shikiri/`: made at first start, readable for its owner only. Several processes may
 //! start at once: whatever is made here is made whole or not at all, and all agree on one admin
-//! key.
+//! key. A folder or a key that somebody else put there is not used.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::process::geteuid;
+use shikiri_app::private_file::{self, PrivateFileError};
 use shikiri_model::key::Secret;
 
 use crate::exit::{Exit, Failure};
+use crate::trust::tracked_files;
+
+/// The data folder's name in the project's.
+const NAME: &str = ".shikiri";
+/// What people write and share. All else in the folder is made by this program, on this machine.
+const SHARED: &[&str] = &["conventions.toml", "providers.toml", ".gitignore", "agents"];
+/// A key has about 50.
+const MAX_KEY_BYTES: u64 = 1_024;
+/// What to do about a key that is not this store's.
+const NEW_KEY: &str = "if this folder is yours, `shikiri keys rotate-admin` makes a new one";
 
 /// How keys begin.
 pub(crate) const KEY_PREFIX: &str = "shk_";
 
+/// Refuses a data folder that somebody else provides: through a link, as another user, or in a
+/// repository. A folder that is missing, or cannot be looked at, is left to whoever uses it.
+pub fn check(root: &Path) -> Result<(), Failure> {
+    let folder = root.join(NAME);
+    let Ok(found) = folder.symlink_metadata() else { return Ok(()) };
+    check_owner(&folder, &found)?;
+    let tracked = tracked_files(root, Path::new(NAME)).map_err(|error| {
+        let what = format!("git's index cannot be read ({error})");
+        Failure::new(Exit::Unavailable, what, "mend it, or choose another folder")
+    })?;
+    let is_foreign = |path: &&PathBuf| {
+        let inside = path.components().nth(1);
+        let is_shared = inside.is_some_and(|part| SHARED.iter().any(|it| part.as_os_str() == *it));
+        !is_shared && root.join(path).symlink_metadata().is_ok()
+    };
+    let Some(foreign) = tracked.iter().find(is_foreign) else { return Ok(()) };
+    let what = format!("{} is tracked by git, so it is not used", root.join(foreign).display());
+    let name = foreign.display();
+    let next = format!("remove it, or if it is yours take it out with `git rm --cached {name}`");
+    Err(Failure::new(Exit::Refused, what, &next))
+}
+
+fn check_owner(folder: &Path, found: &fs::Metadata) -> Result<(), Failure> {
+    let shown = folder.display();
+    if found.is_symlink() {
+        let what = format!("{shown} is a link, so it is not used");
+        return Err(Failure::new(Exit::Refused, what, "remove it; a folder is made in its place"));
+    }
+    if found.uid() != geteuid().as_raw() {
+        let what = format!("{shown} belongs to another user (uid {})", found.uid());
+        return Err(Failure::new(Exit::Refused, what, "work as that user, or in another folder"));
+    }
+    Ok(())
+}
+
 /// Makes the folder and what belongs in it, as far as it is missing.
 pub fn prepare(folder: &Path) -> Result<(), Failure> {
+    if let Ok(found) = folder.symlink_metadata() {
+        check_owner(folder, &found)?;
+    }
     shikiri_hook::place::prepare(folder).map_err(|error| unusable(folder, &error))?;
     let workspaces = folder.join("workspaces");
     shikiri_hook::place::make_folder(&workspaces).map_err(|error| unusable(&workspaces, &error))
 }
 
-/// The admin key of a folder.
-pub struct AdminKey {
-    pub secret: Secret,
-    /// There was none: this process made it.
-    pub is_new: bool,
+/// Puts a new admin key into its file; false if another process has put one there.
+pub fn make_admin_key(path: &Path, key: &Secret) -> Result<bool, Failure> {
+    make_key(path, key).map_err(|error| unusable(path, &error))
 }
 
-/// The admin key of this folder, made of `fresh` if there is none yet.
-pub fn admin_key(
-    path: &Path,
-    fresh: impl FnOnce() -> Result<Secret, Failure>,
-) -> Result<AdminKey, Failure> {
-    if let Some(secret) = read_key(path)? {
-        return Ok(AdminKey { secret, is_new: false });
+/// A key file that this store knows nothing of.
+pub fn unknown_key(path: &Path) -> Failure {
+    let what = format!("{} holds a key that this store does not know", path.display());
+    Failure::new(Exit::Refused, what, &format!("it is not used; {NEW_KEY}"))
+}
+
+/// Copies of a store's file that was damaged and set aside, the oldest first.
+pub fn damaged_copies(store: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (store.parent(), store.file_name().and_then(|n| n.to_str()))
+    else {
+        return Vec::new();
+    };
+    let start = format!("{name}.damaged-");
+    let is_copy = |name: &str| {
+        name.strip_prefix(&start).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut copies: Vec<_> =
+        names.filter(|name| is_copy(name)).map(|name| folder.join(name)).collect();
+    copies.sort();
+    copies
+}
+
+/// Until the guard is dropped, no other process of this machine makes what belongs in the folder.
+/// None if another one does so now.
+pub fn try_lock(folder: &Path) -> Result<Option<File>, Failure> {
+    let file = File::open(folder).map_err(|error| unusable(folder, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(unusable(folder, &error)),
     }
-    let is_new = make_key(path, &fresh()?).map_err(|error| unusable(path, &error))?;
-    // Another process may have been first: the file decides, not what we made.
-    let secret = read_key(path)?.ok_or_else(|| {
-        let what = format!("{} disappeared while it was made", path.display());
-        Failure::new(Exit::Failed, what, "start again")
-    })?;
-    Ok(AdminKey { secret, is_new })
 }
 
 /// Puts a key in the place of whatever is there.
@@ -51,13 +117,18 @@ pub fn replace_key(path: &Path, key: &Secret) -> Result<(), Failure> {
     replaced.map_err(|error| unusable(path, &error))
 }
 
-/// None if there is no file.
+/// None if there is no file. A file that others could have written or can read is refused.
 pub fn read_key(path: &Path) -> Result<Option<Secret>, Failure> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(path, &error)),
-    };
+    let opened = private_file::open(path).map_err(|error| match error {
+        PrivateFileError::Io(error) => unusable(path, &error),
+        error => {
+            let what = format!("{} {error}, so it is not used", path.display());
+            Failure::new(Exit::Refused, what, &format!("remove it; {NEW_KEY}"))
+        }
+    })?;
+    let Some(file) = opened else { return Ok(None) };
+    let mut text = String::new();
+    file.take(MAX_KEY_BYTES).read_to_string(&mut text).map_err(|error| unusable(path, &error))?;
     match text.trim() {
         key if key.len() >= 20 && key.starts_with(KEY_PREFIX) => Ok(Some(Secret::from_caller(key))),
         _ => {
@@ -138,29 +209,29 @@ mod tests {
     }
 
     #[test]
-    fn many_that_start_at_once_agree_on_one_key() {
+    fn of_many_that_start_at_once_one_makes_the_key() {
         let root = tempfile::tempdir().unwrap();
         let path = &root.path().join("admin.key");
-        let keys: Vec<AdminKey> = std::thread::scope(|scope| {
-            let starts: Vec<_> = (0..16)
-                .map(|n| {
-                    scope.spawn(move || admin_key(path, || Ok(Secret::mint([n; 32]))).unwrap())
-                })
-                .collect();
-            starts.into_iter().map(|s| s.join().unwrap()).collect()
+        let made: Vec<bool> = std::thread::scope(|scope| {
+            let start =
+                |n| scope.spawn(move || make_admin_key(path, &Secret::mint([n; 32])).unwrap());
+            let starts: Vec<_> = (0..16).map(start).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
         });
-        assert!(keys.iter().all(|key| key.secret.reveal() == keys[0].secret.reveal()));
-        assert_eq!(keys.iter().filter(|key| key.is_new).count(), 1, "one of them made it");
+        assert_eq!(made.iter().filter(|made| **made).count(), 1, "one of them made it");
+        assert!(read_key(path).unwrap().is_some());
         assert_eq!(mode(path), 0o600);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "scratch files were left");
     }
 
     #[test]
-    fn a_file_that_holds_no_key_is_not_replaced() {
+    fn a_file_that_holds_no_key_is_not_read_as_one() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("admin.key");
         fs::write(&path, "").unwrap();
-        assert!(admin_key(&path, || Ok(Secret::mint([1; 32]))).is_err());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read_key(&path).unwrap_err().code(), 1);
+        assert!(!make_admin_key(&path, &Secret::mint([1; 32])).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
     }
 

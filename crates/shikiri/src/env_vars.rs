@@ -16,6 +16,8 @@ pub const CLAUDE_PROJECT_DIR: EnvVar =
     var("CLAUDE_PROJECT_DIR", "the project's folder, in which .shikiri lies [current folder]");
 pub const CLAUDE_CONFIG_DIR: EnvVar =
     var("CLAUDE_CONFIG_DIR", "the folder of your Claude Code settings [~/.claude]");
+pub const CLAUDE_CODE_OAUTH_TOKEN: EnvVar =
+    var("CLAUDE_CODE_OAUTH_TOKEN", "your token of `claude setup-token`, for `run --my-login`");
 pub const STORE: EnvVar =
     var("SHIKIRI_STORE", "sqlite:PATH or postgres://user:password@host/database");
 pub const LISTEN: EnvVar = var("SHIKIRI_LISTEN", "address of the server [127.0.0.1:7420]");
@@ -89,6 +91,18 @@ pub const ENGINE_PATHS: EnvVar = var(
     "SHIKIRI_ENGINE_PATHS",
     "folders with : between, that Claude Code may read besides its own and the system's",
 );
+pub const ENGINE_MEMORY_MB: EnvVar =
+    var("SHIKIRI_ENGINE_MEMORY_MB", "memory of one run of Claude Code, in MiB [4096]");
+pub const ENGINE_PROCESSES: EnvVar =
+    var("SHIKIRI_ENGINE_PROCESSES", "processes and threads of one run of Claude Code [1024]");
+pub const ENGINE_FILE_MB: EnvVar =
+    var("SHIKIRI_ENGINE_FILE_MB", "largest file that a run of Claude Code writes, in MiB [4096]");
+pub const ENGINE_OPEN_FILES: EnvVar =
+    var("SHIKIRI_ENGINE_OPEN_FILES", "open files of one process of Claude Code [4096]");
+pub const UNCONFINED_ENGINES: EnvVar = var(
+    "SHIKIRI_UNCONFINED_ENGINES",
+    "true: Claude Code works for all tenants even if it cannot be confined here [false]",
+);
 pub const BROWSER_URL: EnvVar = var(
     "SHIKIRI_BROWSER_URL",
     "a running Chrome to ask providers with, such as http://127.0.0.1:9222 [one is started]",
@@ -107,6 +121,10 @@ pub const DISPLAY: EnvVar = var("DISPLAY", "tells that windows can be shown");
 pub const WAYLAND_DISPLAY: EnvVar = var("WAYLAND_DISPLAY", "the same");
 pub const KEY: EnvVar =
     var("SHIKIRI_KEY", "key for `shikiri run --server` [the one in .shikiri/admin.key]");
+pub const SEALING_KEY_FILE: EnvVar = var(
+    "SHIKIRI_SEALING_KEY_FILE",
+    "the key that seals secrets in the store, one for all its nodes [.shikiri/sealing.key]",
+);
 pub const DURABILITY: EnvVar =
     var("SHIKIRI_DURABILITY", "full: a commit survives a power cut; normal: a crash [full]");
 pub const POSTGRES_CONNECTIONS: EnvVar =
@@ -124,7 +142,11 @@ pub const AGENT_ID: EnvVar =
 pub const CAI_AGENT_ID: EnvVar = var("CAI_AGENT_ID", "the same, if SHIKIRI_AGENT_ID is not set");
 pub const XDG_CONFIG_HOME: EnvVar =
     var("XDG_CONFIG_HOME", "folder of shikiri/config.toml [~/.config]");
-pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config");
+pub const XDG_STATE_HOME: EnvVar =
+    var("XDG_STATE_HOME", "folder of shikiri/trust.json, your agreements [~/.local/state]");
+pub const TRUST: EnvVar =
+    var("SHIKIRI_TRUST", "1: agree to what this project's files ask for, for one command");
+pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config and ~/.local/state");
 pub const USER: EnvVar = var("USER", "on whose behalf `shikiri run` acts [local]");
 pub const PATH: EnvVar = var("PATH", "where the claude program is looked for");
 pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
@@ -136,6 +158,7 @@ pub const FAILPOINT: EnvVar =
 pub const ALL: &[EnvVar] = &[
     CLAUDE_PROJECT_DIR,
     CLAUDE_CONFIG_DIR,
+    CLAUDE_CODE_OAUTH_TOKEN,
     STORE,
     LISTEN,
     ALLOW_REMOTE,
@@ -167,6 +190,11 @@ pub const ALL: &[EnvVar] = &[
     PAGES,
     CLAUDE_BIN,
     ENGINE_PATHS,
+    ENGINE_MEMORY_MB,
+    ENGINE_PROCESSES,
+    ENGINE_FILE_MB,
+    ENGINE_OPEN_FILES,
+    UNCONFINED_ENGINES,
     BROWSER_URL,
     BROWSER_ALLOW_REMOTE,
     BROWSER_HEADLESS,
@@ -174,6 +202,7 @@ pub const ALL: &[EnvVar] = &[
     DISPLAY,
     WAYLAND_DISPLAY,
     KEY,
+    SEALING_KEY_FILE,
     DURABILITY,
     POSTGRES_CONNECTIONS,
     LOG,
@@ -183,6 +212,8 @@ pub const ALL: &[EnvVar] = &[
     AGENT_ID,
     CAI_AGENT_ID,
     XDG_CONFIG_HOME,
+    XDG_STATE_HOME,
+    TRUST,
     HOME,
     USER,
     PATH,

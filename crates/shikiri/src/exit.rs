@@ -97,13 +97,14 @@ impl From<AppError> for Failure {
                 let line = format!("{error}, or stop it with `shikiri cancel {execution}`");
                 Self::told(Exit::Refused, line)
             }
-            AppError::NoEngine(_) => {
+            AppError::NoEngine(_) | AppError::NoSandbox(_) => {
                 Self::new(Exit::Unavailable, error, "look with `shikiri doctor`")
             }
             AppError::Exists { .. }
             | AppError::NotNow(_)
             | AppError::Limit { .. }
             | AppError::Forbidden(_)
+            | AppError::Quota { .. }
             | AppError::TooLarge(_) => Self::told(Exit::Refused, error),
             AppError::Inactive { kind, .. } => {
                 let next = format!("`shikiri {kind}s set ID --status active` allows it");

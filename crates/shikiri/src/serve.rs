@@ -49,8 +49,11 @@ impl Running {
         let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
         let app = wiring::open_app(config, &offer, Access::Write).await?;
+        wiring::ensure_sealed(&app).await?;
         wiring::ensure_admin_key(&app, config).await?;
         lane_files::take_in(&app, config).await;
+        // Before other programs are started, which would share this process's cgroup.
+        app.confinement().await;
         let node = Node::start(app.clone());
         // Whoever is told that it listens may ask for an execution at once.
         let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
@@ -145,7 +148,7 @@ fn announce(config: &Config, address: SocketAddr) {
 
 fn gate_options(config: &Config) -> GateOptions {
     let defaults = GateOptions::default();
-    GateOptions { max_streams: config.max_streams.unwrap_or(defaults.max_streams) }
+    GateOptions { max_streams: config.max_streams.unwrap_or(defaults.max_streams), ..defaults }
 }
 
 fn web_options(config: &Config) -> WebOptions {

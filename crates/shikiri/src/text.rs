@@ -1,11 +1,13 @@
-//! Text from models and users, made safe to show: a terminal obeys control characters.
+//! Text from models and users, made safe to show: a terminal obeys control characters, and a person
+//! does not see invisible ones.
 
 use std::fmt::Write as _;
 
-/// Control characters, and those that turn the direction of what follows.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+use shikiri_model::invisible::marked;
+
+/// Each character, and whether it is a control character or an invisible one.
+fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
+    marked(text).map(|(c, is_invisible)| (c, is_invisible || c.is_control()))
 }
 
 /// One line, with control characters made visible instead of obeyed.
@@ -15,8 +17,8 @@ pub fn one_line(text: &str) -> String {
         if !line.is_empty() {
             line.push(' ');
         }
-        for c in word.chars() {
-            if is_unsafe(c) {
+        for (c, is_unsafe) in judged(word) {
+            if is_unsafe {
                 line.extend(c.escape_unicode());
             } else {
                 line.push(c);
@@ -29,8 +31,8 @@ pub fn one_line(text: &str) -> String {
 /// Text of several lines, with control characters made visible instead of obeyed.
 pub fn safe_text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unsafe(c) && !matches!(c, '\n' | '\t') {
+    for (c, is_unsafe) in judged(text) {
+        if is_unsafe && !matches!(c, '\n' | '\t') {
             safe.extend(c.escape_unicode());
         } else {
             safe.push(c);
@@ -64,8 +66,8 @@ pub fn cut_middle(line: &str, width: usize) -> String {
 /// JSON text with everything escaped that a terminal would obey. JSON's own line breaks stay.
 pub fn safe_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
-    for c in json.chars() {
-        if is_unsafe(c) && c != '\n' {
+    for (c, is_unsafe) in judged(json) {
+        if is_unsafe && c != '\n' {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
                 // Writing to a String cannot fail.
@@ -88,7 +90,8 @@ mod tests {
             one_line("a\u{1b}[31m\r\nb\u{9b}2J \u{202e}c"),
             "a\\u{1b}[31m b\\u{9b}2J \\u{202e}c"
         );
-        assert_eq!(one_line("日本 語"), "日本 語");
+        assert_eq!(one_line("日本 語 👨‍👩‍👧"), "日本 語 👨‍👩‍👧");
+        assert_eq!(one_line("a\u{e0041}\u{200b}b"), "a\\u{e0041}\\u{200b}b");
     }
 
     #[test]
@@ -98,9 +101,9 @@ mod tests {
 
     #[test]
     fn json_stays_the_same_value() {
-        let value = serde_json::json!({ "text": "\u{9b}2J\u{7f}\u{1b}\n\u{202e}" });
+        let value = serde_json::json!({ "text": "\u{9b}2J\u{7f}\u{1b}\n\u{202e}\u{e0041}👨‍👩‍👧" });
         let safe = safe_json(&value.to_string());
-        assert!(safe.chars().all(|c| !is_unsafe(c)));
+        assert!(judged(&safe).all(|(_, is_unsafe)| !is_unsafe) && safe.contains("👨‍👩‍👧"), "{safe}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
     }
 

@@ -25,6 +25,7 @@ use crate::app::{App, busy, max_tries};
 use crate::error::AppError;
 use crate::failpoint;
 use crate::run::apply;
+use crate::storage::StorageExcess;
 
 /// The terminal event waits no longer for a title.
 const TITLE_WAIT: Duration = Duration::from_secs(5);
@@ -102,6 +103,14 @@ fn ending(processor: &Processor, ended: &Ended, limit: Duration, rows: &[UsageRo
         }
         (Some(Stopped::Interrupted), ..) => {
             error("INTERRUPTED", "the server stopped before the engine ended".to_owned())
+        }
+        (Some(Stopped::OverQuota(excess)), ..) => {
+            let StorageExcess { used, limit } = excess;
+            let message = format!(
+                "the run was ended: its tenant stores {used} bytes, and stored_bytes allows \
+                 {limit}. Remove conversations or files, or ask the admin of the server to raise it"
+            );
+            error("QUOTA_EXCEEDED", message)
         }
         (Some(Stopped::Timeout), ..) if processor.text().is_empty() => {
             error("TIMEOUT", format!("no output within {} s", limit.as_secs_f64()))

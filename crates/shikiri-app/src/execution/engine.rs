@@ -1,16 +1,20 @@
 //! What an engine is: it takes an order, does one turn of a conversation, and tells what it does.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use shikiri_files::UntrustedDir;
+use shikiri_model::confinement::Confinement;
 use shikiri_model::execution::{PriceList, Usage, UsageRow};
+use shikiri_model::ids::ServerId;
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::native::Limits;
 use shikiri_model::server::Transport;
 use shikiri_model::skill::Skill;
+use shikiri_model::tenant::EgressPolicy;
 use shikiri_model::time::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +29,11 @@ pub trait Engine: Send + Sync + 'static {
     /// told before anything starts.
     async fn check(&self, model: &Model, env: &BTreeMap<String, String>)
     -> Result<(), EngineError>;
+
+    /// How far what it starts is kept from this machine; None if it starts nothing.
+    async fn confinement(&self) -> Option<Confinement> {
+        None
+    }
 
     /// Whether its loop is ours: it keeps the limits of an order, has the steps of a turn kept, and
     /// takes up a session or a turn from what the order remembers of it.
@@ -45,8 +54,8 @@ pub trait Engine: Send + Sync + 'static {
     ) -> Result<(), EngineError>;
 
     /// Files below `home` without which the session cannot be taken up, relative to it. They are
-    /// kept in the store, so that any node can, and put back as they were before each turn.
-    fn session_files(&self, home: &Path, session_id: &str) -> Vec<PathBuf> {
+    /// kept in the store, so that any node can, and put back as they were before each turn. Blocks.
+    fn session_files(&self, home: &UntrustedDir, session_id: &str) -> Vec<PathBuf> {
         let _ = (home, session_id);
         Vec::new()
     }
@@ -80,6 +89,11 @@ pub struct Order {
     pub home: PathBuf,
     /// The whole environment of what the engine starts: nothing is inherited.
     pub env: BTreeMap<String, String>,
+    /// Where what the engine starts may connect to.
+    pub egress: EgressPolicy,
+    /// Ports on this host's loopback that belong to the run: its tools and its MCP servers. An
+    /// engine that opens more for the run adds them.
+    pub loopback_ports: Vec<u16>,
     /// What must not be told, whatever else is: the tokens of the request.
     pub secrets: Vec<String>,
     /// What the turn may use up.
@@ -112,6 +126,8 @@ pub struct Step {
 /// A server with its headers filled in. Those are secrets: this is not printed.
 #[derive(Clone)]
 pub struct Server {
+    /// Of its record; None for a server that is for this turn alone.
+    pub id: Option<ServerId>,
     pub name: String,
     pub transport: Transport,
     pub headers: BTreeMap<String, String>,
@@ -163,6 +179,16 @@ pub struct Engines(BTreeMap<EngineKind, Arc<dyn Engine>>);
 impl Engines {
     pub fn new(engines: Vec<Arc<dyn Engine>>) -> Self {
         Self(engines.into_iter().map(|engine| (engine.kind(), engine)).collect())
+    }
+
+    /// The level of what programs engines start here; None if none of them starts any.
+    pub async fn confinement(&self) -> Option<Confinement> {
+        for engine in self.0.values() {
+            if let Some(confinement) = engine.confinement().await {
+                return Some(confinement);
+            }
+        }
+        None
     }
 
     pub fn get(&self, kind: EngineKind) -> Option<&Arc<dyn Engine>> {

@@ -42,7 +42,8 @@ use crate::app::App;
 use crate::error::AppError;
 use crate::gate::limits::Slot;
 use crate::run::Outbox;
-use crate::tools::Door;
+use crate::storage::StorageExcess;
+use crate::tools::{Door, ToolNews};
 
 /// How long an engine that was asked to stop may take to tell what it spent.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -73,6 +74,7 @@ impl App {
         }
         // 2. checks
         let means = self.means(tenant, &request, door.as_ref()).await?;
+        self.check_storage(&means.tenant, request.user_input.len() as u64).await?;
         // 3. lock
         self.start_under_lock(tenant, &request, means, door.as_ref()).await
     }
@@ -103,6 +105,8 @@ pub(super) enum Stopped {
     Timeout,
     /// The node stops, or has lost the conversation.
     Interrupted,
+    /// What it wrote brought its tenant over the limit of what may be stored.
+    OverQuota(StorageExcess),
 }
 
 /// Steps 4 to 10, in the worker.
@@ -120,9 +124,10 @@ pub(crate) async fn carry(
     // 5. options
     let resume = context.means.conversation.value.session_id.clone();
     let prepared = app.order(&context.means, &context.prompt, resume.clone(), &stops.cancel);
-    let Prepared { mut order, left_out, door } = prepared.await?;
+    let Prepared { mut order, left_out, tool_news, door } = prepared.await?;
     context.means.unreachable.extend(left_out);
     context.door = door;
+    context.tool_news = tool_news;
     if context.means.engine.is_native() {
         let begun = taken_up.then_some(&started.value);
         order.memory = app.memory(&context.means, resume.as_deref(), begun).await?;
@@ -160,6 +165,8 @@ pub(super) struct Context<'a> {
     turn: u64,
     /// Through which a program finds this run's tools.
     door: Option<Door>,
+    /// What the servers' owner should know of their tools.
+    tool_news: ToolNews,
     outbox: Arc<Outbox>,
     begun: Instant,
     /// This node is stopping, or is no node any more.
@@ -203,6 +210,7 @@ impl<'a> Context<'a> {
             processor: Processor::default(),
             turn: run.execution.as_ref().map_or(1, |execution| execution.turn),
             door: None,
+            tool_news: Vec::new(),
             outbox,
             begun: Instant::now(),
             node_lost: stops.lost.clone(),
@@ -243,7 +251,9 @@ impl<'a> Context<'a> {
             let data = json!({ "code": code, "message": why, "server": server });
             NewEvent::from_value("warning", &data)
         });
-        self.tell_all(left_out.collect()).await?;
+        let tool_news = self.tool_news.iter().map(|data| NewEvent::from_value("warning", data));
+        // Before the model sees the tools.
+        self.tell_all(left_out.chain(tool_news).collect()).await?;
         // 6. engine run, with 7. messages and 8. tools inside
         let ended = self.run_engine(order, stops).await?;
         self.door = None;
@@ -277,6 +287,9 @@ impl<'a> Context<'a> {
         let limit = self.begun + self.app.options.execution_timeout;
         let mut end = limit;
         let lock_lost = self.lock.lost().clone();
+        let (app, tenant) = (self.app, self.means.tenant.clone());
+        let conversation = self.means.conversation.value.id.clone();
+        let mut over_quota = std::pin::pin!(app.watch_storage(&tenant, &conversation));
         loop {
             let why = tokio::select! {
                 taken = heard.take(&mut words, TAKEN_AT_ONCE) => {
@@ -300,12 +313,16 @@ impl<'a> Context<'a> {
                 () = stops.cancel.cancelled(), if stopped.is_none() => Stopped::Cancelled,
                 () = stops.lost.cancelled(), if stopped.is_none() => Stopped::Interrupted,
                 () = lock_lost.cancelled(), if stopped.is_none() => Stopped::Interrupted,
+                excess = &mut over_quota, if stopped.is_none() => Stopped::OverQuota(excess),
             };
             if outcome.is_none() {
                 stopped = Some(why);
             }
             end = Instant::now() + STOP_GRACE;
             stop.cancel();
+        }
+        if tenant.limits.stored_bytes.is_some() {
+            app.measure_folders(&tenant.id, &conversation).await;
         }
         // What it told before it was dropped counts: it may be what it spent.
         heard.take_left(&mut words);

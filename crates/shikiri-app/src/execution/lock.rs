@@ -113,6 +113,7 @@ impl App {
             engine: means.model.engine,
             executor: request.executor.clone(),
             goes_on: means.goes_on() && place.is_lasting(),
+            confinement: means.confinement,
             usage: Usage::default(),
             total_cost_usd: Cost::default(),
         }));

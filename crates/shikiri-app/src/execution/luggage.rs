@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use shikiri_files::{FilesError, Trash, UntrustedDir};
 use shikiri_model::execution::SessionFiles;
 use shikiri_model::ids::{ConversationId, TenantId};
 use shikiri_model::record::{Document as _, Expect, RecordChange};
@@ -14,6 +15,7 @@ use shikiri_store::StoreExt;
 use super::request::Means;
 use crate::app::App;
 use crate::error::AppError;
+use crate::workspace::{blocking, broken};
 
 /// A session that has grown beyond this is not copied; it goes on where its files are.
 const MOST_BYTES: u64 = 32 * 1024 * 1024;
@@ -32,9 +34,8 @@ impl App {
             return Ok(());
         };
         let home = home.to_owned();
-        let put = tokio::task::spawn_blocking(move || put_back(&home, &files)).await;
-        let put = put.map_err(|error| AppError::Broken(error.to_string()))?;
-        put.map_err(|error| AppError::Broken(format!("cannot put a session back: {error}")))
+        let put = blocking(move || put_back(&home, &files)).await?;
+        put.map_err(|error| broken("cannot put a session back", &error))
     }
 
     /// The change that keeps the session as it is now, or forgets the copy of one that cannot be
@@ -46,19 +47,20 @@ impl App {
         session: &str,
     ) -> Result<Option<RecordChange>, AppError> {
         let conversation = &means.conversation.value;
-        let paths = means.engine.session_files(home, session);
-        if paths.is_empty() {
-            return Ok(None);
-        }
         let mut files = SessionFiles {
             conversation: conversation.id.clone(),
             tenant: conversation.tenant.clone(),
             session_id: session.to_owned(),
             files: BTreeMap::new(),
         };
-        let home = home.to_owned();
-        let packing = tokio::task::spawn_blocking(move || collect(&home, paths));
-        let packed = packing.await.map_err(|error| AppError::Broken(error.to_string()))?;
+        let (home, engine) = (home.to_owned(), Arc::clone(&means.engine));
+        let session = session.to_owned();
+        let packing = blocking(move || {
+            let home = UntrustedDir::open(&home).ok()?;
+            let paths = engine.session_files(&home, &session);
+            (!paths.is_empty()).then(|| collect(&home, paths))
+        });
+        let Some(packed) = packing.await? else { return Ok(None) };
         let packed = packed.map(|texts| {
             files.files = texts;
             files
@@ -85,36 +87,46 @@ impl App {
 }
 
 /// The texts of these files; None if they are too much, or one cannot be read.
-fn collect(home: &Path, paths: Vec<PathBuf>) -> Option<BTreeMap<String, String>> {
-    let sizes = paths.iter().filter_map(|path| home.join(path).metadata().ok());
-    if sizes.map(|file| file.len()).sum::<u64>() > MOST_BYTES {
-        return None;
-    }
+fn collect(home: &UntrustedDir, paths: Vec<PathBuf>) -> Option<BTreeMap<String, String>> {
+    let mut left = MOST_BYTES;
     let read = |path: PathBuf| {
-        let text = std::fs::read_to_string(home.join(&path)).ok()?;
-        Some((path.to_str()?.to_owned(), text))
+        let bytes = home.read(&path, left).ok()?;
+        left -= bytes.len() as u64;
+        Some((path.to_str()?.to_owned(), String::from_utf8(bytes).ok()?))
     };
     paths.into_iter().map(read).collect()
 }
 
-fn put_back(home: &Path, files: &SessionFiles) -> io::Result<()> {
+fn put_back(home: &Path, files: &SessionFiles) -> Result<(), FilesError> {
+    let dir = UntrustedDir::create(home)?;
     for (path, text) in &files.files {
-        // They were written by us; a path that leads elsewhere was not.
-        if !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
-            continue;
+        match put_back_file(home, &dir, Path::new(path), text.as_bytes()) {
+            // They were written by us; a path that leads elsewhere was not.
+            Err(FilesError::InvalidPath(_)) => {}
+            put => put?,
         }
-        let target = home.join(path);
-        if std::fs::read_to_string(&target).is_ok_and(|now| now == *text) {
-            continue;
-        }
-        if let Some(folder) = target.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(target)?;
-        io::Write::write_all(&mut file, text.as_bytes())?;
     }
     Ok(())
+}
+
+/// What an agent put in the place of the file, or of a folder on the way, gives way.
+fn put_back_file(
+    home: &Path,
+    dir: &UntrustedDir,
+    path: &Path,
+    text: &[u8],
+) -> Result<(), FilesError> {
+    if dir.read(path, text.len() as u64).is_ok_and(|now| now == text) {
+        return Ok(());
+    }
+    dir.replace_dir(path.parent().unwrap_or(Path::new("")))?;
+    match dir.write(path, text) {
+        Err(error) if error.io_kind() == Some(io::ErrorKind::IsADirectory) => {
+            Trash::beside(home)?.remove(dir, path)?;
+            dir.write(path, text)
+        }
+        written => written,
+    }
 }
 
 #[cfg(test)]

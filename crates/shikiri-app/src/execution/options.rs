@@ -1,10 +1,10 @@
 //! What an engine is ordered to do: prompt, model, servers, skills and environment.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
-use shikiri_model::ids::ConversationId;
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::server::Transport;
 use tokio_util::sync::CancellationToken;
@@ -14,15 +14,16 @@ use super::request::Means;
 use super::toolbox::{NoTools, ToolBox};
 use crate::app::App;
 use crate::error::AppError;
-use crate::tools::{Door, LeftOut, Supplies, TurnTools};
+use crate::tools::{DefinitionCheck, Door, LeftOut, Supplies, ToolNews, TurnTools};
 use crate::workspace;
 
 /// Variables of the server's environment that an engine may see, besides those that start with a
 /// prefix below. `HOME` is the engine's own.
-const INHERITED: [&str; 14] = [
+const INHERITED: [&str; 15] = [
     "PATH",
     "LANG",
     "TZ",
+    "RUSTUP_HOME",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
@@ -93,6 +94,8 @@ pub(super) struct Prepared {
     pub(super) order: Order,
     /// Servers that could not be met.
     pub(super) left_out: LeftOut,
+    /// What the servers' owner should know of their tools.
+    pub(super) tool_news: ToolNews,
     /// Open for as long as the engine works.
     pub(super) door: Option<Door>,
 }
@@ -102,12 +105,19 @@ struct Equipment {
     servers: Vec<Server>,
     tools: Arc<dyn ToolBox>,
     left_out: LeftOut,
+    tool_news: ToolNews,
     door: Option<Door>,
 }
 
 impl Equipment {
     fn none() -> Self {
-        Self { servers: Vec::new(), tools: Arc::new(NoTools), left_out: Vec::new(), door: None }
+        Self {
+            servers: Vec::new(),
+            tools: Arc::new(NoTools),
+            left_out: Vec::new(),
+            tool_news: Vec::new(),
+            door: None,
+        }
     }
 }
 
@@ -134,20 +144,17 @@ impl App {
         let subagent_model =
             subagent_model.or_else(|| env.get("CLAUDE_CODE_SUBAGENT_MODEL")).map(resolve);
         let home = self.engine_home(&means.conversation.value.id).unwrap_or_default();
+        let work = self.make_engine_home(&home).await?;
         let folder = match means.workspace_enabled() {
             true => self.workspace_folder(&means.conversation.value.id).await?,
-            false => home.join("work"),
+            false => work,
         };
-        if self.options.data.is_some() {
-            make_private(&home)?;
-            make_private(&folder)?;
-        }
         let equipment = tokio::select! {
             equipment = self.equipment(means, &folder) => equipment,
             // Nobody waits for servers that an execution will not use.
             () = cancel.cancelled() => Equipment::none(),
         };
-        let Equipment { servers, tools, left_out, door } = equipment;
+        let Equipment { servers, tools, left_out, tool_news, door } = equipment;
         if door.is_some() {
             keep_at_home(&mut env);
         }
@@ -158,6 +165,8 @@ impl App {
             subagent_model,
             aliases,
             resume,
+            loopback_ports: loopback_ports(&servers),
+            egress: means.tenant.egress,
             servers,
             skills: means.skills.clone(),
             tools,
@@ -169,13 +178,14 @@ impl App {
             prices: means.prices(),
             memory: Memory::default(),
         };
-        Ok(Prepared { order, left_out, door })
+        Ok(Prepared { order, left_out, tool_news, door })
     }
 
     /// An engine that calls tools itself gets a box of them. A program of its own gets servers, and
     /// those of them that are APIs behind a door that is opened for this run.
     async fn equipment(&self, means: &Means, folder: &Path) -> Equipment {
-        let servers = means.servers.clone();
+        let mut servers = means.servers.clone();
+        let mut check = DefinitionCheck::new(self, &means.conversation.value.tenant);
         match means.model.engine {
             EngineKind::Anthropic | EngineKind::Bedrock => {
                 let conversation = &means.conversation.value;
@@ -189,20 +199,18 @@ impl App {
                     folder,
                     limit: self.options.execution_timeout,
                 };
-                let (tools, left_out) = TurnTools::gather(&supplies).await;
-                Equipment { servers, tools: Arc::new(tools), left_out, door: None }
+                let (tools, left_out) = TurnTools::gather(&supplies, &mut check).await;
+                let (tools, tool_news) = (Arc::new(tools), check.news);
+                Equipment { servers, tools, left_out, tool_news, door: None }
             }
             EngineKind::ClaudeCode => {
-                let (servers, door, left_out) = Door::open(servers).await;
-                Equipment { servers, left_out, door, ..Equipment::none() }
+                check.narrow(&mut servers, folder).await;
+                let (servers, door, left_out) = Door::open(servers, &mut check).await;
+                let tool_news = check.news;
+                Equipment { servers, left_out, tool_news, door, ..Equipment::none() }
             }
             EngineKind::Offline => Equipment { servers, ..Equipment::none() },
         }
-    }
-
-    /// It belongs to the conversation: what the engine needs to resume lies there.
-    pub(crate) fn engine_home(&self, conversation: &ConversationId) -> Option<PathBuf> {
-        Some(self.options.data.as_ref()?.join("engines").join(conversation.as_str()))
     }
 
     async fn system_prompt(&self, means: &Means) -> Result<String, AppError> {
@@ -224,6 +232,26 @@ impl App {
         }
         Ok(parts.join("\n\n"))
     }
+}
+
+/// The ports of the servers that are on this host's loopback.
+fn loopback_ports(servers: &[Server]) -> Vec<u16> {
+    let mut ports: Vec<u16> = servers.iter().filter_map(loopback_port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+fn loopback_port(server: &Server) -> Option<u16> {
+    let (Transport::Http { url } | Transport::Sse { url }) = &server.transport else {
+        return None;
+    };
+    let uri: hyper::Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    is_loopback.then(|| uri.port_u16().unwrap_or(usual))
 }
 
 /// This machine's own door is not asked for at a proxy.
@@ -249,12 +277,6 @@ fn secrets(means: &Means) -> Vec<String> {
     means.secrets.iter().cloned().chain(both).collect()
 }
 
-fn make_private(folder: &std::path::Path) -> Result<(), AppError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| AppError::Broken(format!("cannot make {}: {error}", folder.display())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +287,30 @@ mod tests {
         let seen = inherited(given.map(|name| (name.to_owned(), "値".to_owned())));
         let names: Vec<_> = seen.keys().map(String::as_str).collect();
         assert_eq!(names, ["ANTHROPIC_API_KEY", "AWS_PROFILE", "PATH"]);
+    }
+
+    #[test]
+    fn loopback_ports_are_those_of_servers_on_this_host() {
+        let server = |transport| Server {
+            id: None,
+            name: "s".to_owned(),
+            transport,
+            headers: BTreeMap::new(),
+            allowed_tools: None,
+            allow_private: true,
+            is_own: false,
+        };
+        let http = |url: &str| server(Transport::Http { url: url.to_owned() });
+        let servers = [
+            http("http://localhost:9001/mcp"),
+            server(Transport::Sse { url: "https://[::1]/sse".to_owned() }),
+            http("http://127.0.0.1:80/"),
+            http("http://127.0.0.1/again"),
+            http("http://10.0.0.1:9002/"),
+            http("http://localhost.example:9003/"),
+            server(Transport::Stdio { command: vec!["x".to_owned()] }),
+        ];
+        assert_eq!(loopback_ports(&servers), [80, 443, 9001]);
     }
 
     #[test]

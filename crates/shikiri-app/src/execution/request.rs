@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use shikiri_model::confinement::{Confinement, ConfinementLevel};
 use shikiri_model::conversation::{Conversation, ConversationStatus, lock_of};
 use shikiri_model::execution::{Executor, PriceList, Prices};
 use shikiri_model::ids::{ConversationId, ModelId, TenantId};
@@ -17,6 +18,7 @@ use shikiri_model::tenant::{Tenant, TenantStatus};
 use super::engine::{Engine, Server};
 use crate::app::App;
 use crate::error::AppError;
+use crate::sealing::refuse_sealed;
 
 /// A turn that somebody wants done.
 #[derive(Clone)]
@@ -125,6 +127,8 @@ pub(crate) struct Means {
     pub(super) secrets: Vec<String>,
     pub(super) limits: Limits,
     pub(super) engine: std::sync::Arc<dyn Engine>,
+    /// Of what the engine starts, if it starts anything.
+    pub(super) confinement: Option<ConfinementLevel>,
 }
 
 impl Means {
@@ -198,6 +202,7 @@ impl App {
         let mut servers = fill_all(servers, &request.tokens)?;
         servers.extend(door.cloned());
         let engine = self.engine_for(&model).await?;
+        let confinement = self.confinement_for(&tenant, &*engine).await?;
         let means = Means {
             tenant,
             conversation,
@@ -211,6 +216,7 @@ impl App {
             secrets: request.tokens.values().cloned().collect(),
             limits: request.limits.clone(),
             engine,
+            confinement,
         };
         means.check_limits()?;
         Ok(means)
@@ -261,6 +267,7 @@ impl App {
             return Err(AppError::invalid("model_id", reason));
         };
         if let Some(model) = active.iter().find(|model| model.id.as_str() == wanted) {
+            refuse_sealed(&format!("the model {wanted}"), model.env.values())?;
             return Ok(model.clone());
         }
         let id = wanted.parse().map_err(|_| AppError::not_found("model", wanted))?;
@@ -279,6 +286,25 @@ impl App {
         Ok(std::sync::Arc::clone(engine))
     }
 
+    /// The level at which the engine works for this tenant; too low a one is refused.
+    async fn confinement_for(
+        &self,
+        tenant: &Tenant,
+        engine: &dyn Engine,
+    ) -> Result<Option<ConfinementLevel>, AppError> {
+        let Some(reached) = engine.confinement().await else { return Ok(None) };
+        let policy = self.options.confinement_policy;
+        if policy.accepts(tenant.id == TenantId::local(), reached) {
+            return Ok(Some(reached.level));
+        }
+        Err(AppError::NoSandbox(refusal(reached)))
+    }
+
+    /// At which level engines start programs here; None if none of them starts any.
+    pub async fn confinement(&self) -> Option<Confinement> {
+        self.engines.confinement().await
+    }
+
     async fn active_models(&self) -> Result<Vec<Model>, AppError> {
         self.active(&TenantId::system()).await
     }
@@ -295,12 +321,22 @@ impl App {
     }
 }
 
+fn refusal(reached: Confinement) -> String {
+    format!(
+        "engines can be confined only at the level {:?} here, which does not keep tenants apart: let \
+         the server make user namespaces, or run it as root with its folder where other users can \
+         pass, on a kernel with Landlock; or accept the risk with unconfined_engines = true",
+        reached.level.as_str()
+    )
+}
+
 /// Puts the request's tokens into the headers of each server.
 fn fill_all(
     servers: Vec<McpServer>,
     tokens: &BTreeMap<String, String>,
 ) -> Result<Vec<Server>, AppError> {
     let filled = servers.into_iter().map(|server| {
+        refuse_sealed(&format!("the server {}", server.name), server.headers_template.values())?;
         let headers = server.headers_template.iter().map(|(name, template)| {
             let value = fill_in(template, tokens).map_err(|error| match error {
                 TemplateError::Missing(_) => {
@@ -312,6 +348,7 @@ fn fill_all(
         });
         Ok(Server {
             headers: headers.collect::<Result<_, AppError>>()?,
+            id: Some(server.id),
             name: server.name,
             transport: server.transport,
             allowed_tools: server.allowed_tools,

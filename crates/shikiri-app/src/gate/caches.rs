@@ -51,7 +51,14 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
 }
 
 #[derive(Default)]
-pub(super) struct KeyCache(Cache<String, (KeyId, KeyScope)>);
+pub(super) struct KeyCache(Cache<String, KnownKey>);
+
+#[derive(Clone)]
+struct KnownKey {
+    id: KeyId,
+    name: String,
+    scope: KeyScope,
+}
 
 impl KeyCache {
     pub(super) async fn caller(
@@ -61,16 +68,18 @@ impl KeyCache {
     ) -> Result<Option<Caller>, AppError> {
         // By hash, so that no secret lies around in memory.
         let hash = secret.hash().as_str().to_owned();
-        let (key, scope) = match self.0.get(&hash) {
+        let known = match self.0.get(&hash) {
             Some(known) => known,
             None => {
                 let since = Instant::now();
                 let Some(key) = app.key_of(secret).await? else { return Ok(None) };
-                self.0.put(hash, since, (key.id.clone(), key.scope.clone()));
-                (key.id, key.scope)
+                let known = KnownKey { id: key.id, name: key.name, scope: key.scope };
+                self.0.put(hash, since, known.clone());
+                known
             }
         };
-        Ok(Some(Caller { key, scope, secret: secret.clone() }))
+        let KnownKey { id, name, scope } = known;
+        Ok(Some(Caller { key: id, name, scope, secret: secret.clone() }))
     }
 
     pub(super) fn forget_all(&self) {

@@ -77,6 +77,11 @@ impl Slots {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).total
     }
 
+    pub(crate) fn count_of(&self, tenant: &TenantId) -> usize {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.by_tenant.get(tenant).copied().unwrap_or(0)
+    }
+
     pub(crate) fn take(
         self: &Arc<Self>,
         tenant: &TenantId,

@@ -3,22 +3,30 @@
 //! A process has one gate and its doors share it. A caller that spreads over them then has one
 //! rate and one count of streams, and a key that is revoked through one door is forgotten by all.
 
+mod body_memory;
 mod caches;
+mod key_failures;
+mod key_uses;
 pub(crate) mod limits;
 mod live_keys;
 mod sessions;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use shikiri_model::ids::{KeyId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
-use shikiri_model::tenant::Tenant;
+use shikiri_model::tenant::{Tenant, TenantUse};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::error::AppError;
+use body_memory::BodyLimits;
+pub use body_memory::BodyMemory;
 use caches::{KeyCache, TenantCache};
+use key_failures::KeyFailures;
+use key_uses::KeyUses;
 use limits::{RateLimiter, Slot, Slots};
 use live_keys::{LiveKey, LiveKeys};
 
@@ -26,11 +34,13 @@ use live_keys::{LiveKey, LiveKeys};
 pub struct GateOptions {
     /// Open streams of all tenants together.
     pub max_streams: usize,
+    /// Bytes of request bodies that are held in memory at once.
+    pub max_body_memory: usize,
 }
 
 impl Default for GateOptions {
     fn default() -> Self {
-        Self { max_streams: 16_000 }
+        Self { max_streams: 16_000, max_body_memory: 256 * 1024 * 1024 }
     }
 }
 
@@ -41,13 +51,22 @@ pub struct Gate {
     live_keys: LiveKeys,
     rates: RateLimiter,
     streams: Arc<Slots>,
+    bodies: Arc<BodyLimits>,
+    failures: KeyFailures,
+    uses: KeyUses,
     draining: CancellationToken,
 }
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
 
 /// The holder of a valid key.
 #[derive(Clone)]
 pub struct Caller {
     pub key: KeyId,
+    /// What the key is called.
+    pub name: String,
     pub scope: KeyScope,
     pub secret: Secret,
 }
@@ -74,6 +93,9 @@ impl Gate {
             live_keys: LiveKeys::new(draining.clone()),
             rates: RateLimiter::default(),
             streams: Arc::new(Slots::new("streams", options.max_streams)),
+            bodies: BodyLimits::new(options.max_body_memory),
+            failures: KeyFailures::default(),
+            uses: KeyUses::default(),
             draining,
             app,
         })
@@ -85,7 +107,25 @@ impl Gate {
 
     /// Whoever holds this key; None if it opens nothing. The token of an agent's session is no key.
     pub async fn caller(&self, secret: &Secret) -> Result<Option<Caller>, AppError> {
-        self.keys.caller(&self.app, secret).await
+        let caller = self.keys.caller(&self.app, secret).await?;
+        if let Some(caller) = &caller {
+            self.uses.note(&self.app, &caller.key);
+        }
+        Ok(caller)
+    }
+
+    /// For whoever sent a key that opens nothing: the more of them came from one address of late,
+    /// the longer this takes, and too many are refused. Right keys are never slowed down.
+    pub async fn slow_down(&self, peer: Option<Peer>) -> Result<(), AppError> {
+        match peer {
+            Some(Peer(address)) => self.failures.slow_down(address.ip()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Memory for the body of one request of this tenant (none: an admin's).
+    pub fn body_memory(&self, tenant: Option<&TenantId>) -> BodyMemory {
+        self.bodies.open(tenant)
     }
 
     pub async fn tenant(&self, id: &TenantId) -> Result<Arc<Tenant>, AppError> {
@@ -116,6 +156,12 @@ impl Gate {
 
     pub fn open_streams(&self) -> usize {
         self.streams.count()
+    }
+
+    /// What a tenant has in use on this node.
+    pub async fn tenant_use(&self, tenant: &TenantId) -> Result<TenantUse, AppError> {
+        let streams = u32::try_from(self.streams.count_of(tenant)).unwrap_or(u32::MAX);
+        Ok(TenantUse { streams, ..self.app.tenant_use(tenant).await? })
     }
 
     /// For whoever revoked a key.

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde_json::Value;
 use shikiri_model::host::{Answer, Form, HostCall};
+use shikiri_model::tool::ToolChange;
 
 /// What there is to show of a call, kept already.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,18 @@ pub enum Consent {
 #[async_trait]
 pub trait Audience: Send + Sync {
     fn show(&self, call: &HostCall, shown: &Shown);
+
+    /// Tools that are new or changed, and not the one that is called.
+    fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
+        let _ = (server, changes);
+    }
+
+    /// Whether a tool may be called though the server says something else of it than before. An
+    /// audience that does not say so has agreed to nothing.
+    async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
+        let _ = (server, change);
+        false
+    }
 
     async fn ask(&self, call: &HostCall, form: &Form) -> Answer;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use shikiri_client::{ClientError, End, Order, Server, Tool, follow};
+use shikiri_client::{ClientError, End, Offer, Order, Server, Tool, follow};
 use shikiri_model::host::{Bookmark, CallState, HostCall, News, Outcome, Way};
 use shikiri_model::ids::HostCallId;
 use shikiri_model::record::Stored;
@@ -67,7 +67,7 @@ impl Host {
     ) -> Result<Called, HostError> {
         let meeting = async {
             let server = Box::pin(self.connect(&new.server)).await?;
-            let tool = self.find_tool(&server, &new.tool).await?;
+            let tool = self.agreed_tool(&server, &new.tool, audience).await?;
             Ok::<_, HostError>((server, tool))
         };
         let met = tokio::select! {
@@ -168,7 +168,7 @@ impl Host {
             let connected = match met.take() {
                 Some((server, tool)) => Ok((server, Some(tool))),
                 None => tokio::select! {
-                    reached = self.reach(&page.value) => reached,
+                    reached = self.reach(&page.value, audience) => reached,
                     () = cancel.cancelled() => break,
                 },
             };
@@ -240,7 +240,11 @@ impl Host {
     }
 
     /// A connection that fits how the call is taken up.
-    async fn reach(&self, call: &HostCall) -> Result<(Arc<Server>, Option<Tool>), HostError> {
+    async fn reach(
+        &self,
+        call: &HostCall,
+        audience: &dyn Audience,
+    ) -> Result<(Arc<Server>, Option<Tool>), HostError> {
         let spec = self.spec(&call.server)?;
         let mark = &call.bookmark;
         if let (Way::Stream { session, .. }, Some(protocol)) =
@@ -255,7 +259,7 @@ impl Host {
         let server = self.connect(&call.server).await?;
         // A task or a run is followed without it; what is sent needs its schema.
         let tool = match mark.way(call.repeatable) {
-            Way::Send(_) => Some(self.find_tool(&server, &call.tool).await?),
+            Way::Send(_) => Some(self.agreed_tool(&server, &call.tool, audience).await?),
             _ => None,
         };
         Ok((server, tool))
@@ -264,18 +268,20 @@ impl Host {
     /// What a server says of one of its tools.
     pub async fn tool(&self, server: &str, name: &str) -> Result<Tool, HostError> {
         let server = self.connect(server).await?;
-        self.find_tool(&server, name).await
+        let offer = server.tools().await.map_err(|error| self.told(server.name(), error))?;
+        self.find_tool(server.name(), offer, name)
     }
 
-    async fn find_tool(&self, server: &Server, name: &str) -> Result<Tool, HostError> {
-        let offer = server.tools().await.map_err(|error| self.told(server.name(), error))?;
+    pub(super) fn find_tool(
+        &self,
+        server: &str,
+        offer: Offer,
+        name: &str,
+    ) -> Result<Tool, HostError> {
         let near = nearest(name, offer.tools.iter().map(|tool| tool.name.as_str()));
         let found = offer.tools.into_iter().find(|tool| tool.name == name);
-        found.ok_or_else(|| HostError::NoTool {
-            server: server.name().to_owned(),
-            tool: name.to_owned(),
-            near,
-        })
+        let (server, tool) = (server.to_owned(), name.to_owned());
+        found.ok_or(HostError::NoTool { server, tool, near })
     }
 }
 

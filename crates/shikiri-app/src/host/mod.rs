@@ -10,15 +10,17 @@ mod plan_tries;
 mod plans;
 mod records;
 mod speaker;
+mod tool_changes;
 mod vault;
-mod vault_key;
 
 pub use audience::{Audience, Consent, Shown};
 pub use calls::{Called, NewCall};
+pub use plan_offers::Survey;
 pub use plan_texts::NoText;
 pub use plans::PlanAudience;
 pub use records::open_calls;
 pub use speaker::{Speaker, Speech, Spoken};
+pub use tool_changes::ChangedTool;
 pub use vault::SealedVault;
 
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ use futures_util::future::join_all;
 use shikiri_client::{Authority, ClientError, Introduction, Offer, Server};
 use shikiri_model::host::ServerSpec;
 use shikiri_model::ids::TenantId;
+use shikiri_model::tool::ToolChange;
 use tokio::sync::Mutex;
 
 use crate::app::{App, random};
@@ -66,6 +69,12 @@ pub enum HostError {
     NoServer { name: String, known: String },
     #[error("{server} has no tool {tool:?}{}", hint(.near))]
     NoTool { server: String, tool: String, near: Option<String> },
+    /// The person has not agreed to what the server says of the tool now.
+    #[error(
+        "{server} changed what it says of its tool {tool}: look at the difference, and accept it with \
+         `shikiri host tools {server} --accept`"
+    )]
+    Changed { server: String, tool: String },
     /// What a server said or failed to say.
     #[error("{server}: {error}")]
     Server { server: String, error: ClientError },
@@ -90,6 +99,8 @@ pub struct Listed {
     pub server: String,
     pub endpoint: String,
     pub offer: Result<(Arc<Server>, Offer), ClientError>,
+    /// How its tools differ from what is known of them.
+    pub changes: Vec<ToolChange>,
 }
 
 impl Host {
@@ -199,11 +210,20 @@ impl Host {
                 let offer = server.tools().await?;
                 Ok((server, offer))
             };
-            let offer = match tokio::time::timeout(LISTING, asking).await {
+            let mut offer = match tokio::time::timeout(LISTING, asking).await {
                 Ok(offer) => offer,
                 Err(_) => Err(ClientError::Slow(LISTING.as_secs())),
             };
-            Listed { server: spec.name.clone(), endpoint: spec.reach.endpoint(), offer }
+            let compared = match &offer {
+                Ok((_, offer)) => self.changes(&spec.name, &offer.tools).await,
+                Err(_) => Ok(Vec::new()),
+            };
+            let changes = compared.unwrap_or_else(|error| {
+                // What cannot be compared is not offered.
+                offer = Err(ClientError::Unreachable(error.to_string()));
+                Vec::new()
+            });
+            Listed { server: spec.name.clone(), endpoint: spec.reach.endpoint(), offer, changes }
         });
         join_all(listing).await
     }

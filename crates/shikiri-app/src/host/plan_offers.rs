@@ -3,14 +3,24 @@
 use shikiri_client::ClientError;
 use shikiri_model::host::plan::{Offers, Plan};
 
-use super::{Host, HostError};
+use super::{ChangedTool, Host, HostError};
+
+/// What all servers said when they were asked what they offer.
+#[derive(Default)]
+pub struct Survey {
+    /// Who offers which tools now.
+    pub offers: Offers,
+    /// What was said by those who could not be asked.
+    pub troubles: Vec<(String, ClientError)>,
+    /// Tools that are not what they were.
+    pub changed: Vec<ChangedTool>,
+}
 
 impl Host {
-    /// Who offers which tools now, and what was said by those who could not be asked.
-    pub async fn offers(&self) -> (Offers, Vec<(String, ClientError)>) {
-        let mut offers = Offers::default();
-        let mut troubles = Vec::new();
+    pub async fn survey(&self) -> Survey {
+        let Survey { mut offers, mut troubles, mut changed } = Survey::default();
         for listed in self.list().await {
+            changed.extend(listed.changed_tools());
             match listed.offer {
                 Ok((_, offer)) => {
                     for tool in offer.tools {
@@ -26,7 +36,7 @@ impl Host {
                 }
             }
         }
-        (offers, troubles)
+        Survey { offers, troubles, changed }
     }
 
     /// Whether a plan names what there is. A server that is silent now may offer it later.

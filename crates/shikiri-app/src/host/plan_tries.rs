@@ -9,6 +9,7 @@ use shikiri_client::{ClientError, Server};
 use shikiri_model::host::plan::{TaskOutcome, TaskResult};
 use shikiri_model::host::{Answer, CallState, Form, HostCall, News, Outcome, Reach, clean_line};
 use shikiri_model::ids::HostCallId;
+use shikiri_model::tool::ToolChange;
 use tokio_util::sync::CancellationToken;
 
 use super::audience::{Audience, Consent, Shown};
@@ -63,7 +64,10 @@ impl Host {
                 let id = &call.value.id;
                 Err(HostError::Call(format!("call {id} of task {}: {why}", order.task)))
             }
-            Err(error @ (HostError::App(_) | HostError::Call(_))) => Err(error),
+            // Whoever runs the plan again after the change was accepted goes on with it.
+            Err(error @ (HostError::App(_) | HostError::Call(_) | HostError::Changed { .. })) => {
+                Err(error)
+            }
             Err(HostError::Cancelled { .. }) => Ok(TaskOutcome::Cancelled),
             Err(error) => {
                 self.disconnect(&order.server).await;
@@ -227,6 +231,14 @@ impl Audience for Watched<'_> {
     fn show(&self, call: &HostCall, shown: &Shown) {
         self.heard.store(true, Ordering::Relaxed);
         self.audience.show(call, shown);
+    }
+
+    fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
+        self.audience.tell_changes(server, changes);
+    }
+
+    async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
+        self.audience.accepts_change(server, change).await
     }
 
     async fn ask(&self, call: &HostCall, form: &Form) -> Answer {

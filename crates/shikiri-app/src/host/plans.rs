@@ -92,7 +92,7 @@ impl Host {
             }
             if desk.wants_offers(now) {
                 desk.is_asking = true;
-                happening.push(Box::pin(async { Happened::Asked(self.offers().await.0) }));
+                happening.push(Box::pin(async { Happened::Asked(self.survey().await.offers) }));
             }
             if desk.run().is_settled() {
                 break;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use shikiri_model::host::HostCall;
+use shikiri_model::invisible::without_invisible;
 use shikiri_model::models::{EngineKind, Model, Status};
 
 use super::Host;
@@ -20,7 +21,7 @@ const MAX_MESSAGES: usize = 200;
 #[async_trait]
 pub trait Speaker: Send + Sync {
     /// Whether the model can be asked with this environment.
-    fn is_ready(&self, model: &Model, env: &BTreeMap<String, String>) -> bool;
+    async fn is_ready(&self, model: &Model, env: &BTreeMap<String, String>) -> bool;
 
     async fn speak(&self, wanted: &Speech) -> Result<Spoken, String>;
 }
@@ -55,9 +56,10 @@ impl Host {
         let Some(speaker) = &self.speaker else { return audience.sample(call, params).await };
         let model = self.model().await.map_err(|error| error.to_string())?;
         let ready = model.map(|model| (self.app.engine_environment(&model), model));
-        let Some((env, model)) = ready.filter(|(env, model)| speaker.is_ready(model, env)) else {
+        let Some((env, model)) = ready else { return audience.sample(call, params).await };
+        if !speaker.is_ready(&model, &env).await {
             return audience.sample(call, params).await;
-        };
+        }
         let (system, said) = read(params)?;
         let prompt = said.last().map(|(_, text)| text.as_str()).unwrap_or_default();
         match audience.may_ask_model(call, &model.model_name, prompt).await {
@@ -104,9 +106,10 @@ fn read(params: &Value) -> Result<Read, String> {
         let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
         let texts: Option<Vec<&str>> = blocks.iter().map(|block| block["text"].as_str()).collect();
         let texts = texts.ok_or("only texts are passed on to a model")?;
-        said.push((is_assistant, texts.join("\n")));
+        // The person who agrees to it sees no more than this.
+        said.push((is_assistant, without_invisible(&texts.join("\n"))));
     }
-    Ok((params["systemPrompt"].as_str().map(str::to_owned), said))
+    Ok((params["systemPrompt"].as_str().map(without_invisible), said))
 }
 
 fn result_of(spoken: &Spoken) -> Value {
@@ -130,9 +133,9 @@ mod tests {
     #[test]
     fn texts_are_passed_on_and_nothing_else_is() {
         let params = json!({
-            "systemPrompt": "be brief",
+            "systemPrompt": "be brief\u{e0041}",
             "messages": [
-                { "role": "user", "content": { "type": "text", "text": "a" } },
+                { "role": "user", "content": { "type": "text", "text": "a\u{e0041}\u{200b}" } },
                 { "role": "assistant", "content": [{ "type": "text", "text": "b" }, { "type": "text", "text": "c" }] },
             ],
         });

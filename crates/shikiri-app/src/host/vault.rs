@@ -4,9 +4,6 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::digest;
 use serde::{Deserialize, Serialize};
 use shikiri_client::Vault;
@@ -14,10 +11,8 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::record::{Columns, Document, Expect, Record, RecordChange, RecordKey};
 use shikiri_store::{Commit, CommitError};
 
-use super::vault_key::KeyFile;
-use crate::app::{App, max_tries, random};
-
-const NONCE: usize = 12;
+use crate::app::{App, max_tries};
+use crate::sealing::{SealingKey, SealingKeys, is_sealed};
 
 /// A sealed login. Only where it is good can be read.
 #[derive(Serialize, Deserialize)]
@@ -25,7 +20,6 @@ struct HostCredential {
     id: String,
     tenant: TenantId,
     place: String,
-    /// Nonce, then what was sealed.
     sealed: String,
 }
 
@@ -49,13 +43,13 @@ impl Document for HostCredential {
 pub struct SealedVault {
     app: App,
     tenant: TenantId,
-    key: KeyFile,
+    keys: SealingKeys,
 }
 
 impl SealedVault {
     /// The key's file is made when something is first kept.
     pub fn new(app: App, tenant: TenantId, key_file: PathBuf) -> Self {
-        Self { app, tenant, key: KeyFile::new(key_file) }
+        Self { app, tenant, keys: SealingKeys::new(key_file) }
     }
 
     fn record_key(&self, place: &str) -> RecordKey {
@@ -73,33 +67,19 @@ impl SealedVault {
     }
 
     /// What the seal is good for: one tenant, one place.
-    fn label(&self, place: &str) -> Aad<String> {
-        Aad::from(format!("shikiri host credential\n{}\n{place}", self.tenant))
-    }
-
-    fn seal(&self, key: &[u8; 32], place: &str, secret: &[u8]) -> Result<String, String> {
-        let nonce: [u8; NONCE] = random().map_err(|error| error.to_string())?;
-        let mut text = secret.to_vec();
-        let sealing = sealer(key)?;
-        sealing
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                self.label(place),
-                &mut text,
-            )
-            .map_err(|_| "it could not be sealed".to_owned())?;
-        Ok(STANDARD.encode([nonce.as_slice(), &text].concat()))
+    fn label(&self, place: &str) -> String {
+        format!("shikiri host credential\n{}\n{place}", self.tenant)
     }
 
     /// None if this key did not seal it, or not for this place.
-    fn unseal(&self, key: &[u8; 32], place: &str, record: &Record) -> Option<Vec<u8>> {
+    fn unseal(&self, key: &SealingKey, place: &str, record: &Record) -> Option<Vec<u8>> {
         let credential: HostCredential = serde_json::from_str(&record.doc).ok()?;
-        let bytes = STANDARD.decode(credential.sealed).ok()?;
-        let (nonce, text) = bytes.split_at_checked(NONCE)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let mut text = text.to_vec();
-        let opened = sealer(key).ok()?.open_in_place(nonce, self.label(place), &mut text).ok()?;
-        Some(opened.to_vec())
+        let label = self.label(place);
+        match is_sealed(&credential.sealed) {
+            true => key.open(&label, &credential.sealed),
+            // As an earlier program kept it.
+            false => key.open_bytes(&label, &credential.sealed),
+        }
     }
 
     async fn remove(&self, record: &Record) -> Result<(), String> {
@@ -112,22 +92,18 @@ impl SealedVault {
     }
 }
 
-fn sealer(key: &[u8; 32]) -> Result<LessSafeKey, String> {
-    let key = UnboundKey::new(&CHACHA20_POLY1305, key).map_err(|_| "the key is unfit".to_owned());
-    key.map(LessSafeKey::new)
-}
-
 #[async_trait]
 impl Vault for SealedVault {
     async fn open(&self, place: &str) -> Result<Option<Vec<u8>>, String> {
         let Some(record) = self.find(place).await? else { return Ok(None) };
-        let key = self.key.read().await?;
+        let key = self.keys.for_opening().await.map_err(|error| error.to_string())?;
         let opened = key.and_then(|key| self.unseal(&key, place, &record));
         if opened.is_none() {
+            // It can still be opened with the store's key: only that is missing here.
+            let fits = self.keys.state(&*self.app.store).await;
+            fits.map_err(|error| error.to_string())?;
             tracing::warn!(
-                "the login that is kept for {place} is damaged, or was kept with another key than \
-                 the one in {}: it is forgotten, log in again",
-                self.key.path().display()
+                "the login that is kept for {place} is damaged: it is forgotten, log in again"
             );
             self.remove(&record).await?;
         }
@@ -135,12 +111,14 @@ impl Vault for SealedVault {
     }
 
     async fn keep(&self, place: &str, secret: &[u8]) -> Result<(), String> {
-        let key = self.key.read_or_make().await?;
+        let key = self.keys.for_sealing(&*self.app.store).await;
+        let key = key.map_err(|error| error.to_string())?;
+        let sealed = key.seal(&self.label(place), secret).map_err(|error| error.to_string())?;
         let credential = HostCredential {
             id: self.record_key(place).id,
             tenant: self.tenant.clone(),
             place: place.to_owned(),
-            sealed: self.seal(&key, place, secret)?,
+            sealed,
         };
         for _ in 0..max_tries() {
             let known = self.find(place).await?;
@@ -163,6 +141,6 @@ impl Vault for SealedVault {
     }
 
     async fn alone(&self) -> Result<Box<dyn Send>, String> {
-        self.key.lock().await
+        self.keys.lock().await.map_err(|error| error.to_string())
     }
 }

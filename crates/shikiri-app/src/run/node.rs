@@ -48,6 +48,7 @@ enum Appetite {
 impl Node {
     /// Starts to carry runs in this process.
     pub fn start(app: App) -> Self {
+        app.empty_trash();
         Self::start_as(app, Appetite::Everything)
     }
 

@@ -69,6 +69,7 @@ impl App {
             let reason = "must have 1 to 200 characters, none of them a control character";
             return Err(AppError::invalid("idempotency_key", reason));
         }
+        self.check_storage(&self.tenant(tenant).await?.value, 0).await?;
         let now = self.store.now().await?;
         let id = RunId::mint(now, entropy()?);
         let mut run = Run::new(id, tenant.clone(), new.agent, new.input, now);

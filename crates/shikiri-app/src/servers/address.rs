@@ -10,35 +10,81 @@ pub(super) fn uri(url: &str) -> Result<Uri, String> {
 }
 
 /// The addresses of a URL's host. If it has any that is not public, that is refused unless allowed:
-/// whoever may name a URL must not reach what only this machine can.
+/// whoever may name a URL must not reach what only this machine can. The refusal is the same for a
+/// name that leads nowhere, and says of no name where it leads: that is the network's own affair.
 pub(super) async fn resolve(uri: &Uri, allow_private: bool) -> Result<Vec<SocketAddr>, String> {
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(if is_secure(uri) { 443 } else { 80 });
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let found = tokio::net::lookup_host((bare, port)).await;
-    let found: Vec<SocketAddr> =
-        found.map_err(|error| format!("{host} has no address: {error}"))?.collect();
-    if found.is_empty() {
-        return Err(format!("{host} has no address"));
-    }
-    match found.iter().find(|address| !allow_private && !is_public(address.ip())) {
-        Some(private) => Err(format!(
-            "{host} is at {}, which is a private address: an admin can set allow_private if that \
-             is meant",
-            private.ip()
+    let found: Vec<SocketAddr> = match found {
+        Ok(found) => found.collect(),
+        Err(error) if allow_private => return Err(format!("{host} has no address: {error}")),
+        Err(_) => Vec::new(),
+    };
+    let is_open = allow_private || found.iter().all(|address| is_public(address.ip()));
+    match found.is_empty() {
+        false if is_open => Ok(found),
+        true if allow_private => Err(format!("{host} has no address")),
+        _ => Err(format!(
+            "{host} has no public address: an admin can set allow_private if a private address is \
+             meant"
         )),
-        None => Ok(found),
     }
+}
+
+/// Whether the host of a URL is written as an address that is not public.
+pub(super) fn is_private_literal(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default();
+    if host.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().is_ok_and(|address| !is_public(address))
 }
 
 pub(super) fn is_secure(uri: &Uri) -> bool {
     uri.scheme_str() == Some("https")
 }
 
-fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
         IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+/// Whether an address is one of other machines, private networks included. Loopback, link-local
+/// addresses (where clouds answer for credentials), multicast and addresses that only this machine
+/// understands are not.
+pub fn is_other_machine(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_other_machine_v4(v4),
+        IpAddr::V6(v6) => match embedded_v4(v6) {
+            Some(v4) => is_other_machine_v4(v4),
+            None => {
+                let is_link_local = v6.segments()[0] & 0xffc0 == 0xfe80;
+                !(v6.is_loopback() || v6.is_unspecified() || v6.is_multicast() || is_link_local)
+            }
+        },
+    }
+}
+
+fn is_other_machine_v4(address: Ipv4Addr) -> bool {
+    let [a, ..] = address.octets();
+    !(address.is_loopback() || address.is_link_local() || a == 0 || a >= 224)
+}
+
+/// The IPv4 address that an IPv6 address stands for: mapped, compatible, translated (NAT64), 6to4.
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match address.segments() {
+        // `::` and `::1` are no IPv4 addresses.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, g, h] | [0x64, 0xff9b, .., g, h] => Some(v4(g, h)),
+        [0x2002, b, c, ..] => Some(v4(b, c)),
+        _ => None,
     }
 }
 
@@ -47,8 +93,10 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let is_special = match (a, b) {
         // "This network", and what carriers keep to themselves.
         (0, _) | (100, 64..=127) => true,
-        // Protocol assignments, benchmarks, reserved.
+        // Protocol assignments; relays of 6to4, which are gone.
         (192, 0) => c == 0,
+        (192, 88) => c == 99,
+        // Benchmarks, reserved.
         (198, 18 | 19) | (240.., _) => true,
         _ => false,
     };
@@ -68,8 +116,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         (0, 0) if (c, d, e) == (0, 0, 0) && f == 0xffff => is_public_v4(v4(g, h)),
         (0x64, 0xff9b) => (c, d, e, f) == (0, 0, 0, 0) && is_public_v4(v4(g, h)),
         (0x2002, _) => is_public_v4(v4(b, c)),
-        // Of the rest only 2000::/3 is the world's, without tunnels and what is for books.
-        (0x2001, 0 | 0xdb8) => false,
+        // Of the rest only 2000::/3 is the world's, without protocol assignments (2001::/23: tunnels,
+        // benchmarks, identifiers) and what is for books (2001:db8::/32, 3fff::/20).
+        (0x2001, 0..=0x1ff | 0xdb8) | (0x3fff, 0..=0xfff) => false,
         _ => a & 0xe000 == 0x2000,
     }
 }
@@ -80,7 +129,16 @@ mod tests {
 
     #[test]
     fn only_the_worlds_addresses_are_public() {
-        for public in ["1.1.1.1", "100.128.0.1", "172.32.0.1", "192.0.1.1", "2606:4700::1111"] {
+        for public in ["1.1.1.1", "100.128.0.1", "172.32.0.1", "192.0.1.1", "2606:4700::1111"]
+            .into_iter()
+            .chain([
+                "192.88.98.1",
+                "192.88.100.1",
+                "2001:200::1",
+                "3fff:1000::1",
+                "64:ff9b::1.1.1.1",
+            ])
+        {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
         for private in [
@@ -106,8 +164,55 @@ mod tests {
             "2002:7f00:1::",
             "2001:db8::1",
             "2001::1",
+            // Of IANA's registries of special addresses, what is not for the world.
+            "192.88.99.1",
+            "192.0.0.9",
+            "192.0.2.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "240.0.0.1",
+            "64:ff9b:1::1",
+            "100::1",
+            "100:0:0:1::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:20::1",
+            "2001:30::1",
+            "2002:c058:6301::",
+            "::ffff:192.88.99.1",
+            "3fff::1",
+            "3fff:fff::1",
+            "5f00::1",
+            "fec0::1",
         ] {
             assert!(!is_public(private.parse().unwrap()), "{private}");
+        }
+    }
+
+    #[test]
+    fn private_networks_are_other_machines_and_this_host_is_not() {
+        for other in ["1.1.1.1", "10.1.2.3", "192.168.0.1", "100.64.0.1", "fd12::1", "2606::1"] {
+            assert!(is_other_machine(other.parse().unwrap()), "{other}");
+        }
+        for own in [
+            "127.0.0.1",
+            "127.8.9.1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "64:ff9b::127.0.0.1",
+            "2002:7f00:1::",
+            "fe80::1",
+            "ff02::1",
+        ] {
+            assert!(!is_other_machine(own.parse().unwrap()), "{own}");
         }
     }
 
@@ -118,6 +223,12 @@ mod tests {
         assert!(refused.contains("allow_private"), "{refused}");
         let allowed = at("http://127.0.0.1", true).await.unwrap();
         assert_eq!(allowed, ["127.0.0.1:80".parse().unwrap()]);
+        // Where a name leads is not told, nor whether it leads anywhere.
+        let (inside, nowhere) =
+            (at("http://localhost/", false).await, at("http://nowhere.invalid/", false).await);
+        let text = inside.unwrap_err().replace("localhost", "nowhere.invalid");
+        assert_eq!(text, nowhere.unwrap_err());
+        assert!(!text.contains("127.0.0.1") && !text.contains("::1"), "{text}");
         // Spelt so that it does not look like what it is.
         assert!(at("http://127.1/", false).await.is_err());
     }

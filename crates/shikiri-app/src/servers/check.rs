@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use shikiri_model::host::clean_line;
 use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::server::{McpServer, TemplateError, Transport, fill_in};
+use shikiri_model::tool::{Definition, ToolChange, ToolDefinition};
 
 use super::http::{Http, Target};
 use super::openapi::OpenApi;
@@ -14,9 +16,12 @@ use super::sse::Sse;
 use super::stdio::Stdio;
 use crate::app::App;
 use crate::error::AppError;
+use crate::sealing::refuse_sealed;
+use crate::tool_pins::{Accepted, PinOwner};
+use crate::tools::definitions_of_api as definitions;
 
 /// What came of a try.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerReport {
     pub reachable: bool,
     /// What happened, for people.
@@ -24,7 +29,12 @@ pub struct ServerReport {
     pub server: Option<TriedServer>,
     /// None if it did not tell.
     pub tools: Option<Vec<String>>,
+    /// How its tools differ from what is known of them.
+    pub changes: Vec<ToolChange>,
 }
+
+/// A report, and what was said of the tools.
+type Tried = (ServerReport, Vec<ToolDefinition>);
 
 /// As the server calls itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +48,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const KNOCKING: Duration = Duration::from_secs(5);
 const PROTOCOL: &str = "2025-11-25";
 /// A server that lists its tools in more pages than this is not listed to its end.
-const MAX_PAGES: u64 = 20;
-const MAX_TOOLS: usize = 1_000;
+const MAX_PAGES: u64 = 100;
+/// Tools that are compared, and those of them that are named.
+const MAX_TOOLS: usize = 5_000;
+const MAX_NAMED: usize = 1_000;
 const MAX_TOKENS: usize = 100;
 /// Words of the other side that are repeated.
 const MAX_SHOWN: usize = 300;
@@ -47,12 +59,14 @@ const MAX_SHOWN: usize = 300;
 const HIDDEN: &str = "***";
 
 impl App {
-    /// Tries a server with these tokens, within 10 s. That it does not answer is an answer too.
+    /// Tries a server with these tokens, within 10 s. That it does not answer is an answer too. Changes
+    /// of its tools are told, and with `accept_changes` they are what is known from now on.
     pub async fn check_server(
         &self,
         tenant: &TenantId,
         id: &ServerId,
         tokens: &BTreeMap<String, String>,
+        accept_changes: bool,
     ) -> Result<ServerReport, AppError> {
         if tokens.len() > MAX_TOKENS {
             return Err(AppError::invalid("tokens", "at most 100 can be given"));
@@ -61,36 +75,72 @@ impl App {
         let headers = fill_headers(&server, tokens)?;
         let tried = tokio::time::timeout(PATIENCE, try_it(&server, headers)).await;
         let tried = tried.unwrap_or_else(|_| Err("did not answer within 10 s".to_owned()));
-        let report = tried.unwrap_or_else(|detail| ServerReport {
-            reachable: false,
-            detail,
-            server: None,
-            tools: None,
+        let (mut report, listed) = tried.unwrap_or_else(|detail| {
+            let (server, tools, changes) = (None, None, Vec::new());
+            (ServerReport { reachable: false, detail, server, tools, changes }, Vec::new())
         });
-        Ok(report.without(tokens))
+        if report.tools.is_some() {
+            let owner = PinOwner::of_server(tenant, id, &server.transport)?;
+            report.changes = match accept_changes {
+                true => self.accept_tools(&owner, &listed, Accepted::All).await?,
+                false => self.compare_tools(&owner, &listed).await?,
+            };
+        }
+        let literal = server.headers_template.values().flat_map(|value| literals(value));
+        let secrets = tokens.values().map(String::as_str).chain(literal).collect::<Vec<_>>();
+        Ok(report.without(&secrets))
     }
 }
 
 impl ServerReport {
     /// The other side may say what it was sent: secrets are not repeated.
-    fn without(mut self, tokens: &BTreeMap<String, String>) -> Self {
+    fn without(mut self, secrets: &[&str]) -> Self {
         let name = self.server.iter_mut().flat_map(|it| [&mut it.name, &mut it.version]);
         let tools = self.tools.iter_mut().flatten();
         for text in std::iter::once(&mut self.detail).chain(name).chain(tools) {
             // Shorter ones are no secrets, and stars would be put in the place of stars.
-            for secret in tokens.values().filter(|secret| secret.len() > HIDDEN.len()) {
-                *text = text.replace(secret.as_str(), HIDDEN);
+            for secret in secrets.iter().filter(|secret| secret.len() > HIDDEN.len()) {
+                *text = text.replace(secret, HIDDEN);
             }
             *text = shown(text);
         }
+        for change in &mut self.changes {
+            let parts = [&mut change.before, &mut change.after];
+            for definition in parts.into_iter().flatten() {
+                redact(definition, secrets);
+            }
+        }
         self
     }
+}
+
+/// The same in a tool's definition.
+fn redact(definition: &mut Definition, secrets: &[&str]) {
+    let Ok(mut text) = serde_json::to_string(definition) else { return };
+    for secret in secrets.iter().filter(|secret| secret.len() > HIDDEN.len()) {
+        // As it stands in JSON.
+        let quoted = Value::from(*secret).to_string();
+        text = text.replace(quoted.trim_matches('"'), HIDDEN);
+    }
+    if let Ok(redacted) = serde_json::from_str(&text) {
+        *definition = redacted;
+    }
+}
+
+/// What a header holds literally: as a whole, and after a word such as `Bearer`.
+fn literals(template: &str) -> Vec<&str> {
+    if template.contains("${") {
+        return Vec::new();
+    }
+    let rest = template.split_once(' ').map(|(_, rest)| rest);
+    std::iter::once(template).chain(rest).collect()
 }
 
 fn fill_headers(
     server: &McpServer,
     tokens: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, AppError> {
+    refuse_sealed(&format!("the server {}", server.name), server.headers_template.values())?;
     let fill = |(name, template): (&String, &String)| match fill_in(template, tokens) {
         Ok(value) => Ok((name.clone(), value)),
         Err(error @ TemplateError::Missing(_)) => Err(AppError::MissingToken(error.to_string())),
@@ -99,10 +149,7 @@ fn fill_headers(
     server.headers_template.iter().map(fill).collect()
 }
 
-async fn try_it(
-    server: &McpServer,
-    headers: BTreeMap<String, String>,
-) -> Result<ServerReport, String> {
+async fn try_it(server: &McpServer, headers: BTreeMap<String, String>) -> Result<Tried, String> {
     if let Transport::Openapi { spec, url } = &server.transport {
         return try_api(spec, url.as_deref(), headers, server).await;
     }
@@ -128,7 +175,7 @@ async fn try_api(
     url: Option<&str>,
     headers: BTreeMap<String, String>,
     server: &McpServer,
-) -> Result<ServerReport, String> {
+) -> Result<Tried, String> {
     let opened = OpenApi::open(spec, url, headers, server.allow_private).await?;
     let allowed = server.allowed_tools.as_ref();
     let names = opened.api.operations.iter().map(|operation| operation.name.clone());
@@ -147,8 +194,10 @@ async fn try_api(
         let more = opened.api.remarks.len();
         detail.push_str(&format!("; {more} cannot be called, such as: {remark}"));
     }
-    let tools = Some(names.take(MAX_TOOLS).collect());
-    Ok(ServerReport { reachable: knocked.is_ok(), detail, server: Some(about), tools })
+    let tools = Some(names.take(MAX_NAMED).collect());
+    let (reachable, server, changes) = (knocked.is_ok(), Some(about), Vec::new());
+    let report = ServerReport { reachable, detail, server, tools, changes };
+    Ok((report, definitions(&opened)))
 }
 
 /// How messages go there and come back.
@@ -185,7 +234,7 @@ impl Channel {
     }
 }
 
-async fn talk(channel: &mut Channel) -> Result<ServerReport, String> {
+async fn talk(channel: &mut Channel) -> Result<Tried, String> {
     let client = json!({ "name": "shikiri", "version": env!("CARGO_PKG_VERSION") });
     let params = json!({ "protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client });
     let welcome = result(channel.ask(&request(1, "initialize", params)).await?)?;
@@ -206,23 +255,33 @@ async fn talk(channel: &mut Channel) -> Result<ServerReport, String> {
     } else {
         Ok(Vec::new())
     };
-    Ok(ServerReport { reachable: true, detail, server: Some(server), tools: tools.ok() })
+    let listed = tools.iter().flatten().filter_map(|tool| ToolDefinition::read(tool).ok());
+    let listed = listed.collect();
+    let names = tools.map(|tools| {
+        let names = tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned);
+        names.take(MAX_NAMED).collect()
+    });
+    let (server, changes) = (Some(server), Vec::new());
+    let report = ServerReport { reachable: true, detail, server, tools: names.ok(), changes };
+    Ok((report, listed))
 }
 
-async fn list_tools(channel: &mut Channel) -> Result<Vec<String>, String> {
-    let (mut names, mut cursor) = (Vec::new(), None);
+async fn list_tools(channel: &mut Channel) -> Result<Vec<Value>, String> {
+    let (mut listed, mut cursor) = (Vec::new(), None);
     for page in 0..MAX_PAGES {
         let params = cursor.map_or(json!({}), |cursor: Value| json!({ "cursor": cursor }));
         let mut answer = result(channel.ask(&request(2 + page, "tools/list", params)).await?)?;
-        let tools = answer["tools"].as_array().ok_or("it gave no list")?;
-        names.extend(tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned));
-        names.truncate(MAX_TOOLS);
+        let Value::Array(tools) = answer["tools"].take() else {
+            return Err("it gave no list".to_owned());
+        };
+        listed.extend(tools);
+        listed.truncate(MAX_TOOLS);
         cursor = Some(answer["nextCursor"].take()).filter(Value::is_string);
         if cursor.is_none() {
             break;
         }
     }
-    Ok(names)
+    Ok(listed)
 }
 
 fn request(id: u64, method: &str, params: Value) -> Value {
@@ -245,6 +304,5 @@ pub(super) fn is_answer(message: &Value, request: &Value) -> bool {
 
 /// Words of the other side on one line, and not too many.
 pub(super) fn shown(text: &str) -> String {
-    let line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    line.take(MAX_SHOWN).collect()
+    clean_line(text).chars().take(MAX_SHOWN).collect()
 }

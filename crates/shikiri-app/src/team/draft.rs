@@ -38,6 +38,7 @@ impl Draft {
         if owner.value.status == TenantStatus::Inactive {
             return Err(AppError::Inactive { kind: "tenant", id: tenant.to_string() }.into());
         }
+        app.check_storage(&owner.value, 0).await?;
         let mut draft = Self::begin(app, tenant).await?;
         draft.require(&owner);
         Ok(draft)

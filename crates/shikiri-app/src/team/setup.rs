@@ -118,7 +118,9 @@ impl App {
             {
                 return Err(AppError::Exists { kind: "agent", id: new.id.to_string() });
             }
-            match self.commit_in_tenant(tenant, Commit::new().record(join)).await {
+            let mut commit = Commit::new().record(join);
+            commit.appends.extend(self.audit(None, Some(&membership))?);
+            match self.commit_in_tenant(tenant, commit).await {
                 Ok(_) => return Ok(agent),
                 Err(refused) => match AppError::from(refused) {
                     AppError::Exists { .. } => {
@@ -145,7 +147,9 @@ impl App {
             spawn: new.spawn,
         };
         let make = RecordChange::put(&agent, Expect::New)?;
-        let at = self.commit_in_tenant(tenant, Commit::new().record(make).record(join)).await?.at;
+        let mut commit = Commit::new().record(make).record(join);
+        commit.appends.extend(self.audit(None, Some(&agent))?);
+        let at = self.commit_in_tenant(tenant, commit).await?.at;
         Ok(Stored { version: 1, attempts: 0, created_at: at, updated_at: at, value: agent })
     }
 

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
+use shikiri_model::invisible::without_tags_and_direction;
 
 use crate::execution::{Answer, Piece};
 use crate::servers::openapi::Reply;
@@ -87,6 +88,16 @@ pub(super) fn of_reply(reply: Reply) -> Answer {
     bounded(Answer { content, is_error })
 }
 
+/// An answer that somebody else's server gave, without what only a model would read in it.
+pub(super) fn of_stranger(mut answer: Answer) -> Answer {
+    for piece in &mut answer.content {
+        if let Piece::Text(text) = piece {
+            *text = without_tags_and_direction(text);
+        }
+    }
+    answer
+}
+
 /// Cuts what is too long, with a note.
 fn bounded(mut answer: Answer) -> Answer {
     let (mut left, mut images, mut gone) = (MAX_TEXT, 0, 0);
@@ -149,6 +160,16 @@ mod tests {
         let structured = result(&json!({ "structuredContent": { "a": 1 }, "content": [] }));
         assert_eq!(structured, Answer::text("{\"a\":1}"));
         assert_eq!(result(&json!({})), Answer::text(""));
+    }
+
+    #[test]
+    fn invisible_tags_and_direction_marks_do_not_reach_a_model_and_all_other_text_does() {
+        let text = "家族 👨‍👩‍👧 葛\u{e0100} \u{e0069}\u{e0067}\u{202e}ok\n{\"a\": 1}";
+        for answer in [Answer::text(text), Answer::error(text)] {
+            let is_error = answer.is_error;
+            let content = vec![Piece::Text("家族 👨‍👩‍👧 葛\u{e0100} ok\n{\"a\": 1}".to_owned())];
+            assert_eq!(of_stranger(answer), Answer { content, is_error });
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! As little of the protocol as such a program needs, without sessions or streams: every request is
 //! answered with one document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::LeftOut;
 use super::api::ApiTools;
+use super::definitions::DefinitionCheck;
 use super::names::{Taken, is_allowed};
 use crate::app::random;
 use crate::execution::{Answer, Piece, Server, Tool, ToolBox as _};
@@ -62,7 +63,10 @@ struct Room {
 impl Door {
     /// Opens a door to the APIs among the servers, which become servers behind it; the others stay
     /// as they are. No door is opened where there is nothing behind it.
-    pub(crate) async fn open(servers: Vec<Server>) -> (Vec<Server>, Option<Self>, LeftOut) {
+    pub(crate) async fn open(
+        servers: Vec<Server>,
+        check: &mut DefinitionCheck<'_>,
+    ) -> (Vec<Server>, Option<Self>, LeftOut) {
         let (apis, mut given): (Vec<_>, Vec<_>) = servers
             .into_iter()
             .partition(|server| matches!(server.transport, Transport::Openapi { .. }));
@@ -76,7 +80,8 @@ impl Door {
         for (server, opened) in apis.iter().zip(futures_util::future::join_all(opened).await) {
             match opened {
                 Ok(tools) => {
-                    let room = Room::new(server, tools);
+                    let withheld = check.judge(server, tools.definitions()).await;
+                    let room = Room::new(server, tools, &withheld);
                     behind.push((server.name.clone(), room.offered.keys().cloned().collect()));
                     rooms.insert(server.name.clone(), room);
                 }
@@ -89,6 +94,7 @@ impl Door {
         match Self::listen(rooms).await {
             Ok((door, port, token)) => {
                 let server = |(name, tools): (String, Vec<String>)| Server {
+                    id: None,
                     transport: Transport::Http { url: format!("http://127.0.0.1:{port}/{name}") },
                     headers: BTreeMap::from([(
                         "Authorization".to_owned(),
@@ -190,7 +196,7 @@ impl Shared {
 }
 
 impl Room {
-    fn new(server: &Server, tools: ApiTools) -> Self {
+    fn new(server: &Server, tools: ApiTools, withheld: &BTreeSet<String>) -> Self {
         let mut taken = Taken::default();
         let allowed = server.allowed_tools.as_deref();
         let start = format!("mcp__{}__", super::names::as_in_names(&server.name));
@@ -198,6 +204,7 @@ impl Room {
             .tools()
             .iter()
             .filter(|tool| is_allowed(allowed, &server.name, &tool.name))
+            .filter(|tool| !withheld.contains(&tool.name))
             .map(|tool| {
                 // The program puts the server's name before it, and the whole must not be too long.
                 let full = taken.of_server(&server.name, &tool.name);

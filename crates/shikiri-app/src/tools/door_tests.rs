@@ -3,7 +3,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::tools::tests::{api_server, petstore};
+use crate::tools::tests::{World, api_server, petstore};
 
 /// One request, on a connection of its own: status and body. None if nobody is there.
 async fn ask(url: &str, method: &str, token: Option<&str>, body: &str) -> Option<(u16, Value)> {
@@ -42,7 +42,7 @@ async fn an_api_is_a_server_behind_a_door_that_only_its_run_can_open() {
         transport: Transport::Http { url: "http://127.0.0.1:1/".to_owned() },
         ..api.clone()
     };
-    let (servers, door, left_out) = Door::open(vec![api, plain]).await;
+    let (servers, door, left_out) = World::start().await.open_door(vec![api, plain]).await;
     assert_eq!(left_out, []);
     let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
     assert_eq!(names, ["other", "pets"]);
@@ -107,7 +107,7 @@ async fn an_api_that_is_away_is_left_out_and_opens_no_door() {
     nowhere.name = "nowhere".to_owned();
     nowhere.transport =
         Transport::Openapi { spec: "http://127.0.0.1:1/spec".to_owned(), url: None };
-    let (servers, door, left_out) = Door::open(vec![private, nowhere]).await;
+    let (servers, door, left_out) = World::start().await.open_door(vec![private, nowhere]).await;
     assert!(servers.is_empty() && door.is_none());
     assert_eq!(left_out.len(), 2);
     assert!(left_out[0].1.contains("allow_private"), "{left_out:?}");

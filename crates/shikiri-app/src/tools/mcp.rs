@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
-use shikiri_client::{ClientError, End, Introduction, LetGo, Order, Server, Tool, Witness, follow};
+use shikiri_client::{
+    ClientError, End, Introduction, LetGo, Offer, Order, Server, Tool, Witness, follow,
+};
 use shikiri_model::host::{
     Answer as FormAnswer, Bookmark, CallState, Form, HostCall, News, OAuthSpec, Outcome, Reach,
     ServerSpec, Way,
@@ -45,7 +47,7 @@ impl McpLink {
         wanted: &Wanted,
         folder: &Path,
         limit: Duration,
-    ) -> Result<(Self, Vec<Tool>), String> {
+    ) -> Result<(Self, Offer), String> {
         let reach = reach(wanted, folder)?;
         let addresses = match &reach {
             // Our own door is on this machine, and nobody else chose its address.
@@ -68,15 +70,15 @@ impl McpLink {
         let prefix = format!("{:08x}", u32::from_le_bytes(prefix));
         let meeting = async {
             let server = Server::connect(&spec, &introduction, &prefix).await?;
-            let tools = server.tools().await?.tools;
-            Ok::<_, ClientError>((server, tools))
+            let offer = server.tools().await?;
+            Ok::<_, ClientError>((server, offer))
         };
         let patience = MEETING.min(limit);
         let met = tokio::time::timeout(patience, meeting).await;
         let met = met.unwrap_or(Err(ClientError::Slow(patience.as_secs())));
-        let (server, tools) = met.map_err(|error| error.to_string())?;
+        let (server, offer) = met.map_err(|error| error.to_string())?;
         let server = AsyncMutex::new(Arc::new(server));
-        Ok((Self { spec, introduction, prefix, server, limit }, tools))
+        Ok((Self { spec, introduction, prefix, server, limit }, offer))
     }
 
     /// Calls a tool. Whoever drops this has the server told that nobody waits any more.

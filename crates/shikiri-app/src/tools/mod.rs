@@ -4,6 +4,7 @@
 
 mod answer;
 mod api;
+mod definitions;
 mod door;
 mod files;
 mod mcp;
@@ -11,7 +12,7 @@ mod names;
 mod skills;
 mod sse;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +20,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
+use shikiri_client::Offer;
 use shikiri_model::ids::{ConversationId, TenantId};
 use shikiri_model::server::Transport;
 use shikiri_model::skill::Skill;
 
+use self::answer::of_stranger;
 use self::api::ApiTools;
+pub(crate) use self::api::definitions as definitions_of_api;
+pub(crate) use self::definitions::{DefinitionCheck, ToolNews};
 pub(crate) use self::door::Door;
 use self::files::{FileTool, Files};
 use self::mcp::McpLink;
@@ -98,13 +103,27 @@ impl Link {
 
 /// A server that is there.
 enum Met {
-    Mcp(Link, Vec<shikiri_client::Tool>),
+    Mcp(Link, Offer),
     Api(Arc<ApiTools>),
 }
 
+impl Met {
+    /// Which of its tools are withheld.
+    async fn judge(&self, server: &Server, check: &mut DefinitionCheck<'_>) -> BTreeSet<String> {
+        match self {
+            Self::Mcp(_, offer) => check.judge_offer(server, offer).await,
+            Self::Api(tools) => check.judge(server, tools.definitions()).await,
+        }
+    }
+}
+
 impl TurnTools {
-    /// Meets all servers at once. One that is away is left out; the turn goes on without it.
-    pub(crate) async fn gather(supplies: &Supplies<'_>) -> (Self, LeftOut) {
+    /// Meets all servers at once. One that is away is left out; the turn goes on without it. So is a
+    /// tool whose definition changed, until a person accepts it.
+    pub(crate) async fn gather(
+        supplies: &Supplies<'_>,
+        check: &mut DefinitionCheck<'_>,
+    ) -> (Self, LeftOut) {
         let mut made = Self {
             tools: Vec::new(),
             ways: BTreeMap::new(),
@@ -118,7 +137,13 @@ impl TurnTools {
         let mut left_out = Vec::new();
         let met = join_all(supplies.servers.iter().map(|server| meet(server, supplies))).await;
         for (server, met) in supplies.servers.iter().zip(met) {
-            let added = met.and_then(|met| made.add_server(server, met, &mut taken));
+            let added = match met {
+                Ok(met) => {
+                    let withheld = met.judge(server, check).await;
+                    made.add_server(server, met, &withheld, &mut taken)
+                }
+                Err(why) => Err(why),
+            };
             if let Err(why) = added {
                 left_out.push((server.name.clone(), why));
             }
@@ -142,14 +167,21 @@ impl TurnTools {
     }
 
     /// Err if not all of its tools find room.
-    fn add_server(&mut self, server: &Server, met: Met, taken: &mut Taken) -> Result<(), String> {
+    fn add_server(
+        &mut self,
+        server: &Server,
+        met: Met,
+        withheld: &BTreeSet<String>,
+        taken: &mut Taken,
+    ) -> Result<(), String> {
         let allowed = server.allowed_tools.as_deref();
-        let is_allowed = |name: &str| is_allowed(allowed, &server.name, name);
+        let is_allowed =
+            |name: &str| is_allowed(allowed, &server.name, name) && !withheld.contains(name);
         let mut offered: Vec<(Tool, Way)> = Vec::new();
         match met {
-            Met::Mcp(link, tools) => {
+            Met::Mcp(link, offer) => {
                 self.links.push(link.clone());
-                for tool in tools.into_iter().filter(|tool| is_allowed(&tool.name)) {
+                for tool in offer.tools.into_iter().filter(|tool| is_allowed(&tool.name)) {
                     let (input_schema, renamed) = fit_schema(&tool.input_schema);
                     let shown = Tool {
                         name: tool.name.clone(),
@@ -192,12 +224,12 @@ async fn meet(server: &Server, supplies: &Supplies<'_>) -> Result<Met, String> {
     match &server.transport {
         Transport::Openapi { .. } => Ok(Met::Api(Arc::new(ApiTools::open(server).await?))),
         Transport::Sse { .. } => {
-            let (link, tools) = SseLink::meet(server, supplies.limit).await?;
-            Ok(Met::Mcp(Link::Sse(Arc::new(link)), tools))
+            let (link, offer) = SseLink::meet(server, supplies.limit).await?;
+            Ok(Met::Mcp(Link::Sse(Arc::new(link)), offer))
         }
         Transport::Http { .. } | Transport::Stdio { .. } => {
-            let (link, tools) = McpLink::meet(server, supplies.folder, supplies.limit).await?;
-            Ok(Met::Mcp(Link::Client(Arc::new(link)), tools))
+            let (link, offer) = McpLink::meet(server, supplies.folder, supplies.limit).await?;
+            Ok(Met::Mcp(Link::Client(Arc::new(link)), offer))
         }
     }
 }
@@ -228,7 +260,9 @@ impl ToolBox for TurnTools {
             _ => return Answer::error("the arguments must be an object"),
         };
         match way {
-            Way::Mcp { link, tool, renamed } => link.call(tool, restore(input, renamed)).await,
+            Way::Mcp { link, tool, renamed } => {
+                of_stranger(link.call(tool, restore(input, renamed)).await)
+            }
             Way::Api { tools, name } => tools.call(name, &Value::Object(input.clone())).await,
             Way::File(kind) => match &self.files {
                 Some(files) => files.call(*kind, input).await,

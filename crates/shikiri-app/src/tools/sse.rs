@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use shikiri_client::Tool;
+use shikiri_client::{Offer, Tool};
 use shikiri_model::server::Transport;
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::task::JoinHandle;
@@ -31,20 +31,17 @@ pub(super) struct SseLink {
 }
 
 impl SseLink {
-    pub(super) async fn meet(
-        wanted: &Wanted,
-        limit: Duration,
-    ) -> Result<(Self, Vec<Tool>), String> {
+    pub(super) async fn meet(wanted: &Wanted, limit: Duration) -> Result<(Self, Offer), String> {
         let patience = MEETING.min(limit);
         let meeting = async {
             let line = Line::open(wanted).await?;
-            let tools = line.list_tools().await?;
-            Ok((line, tools))
+            let offer = line.list_tools().await?;
+            Ok((line, offer))
         };
         let met = tokio::time::timeout(patience, meeting).await;
         let slow = || Err(format!("did not answer within {} s", patience.as_secs()));
-        let (line, tools) = met.unwrap_or_else(|_| slow())?;
-        Ok((Self { wanted: wanted.clone(), line: AsyncMutex::new(line), limit }, tools))
+        let (line, offer) = met.unwrap_or_else(|_| slow())?;
+        Ok((Self { wanted: wanted.clone(), line: AsyncMutex::new(line), limit }, offer))
     }
 
     /// Calls a tool. Whoever drops this has the server told that nobody waits any more.
@@ -109,20 +106,24 @@ impl Line {
         Ok(line)
     }
 
-    async fn list_tools(&self) -> Result<Vec<Tool>, String> {
-        let (mut tools, mut params) = (Vec::new(), json!({}));
+    async fn list_tools(&self) -> Result<Offer, String> {
+        let (mut offer, mut params) = (Offer::default(), json!({}));
         for _ in 0..MAX_PAGES {
             let page = self.ask("tools/list", params).await?;
             let listed = page["tools"].as_array().ok_or("its list of tools is no list")?;
-            // What cannot be called is nobody's to see.
-            tools.extend(listed.iter().filter_map(|tool| Tool::read(tool).ok()));
-            if !page["nextCursor"].is_string() || tools.len() >= MAX_TOOLS {
+            for tool in listed {
+                match Tool::read(tool) {
+                    Ok(tool) => offer.tools.push(tool),
+                    Err(remark) => offer.remarks.push(remark),
+                }
+            }
+            if !page["nextCursor"].is_string() || offer.tools.len() >= MAX_TOOLS {
                 break;
             }
             params = json!({ "cursor": page["nextCursor"] });
         }
-        tools.truncate(MAX_TOOLS);
-        Ok(tools)
+        offer.tools.truncate(MAX_TOOLS);
+        Ok(offer)
     }
 
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, String> {

@@ -23,6 +23,7 @@ impl Old {
         let (tell, heard) = mpsc::unbounded_channel();
         tokio::spawn(serve(listener, tell));
         let wanted = Wanted {
+            id: None,
             name: "old".to_owned(),
             transport: Transport::Sse { url },
             headers: BTreeMap::from([("Authorization".to_owned(), "Bearer 鍵".to_owned())]),
@@ -34,7 +35,8 @@ impl Old {
     }
 
     async fn meet(&self) -> (SseLink, Vec<Tool>) {
-        SseLink::meet(&self.wanted, PATIENCE).await.unwrap()
+        let (link, offer) = SseLink::meet(&self.wanted, PATIENCE).await.unwrap();
+        (link, offer.tools)
     }
 
     /// Waits until this method was posted.

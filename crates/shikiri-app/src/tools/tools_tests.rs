@@ -41,6 +41,7 @@ pub(super) async fn petstore(answers: usize) -> Pets {
 pub(super) fn api_server(url: &str) -> Server {
     let spec = include_str!("../../../shikiri-openapi/tests/documents/petstore-3.0.yaml");
     Server {
+        id: None,
         name: "pets".to_owned(),
         transport: Transport::Openapi { spec: spec.to_owned(), url: Some(format!("{url}/api/v3")) },
         headers: BTreeMap::from([("Authorization".to_owned(), "Bearer canary".to_owned())]),
@@ -68,6 +69,7 @@ fn program(log: &Path, cases: &str) -> Server {
         log = log.display()
     );
     Server {
+        id: None,
         name: "prog".to_owned(),
         transport: Transport::Stdio { command: vec!["sh".to_owned(), "-c".to_owned(), script] },
         headers: BTreeMap::new(),
@@ -78,7 +80,7 @@ fn program(log: &Path, cases: &str) -> Server {
 }
 
 /// A conversation that tools are gathered for.
-struct World {
+pub(super) struct World {
     folder: tempfile::TempDir,
     app: App,
     tenant: TenantId,
@@ -86,7 +88,7 @@ struct World {
 }
 
 impl World {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("state.db"), SqliteOptions::default());
         let data = Some(folder.path().join("data"));
@@ -96,6 +98,13 @@ impl World {
         let tenant = TenantId::local();
         let made = app.create_conversation(&tenant, ConversationPatch::default()).await.unwrap();
         Self { folder, app, tenant, conversation: made.value.id }
+    }
+
+    pub(super) async fn open_door(
+        &self,
+        servers: Vec<Server>,
+    ) -> (Vec<Server>, Option<Door>, LeftOut) {
+        Door::open(servers, &mut DefinitionCheck::new(&self.app, &self.tenant)).await
     }
 
     async fn gather(
@@ -114,7 +123,8 @@ impl World {
             folder: self.folder.path(),
             limit: Duration::from_secs(30),
         };
-        TurnTools::gather(&supplies).await
+        let mut check = DefinitionCheck::new(&self.app, &self.tenant);
+        TurnTools::gather(&supplies, &mut check).await
     }
 }
 
@@ -138,7 +148,7 @@ async fn a_turn_has_the_tools_of_its_servers_its_files_and_its_skills() {
     api.allowed_tools = Some(vec!["getPetById".to_owned()]);
     // The same API once more, as an MCP server over HTTP.
     let other = Server { name: "http".to_owned(), ..api_server(&pets.url) };
-    let (mut behind, _door, _) = Door::open(vec![other]).await;
+    let (mut behind, _door, _) = world.open_door(vec![other]).await;
     let mut http = behind.remove(0);
     http.allowed_tools = Some(vec!["mcp__http__getPetById".to_owned()]);
     let log = world.folder.path().join("log");

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use super::*;
+use crate::storage::StorageReservation;
 
 /// Workspaces in a temporary folder, with something outside of them that nobody may reach.
 struct World {
@@ -49,7 +50,7 @@ impl World {
             workspaces: Arc::clone(&self.workspaces),
         };
         let permit = Arc::clone(&self.workspaces.uploads).acquire_owned().await.unwrap();
-        Upload::start(to, permit).await.unwrap()
+        Upload::start(to, StorageReservation::unlimited(), permit).await.unwrap()
     }
 
     async fn put(&self, path: &str, bytes: &[u8]) -> Result<Placed, AppError> {
@@ -72,7 +73,7 @@ fn at(path: &str) -> FilePath {
     FilePath::parse(path).unwrap()
 }
 
-fn refusal<T>(result: io::Result<T>, path: &str) -> AppError {
+fn refusal<T>(result: Result<T, FilesError>, path: &str) -> AppError {
     failed(&result.map(drop).unwrap_err(), &at(path))
 }
 
@@ -104,20 +105,22 @@ async fn no_link_leads_out_for_reading_writing_or_removing() {
     assert_eq!(fs::read_dir(world.outside("")).unwrap().count(), 1);
 }
 
+/// An agent that may link inside of its folder could exchange what is linked to while we look.
 #[tokio::test]
-async fn links_that_stay_inside_lead_to_their_files_and_circles_to_nothing() {
+async fn links_that_stay_inside_are_not_followed_either() {
     let world = World::new();
     world.put("real/file", b"text").await.unwrap();
     symlink("real", world.inside("other")).unwrap();
+    symlink("real/file", world.inside("same")).unwrap();
     symlink("circle", world.inside("circle")).unwrap();
     symlink("..", world.inside("real/up")).unwrap();
     let folder = world.open();
-    assert_eq!(folder.read(&at("other/file")).unwrap().1.size, 4);
-    for path in ["circle", "circle/file", "real/up/nothing", "real/file/deeper"] {
+    for path in ["other/file", "same", "circle", "circle/file", "real/up/nothing"] {
         let refused = refusal(folder.read(&at(path)), path);
-        let found = matches!(refused, AppError::NotFound { .. } | AppError::NotNow(_));
-        assert!(found, "{path}: {refused:?}");
+        assert!(matches!(refused, AppError::Invalid { field: "path", .. }), "{path}: {refused:?}");
     }
+    let refused = refusal(folder.read(&at("real/file/deeper")), "real/file/deeper");
+    assert!(matches!(refused, AppError::NotNow(_)), "{refused:?}");
     assert_eq!(world.listed(), [("real/file".to_owned(), 4)]);
 }
 
@@ -234,7 +237,8 @@ async fn a_workspace_goes_as_a_whole_and_takes_nothing_along() {
     let world = World::new();
     world.put("a/b", b"1").await.unwrap();
     symlink(world.outside(""), world.inside("a/folder")).unwrap();
-    Folder::remove_all(&world.root(), &world.conversation).unwrap();
+    remove_tree(&world.inside("")).unwrap();
+    remove_tree(&world.inside("")).unwrap();
     assert!(!world.inside("").exists());
     assert_eq!(fs::read(world.outside("secret")).unwrap(), b"secret");
 }

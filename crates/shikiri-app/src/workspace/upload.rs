@@ -1,25 +1,26 @@
 //! A file on its way in: written beside all workspaces, then moved to its place in one step. Who
 //! reads meanwhile gets the old version or the new one, whole; what breaks off leaves nothing.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-use rustix::fs::{FlockOperation, flock};
+use shikiri_files::{FilesError, UntrustedDir};
 use shikiri_model::ids::ConversationId;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::folder::{FileRecord, Folder, MAX_FILES, record};
 use super::path::FilePath;
-use super::{MAX_FILE, Workspaces, blocking, failed};
+use super::{MAX_FILE, Workspaces, blocking, failed, failed_io};
 use crate::app::random;
 use crate::error::AppError;
+use crate::storage::StorageReservation;
 
+/// Of scratch files that are looked at, to remove what was left.
+const MAX_SWEPT: usize = 1_000;
 /// No conversation's id begins with a dot.
 const SCRATCH: &str = ".uploads";
 
@@ -38,6 +39,7 @@ pub struct Upload {
     written: u64,
     scratch: Scratch,
     to: Destination,
+    reservation: StorageReservation,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -52,6 +54,7 @@ pub struct Placed {
 impl Upload {
     pub(super) async fn start(
         to: Destination,
+        reservation: StorageReservation,
         permit: OwnedSemaphorePermit,
     ) -> Result<Self, AppError> {
         let root = to.root.clone();
@@ -59,7 +62,7 @@ impl Upload {
         let made = blocking(move || Scratch::make(&root, name)).await?;
         let (scratch, file) = made.map_err(|error| failed(&error, &to.path))?;
         let file = tokio::fs::File::from_std(file);
-        Ok(Self { file, written: 0, scratch, to, _permit: permit })
+        Ok(Self { file, written: 0, scratch, to, reservation, _permit: permit })
     }
 
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), AppError> {
@@ -67,15 +70,16 @@ impl Upload {
         if self.written > MAX_FILE {
             return Err(too_large());
         }
-        self.file.write_all(bytes).await.map_err(|error| failed(&error, &self.to.path))
+        self.reservation.grow_to(self.written)?;
+        self.file.write_all(bytes).await.map_err(|error| failed_io(&error, &self.to.path))
     }
 
     /// Puts the file in its place.
     pub async fn finish(mut self) -> Result<Placed, AppError> {
-        let told = |error: io::Error| failed(&error, &self.to.path);
+        let told = |error: io::Error| failed_io(&error, &self.to.path);
         self.file.flush().await.map_err(told)?;
         self.file.sync_data().await.map_err(told)?;
-        blocking(move || self.to.take(&self.scratch, self.written)).await?
+        blocking(move || self.to.take(&self.scratch, self.written, &self.reservation)).await?
     }
 }
 
@@ -84,8 +88,13 @@ pub(super) fn too_large() -> AppError {
 }
 
 impl Destination {
-    fn take(&self, scratch: &Scratch, size: u64) -> Result<Placed, AppError> {
-        let told = |error: io::Error| failed(&error, &self.path);
+    fn take(
+        &self,
+        scratch: &Scratch,
+        size: u64,
+        reservation: &StorageReservation,
+    ) -> Result<Placed, AppError> {
+        let told = |error: FilesError| failed(&error, &self.path);
         // Two files at once must not both get the last place.
         let _turn = self.workspaces.turn(&self.conversation);
         let folder = Folder::make(&self.root, &self.conversation).map_err(told)?;
@@ -100,48 +109,45 @@ impl Destination {
             let detail = "the workspace holds 10,000 files: remove some of them first";
             return Err(AppError::TooLarge(detail.to_owned()));
         }
-        let metadata = scratch.folder.metadata(&scratch.name).map_err(told)?;
+        let stat = scratch.folder.stat(&scratch.name).map_err(told)?;
         folder.place(&self.path, &scratch.folder, &scratch.name).map_err(told)?;
-        let file = record(self.path.to_string(), &metadata);
+        reservation.keep(&self.conversation, replaced.unwrap_or(0));
+        let file = record(self.path.to_string(), &stat);
         Ok(Placed { file, is_new: replaced.is_none() })
     }
 }
 
 /// A file with a name that nobody else has, removed when dropped if it is still there.
 struct Scratch {
-    folder: Dir,
+    folder: UntrustedDir,
     name: String,
 }
 
 impl Scratch {
-    fn make(root: &Path, name: String) -> io::Result<(Self, File)> {
-        let folder = root.join(SCRATCH);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    fn make(root: &Path, name: String) -> Result<(Self, File), FilesError> {
+        let folder = UntrustedDir::create(&root.join(SCRATCH))?;
         sweep(&folder)?;
         let file = loop {
-            let file = create(&folder.join(&name))?;
-            flock(&file, FlockOperation::LockExclusive)?;
+            let file = folder.create_file(&name)?;
             // A sweep of another upload may have come between making and locking.
-            if file.metadata()?.nlink() > 0 {
+            if is_locked_and_there(&file) {
                 break file;
             }
         };
-        let folder = Dir::open_ambient_dir(folder, ambient_authority())?;
         Ok((Self { folder, name }, file))
     }
 }
 
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+fn is_locked_and_there(file: &File) -> bool {
+    file.lock().is_ok() && file.metadata().is_ok_and(|found| found.nlink() > 0)
 }
 
 /// Removes what killed processes left: whoever still writes a file holds its lock.
-fn sweep(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let Ok(file) = File::open(&path) else { continue };
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = fs::remove_file(&path);
+fn sweep(folder: &UntrustedDir) -> Result<(), FilesError> {
+    for entry in folder.entries(MAX_SWEPT)? {
+        let Ok((file, _)) = folder.open_file(&entry.name) else { continue };
+        if file.try_lock().is_ok() {
+            let _ = folder.remove_file(&entry.name);
         }
     }
     Ok(())

@@ -153,6 +153,7 @@ impl Office {
             kind: Some(ServerKind::Http),
             url: Some("http://127.0.0.1:9/mcp".to_owned()),
             headers_template: Some([header].into()),
+            allow_private: Some(true),
             status: Some(status),
             ..ServerPatch::default()
         };

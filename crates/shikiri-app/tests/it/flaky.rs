@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Guard, Lease};
-use shikiri_model::record::{Record, RecordKey, RecordQuery};
+use shikiri_model::record::{Record, RecordChange, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{
     Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StoreExt, StreamState,
@@ -31,6 +31,8 @@ pub(crate) struct Flaky {
     refused: AtomicUsize,
     /// Whether ends are kept, and whoever commits them is not told.
     holds_ends: watch::Sender<bool>,
+    /// Whether commits that remove records wait before they are made.
+    holds_removals: watch::Sender<bool>,
     burial: Mutex<Option<(Guard, PathBuf)>>,
 }
 
@@ -42,6 +44,7 @@ impl Flaky {
             no_time: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
             holds_ends: watch::Sender::new(false),
+            holds_removals: watch::Sender::new(false),
             burial: Mutex::default(),
         })
     }
@@ -58,6 +61,11 @@ impl Flaky {
     /// Whether commits that end a stream are answered late, although they are made.
     pub(crate) fn hold_ends(&self, held: bool) {
         self.holds_ends.send_replace(held);
+    }
+
+    /// Whether commits that remove records wait before they are made.
+    pub(crate) fn hold_removals(&self, held: bool) {
+        self.holds_removals.send_replace(held);
     }
 
     /// Right after somebody has looked at the lease of a dead node, another process buries it.
@@ -99,6 +107,9 @@ impl Store for Flaky {
         if self.refuses(&commit) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(away().into());
+        }
+        if commit.records.iter().any(|change| matches!(change, RecordChange::Delete { .. })) {
+            let _ = self.holds_removals.subscribe().wait_for(|held| !held).await;
         }
         let is_end = commit.appends.iter().any(|append| append.close);
         let committed = self.store.commit(commit).await;
@@ -177,6 +188,14 @@ impl Store for Flaky {
 
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError> {
         self.store.erase(tenant).await
+    }
+
+    async fn stored_bytes(
+        &self,
+        tenant: &TenantId,
+        kinds: &'static [&'static str],
+    ) -> Result<u64, StoreError> {
+        self.store.stored_bytes(tenant, kinds).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use shikiri_app::AppError;
 use shikiri_app::gate::{Caller, Gate, GateOptions};
+use shikiri_app::keys::NewKey;
 use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
 use shikiri_model::key::{KeyScope, Secret};
@@ -16,7 +17,7 @@ fn local() -> TenantId {
 }
 
 async fn new_caller(gate: &Gate) -> Caller {
-    let (_, secret) = gate.app().create_key(&local(), "test".to_owned()).await.unwrap();
+    let (_, secret) = gate.app().create_key(&local(), NewKey::named("test")).await.unwrap();
     gate.caller(&secret).await.unwrap().unwrap()
 }
 
@@ -30,7 +31,7 @@ async fn set_limits(gate: &Gate, limits: LimitsPatch) {
 async fn a_key_lets_its_holder_in_until_it_is_revoked() {
     let world = World::new(vec![]).await;
     let gate = Gate::new(world.app.clone(), GateOptions::default());
-    let (stored, secret) = world.app.create_key(&local(), "test".to_owned()).await.unwrap();
+    let (stored, secret) = world.app.create_key(&local(), NewKey::named("test")).await.unwrap();
     // Looked up, then remembered: the same both times.
     for _ in 0..2 {
         let caller = gate.caller(&secret).await.unwrap().unwrap();
@@ -51,7 +52,8 @@ async fn a_key_lets_its_holder_in_until_it_is_revoked() {
 #[tokio::test]
 async fn a_tenant_gets_what_its_limits_allow() {
     let world = World::new(vec![]).await;
-    let gate = Gate::new(world.app.clone(), GateOptions { max_streams: 2 });
+    let gate =
+        Gate::new(world.app.clone(), GateOptions { max_streams: 2, ..GateOptions::default() });
     let caller = new_caller(&gate).await;
     let tenant = gate.tenant(&local()).await.unwrap();
     let limits = LimitsPatch {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use shikiri_app::App;
 use shikiri_app::hooks::{HookAnswer, HookFiles};
+use shikiri_app::keys::NewKey;
 use shikiri_app::models::{ModelPatch, PricesPatch};
 use shikiri_model::execution::Price;
 use shikiri_model::hook::{
@@ -240,11 +241,11 @@ async fn the_log_is_kept_as_long_as_events_are() {
 async fn a_key_for_hooks_is_its_tenants_to_list_and_to_revoke() {
     let (_world, app, _) = office().await;
     let local = TenantId::local();
-    let (stored, secret) = app.create_hooks_key(&local, "laptop".to_owned()).await.unwrap();
+    let (stored, secret) = app.create_hooks_key(&local, NewKey::named("laptop")).await.unwrap();
     let found = app.key_of(&secret).await.unwrap().unwrap();
     assert_eq!(found.scope, KeyScope::Hooks(local.clone()));
     let (keys, _) = app.list_keys(&local, None, 10).await.unwrap();
-    assert_eq!(keys.iter().map(|key| &key.value.id).collect::<Vec<_>>(), [&stored.value.id]);
+    assert_eq!(keys.iter().map(|key| &key.stored.value.id).collect::<Vec<_>>(), [&stored.value.id]);
     app.revoke_key(&local, &stored.value.id).await.unwrap();
     assert!(app.key_of(&secret).await.unwrap().is_none());
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use shikiri_app::AppError;
+use shikiri_app::keys::NewKey;
 use shikiri_app::run::NewRun;
 use shikiri_app::tenants::TenantPatch;
 use shikiri_model::ids::{ModelId, TenantId};
@@ -38,7 +39,7 @@ async fn a_removed_tenant_leaves_no_run_no_event_and_no_key() {
     });
     let world = World::new(vec![busy]).await;
     world.app.create_tenant(Some(acme()), TenantPatch::default()).await.unwrap();
-    let (_, secret) = world.app.create_key(&acme(), "鍵".into()).await.unwrap();
+    let (_, secret) = world.app.create_key(&acme(), NewKey::named("鍵")).await.unwrap();
     let node = world.node();
     let run = world.app.start_run(&acme(), new("busy")).await.unwrap().run.id;
     let mut watch = world.app.watch(&acme(), stream_of(&run), 0).await.unwrap();
@@ -94,7 +95,7 @@ async fn nothing_is_made_for_an_inactive_tenant() {
     world.app.update_tenant(&acme(), inactive).await.unwrap();
     let refused = world.app.start_run(&acme(), new("echo")).await;
     assert!(matches!(refused, Err(AppError::Inactive { .. })));
-    let refused = world.app.create_key(&acme(), "鍵".into()).await;
+    let refused = world.app.create_key(&acme(), NewKey::named("鍵")).await;
     assert!(matches!(refused, Err(AppError::Inactive { .. })));
 }
 

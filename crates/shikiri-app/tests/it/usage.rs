@@ -49,6 +49,7 @@ async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows:
         engine: EngineKind::Offline,
         executor: Executor { user_id: user.into(), name: Some("名".into()), email: None },
         goes_on: false,
+        confinement: None,
         usage: Usage::default(),
         total_cost_usd: Cost::default(),
     }));

@@ -59,6 +59,8 @@ pub(crate) struct Turn {
     pub(crate) events: u64,
     pub(crate) lost: u64,
     pub(crate) ages: Vec<u64>,
+    /// When the first text that tells its time was written.
+    pub(crate) written: Option<u64>,
 }
 
 /// What callers are to do.
@@ -148,8 +150,8 @@ impl<'a> Caller<'a> {
         ensure!(head.status == 200, "a stream has status {}", head.status);
         let stream = Stream::read(&mut self.connection).await?;
         ensure!(stream.kind == "result", "a stream ended with {}: {}", stream.kind, stream.data);
-        let Stream { first, ended, lost, seq, ages, .. } = stream;
-        Ok(Turn { asked, first, ended, events: seq, lost, ages })
+        let Stream { first, ended, lost, seq, ages, written, .. } = stream;
+        Ok(Turn { asked, first, ended, events: seq, lost, ages, written })
     }
 
     async fn ask(&mut self) -> Result<()> {

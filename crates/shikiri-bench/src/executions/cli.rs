@@ -19,8 +19,10 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
 }
 
 /// A program that is this one, by the name that gives it the CLI's role: arguments are the engine's.
-fn program(folder: &Path) -> Result<PathBuf> {
+pub(super) fn program(folder: &Path) -> Result<PathBuf> {
     let path = folder.join(fake_claude::NAME);
-    std::os::unix::fs::symlink(std::env::current_exe()?, &path)?;
+    if !path.exists() {
+        std::os::unix::fs::symlink(std::env::current_exe()?, &path)?;
+    }
     Ok(path)
 }

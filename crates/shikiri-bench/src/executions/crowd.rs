@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn turn(first: u64, ended: u64, events: u64, lost: u64) -> Turn {
-        Turn { asked: 0, first, ended, events, lost, ages: Vec::new() }
+        Turn { asked: 0, first, ended, events, lost, ages: Vec::new(), written: None }
     }
 
     #[test]

@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 const MODEL: &str = "claude";
 const SESSION: &str = "00000000-0000-4000-8000-000000000000";
 
+/// A prompt with this word gets a single piece.
+pub(crate) const SHORT: &str = "briefly";
+
 /// Whoever starts this program under that name means the CLI.
 pub(crate) const NAME: &str = "claude";
 
@@ -31,7 +34,8 @@ fn run(wants_version: bool) -> Result<()> {
         return crate::child::tell("2.1.325 (Claude Code)");
     }
     for line in std::io::stdin().lock().lines() {
-        let message: Value = serde_json::from_str(&line?)?;
+        let line = line?;
+        let message: Value = serde_json::from_str(&line)?;
         match message["type"].as_str() {
             Some("control_request") => say(&json!({
                 "type": "control_response",
@@ -39,21 +43,22 @@ fn run(wants_version: bool) -> Result<()> {
                     "subtype": "success", "request_id": message["request_id"], "response": {},
                 },
             }))?,
-            Some("user") => answer()?,
+            Some("user") if line.contains(SHORT) => answer(1)?,
+            Some("user") => answer(PIECES)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn answer() -> Result<()> {
-    let usage = json!({ "input_tokens": 1, "output_tokens": PIECES });
+fn answer(pieces: usize) -> Result<()> {
+    let usage = json!({ "input_tokens": 1, "output_tokens": pieces });
     let message = json!({ "id": "msg_1", "model": MODEL, "usage": usage });
     say(&json!({ "type": "system", "subtype": "init", "session_id": SESSION, "model": MODEL }))?;
     event(&json!({ "type": "message_start", "message": message }))?;
     event(&json!({ "type": "content_block_start", "index": 0 }))?;
     let mut text = String::new();
-    for _ in 0..PIECES {
+    for _ in 0..pieces {
         std::thread::sleep(PAUSE);
         let piece = format!("at {};", monotonic_ns());
         let delta = json!({ "type": "text_delta", "text": piece });
@@ -68,7 +73,7 @@ fn answer() -> Result<()> {
     say(&json!({
         "type": "result", "subtype": "success", "is_error": false, "num_turns": 1,
         "result": text, "session_id": SESSION, "usage": usage,
-        "modelUsage": { MODEL: { "inputTokens": 1, "outputTokens": PIECES } },
+        "modelUsage": { MODEL: { "inputTokens": 1, "outputTokens": pieces } },
     }))
 }
 

@@ -17,6 +17,7 @@ use shikiri_app::{App, AppOptions, Environment};
 use shikiri_engines::claude_code::ClaudeCode;
 use shikiri_engines::native::Native;
 use shikiri_engines::offline::Offline;
+use shikiri_model::confinement::ConfinementPolicy;
 use shikiri_model::models::EngineKind;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_web::{WebOptions, bind};
@@ -36,6 +37,9 @@ pub(crate) struct Arguments {
     /// The CLI of the claude-code engine
     #[arg(long)]
     claude: Option<PathBuf>,
+    /// Starts the CLI without a sandbox
+    #[arg(long)]
+    unconfined: bool,
     /// The API of the native engine
     #[arg(long)]
     api: Option<String>,
@@ -53,6 +57,11 @@ impl Server {
         let claude = claude.map(Path::to_string_lossy);
         let more: Vec<_> = claude.iter().flat_map(|claude| ["--claude", claude]).collect();
         Self::start_with(folder, &more)
+    }
+
+    /// With a CLI that is not confined.
+    pub(super) fn start_unconfined(folder: &Path, claude: &Path) -> Result<Self> {
+        Self::start_with(folder, &["--unconfined", "--claude", &claude.to_string_lossy()])
     }
 
     /// With the native engine, on this API.
@@ -86,14 +95,17 @@ async fn serve(arguments: &Arguments) -> Result<()> {
     let store = SqliteStore::open(&arguments.folder.join("state.db"), SqliteOptions::default())?;
     let options = AppOptions {
         data: Some(arguments.folder.clone()),
+        confinement_policy: ConfinementPolicy {
+            accepts_unconfined: arguments.unconfined,
+            ..ConfinementPolicy::default()
+        },
         engine_env: Environment(inherited(std::env::vars())),
         ..AppOptions::default()
     };
-    let engines = Engines::new(vec![
-        Arc::new(Offline),
-        Arc::new(ClaudeCode::new(arguments.claude.clone())),
-        Arc::new(Native::anthropic()),
-    ]);
+    let claude_code = ClaudeCode::new(arguments.claude.clone());
+    let claude_code = if arguments.unconfined { claude_code.unconfined() } else { claude_code };
+    let engines =
+        Engines::new(vec![Arc::new(Offline), Arc::new(claude_code), Arc::new(Native::anthropic())]);
     let app = App::new(Arc::new(store), vec![Arc::new(Logger)], options).with_engines(engines);
     app.ensure_local_tenant().await?;
     if arguments.claude.is_some() {

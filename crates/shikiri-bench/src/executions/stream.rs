@@ -19,6 +19,8 @@ pub(super) struct Stream {
     pub(super) data: String,
     /// How old each text was that tells its time, in nanoseconds.
     pub(super) ages: Vec<u64>,
+    /// When the first such text was written.
+    pub(super) written: Option<u64>,
     line: Vec<u8>,
 }
 
@@ -58,14 +60,16 @@ impl Stream {
             kind.clone_into(&mut self.kind);
         } else if let Some(data) = line.strip_prefix("data: ") {
             data.clone_into(&mut self.data);
-            self.ages.extend(age(data, now)?);
+            let written = time_of(data)?;
+            self.written = self.written.or(written);
+            self.ages.extend(written.map(|time| now.saturating_sub(time)));
         }
         Ok(())
     }
 }
 
-fn age(data: &str, now: u64) -> Result<Option<u64>> {
+fn time_of(data: &str) -> Result<Option<u64>> {
     let Some((_, time)) = data.split_once(TIMED) else { return Ok(None) };
     let digits = time.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    Ok(Some(now.saturating_sub(digits.parse().context("a time")?)))
+    Ok(Some(digits.parse().context("a time")?))
 }

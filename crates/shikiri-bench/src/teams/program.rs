@@ -27,6 +27,9 @@ pub(super) fn command(folder: &Path, store: Option<&str>) -> Result<Command> {
     command.current_dir(folder).env_clear().env("HOME", folder).env("NO_COLOR", "1");
     if let Some(store) = store {
         command.env("SHIKIRI_STORE", store);
+        // Nodes of one store share its key; each has a folder of its own here.
+        let shared = folder.parent().unwrap_or(folder).join("sealing.key");
+        command.env("SHIKIRI_SEALING_KEY_FILE", shared);
     }
     Ok(command)
 }

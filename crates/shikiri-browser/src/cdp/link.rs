@@ -1,25 +1,23 @@
-//! One connection to one target: a tab, or the browser itself. chromiumoxide has the socket and the
-//! types of the commands. Its own handler of a whole browser is not used: that one attaches to every
-//! tab there is, those of other lanes too, and a call to a tab that dies waits for its timeout.
+//! One connection to one target: a tab, or the browser itself. Nothing is shared between connections,
+//! so that a lane hears of its own tab only.
 //!
 //! When the target ends, every call that waits is told at once, and every later one.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chromiumoxide::cdp::browser_protocol::page::HandleJavaScriptDialogParams;
-use chromiumoxide::conn::Connection;
-use chromiumoxide::error::CdpError;
-use chromiumoxide::types::{CallId, Command, EventMessage, Message, Method, MethodId, Response};
-use futures_util::StreamExt as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::commands::{AttachToTarget, CdpCommand, HandleDialog};
+use super::transport::{self, CdpTransport};
+use crate::chrome::Endpoint;
 use crate::error::BrowserError;
 
 /// Calls that may wait to be sent; more wait in their callers.
@@ -31,48 +29,70 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// Ends with its last handle.
 pub(crate) struct Link {
     calls: mpsc::Sender<Call>,
+    /// The session of the tab; None: commands are for the browser.
+    session: Option<String>,
     crashed: Arc<AtomicBool>,
     _task: AbortOnDropHandle<()>,
 }
 
 struct Call {
-    method: MethodId,
-    params: Value,
-    answer: oneshot::Sender<Result<Value, BrowserError>>,
+    session: Option<String>,
+    method: &'static str,
+    params: Box<RawValue>,
+    answer: oneshot::Sender<Result<Box<RawValue>, BrowserError>>,
 }
 
-/// An event as it comes: only a few matter here, and newer browsers have ones that nobody knows.
-#[derive(Debug, Deserialize)]
-struct Event {
-    method: MethodId,
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommandMessage<'a> {
+    id: u64,
+    method: &'static str,
+    params: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+}
+
+/// An answer or an event. Only a few events matter here, and newer browsers have ones that nobody
+/// knows.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BrowserMessage {
+    id: Option<u64>,
+    result: Option<Box<RawValue>>,
+    error: Option<CommandError>,
     #[serde(default)]
-    params: Value,
+    method: String,
+    params: Option<Box<RawValue>>,
+    session_id: Option<String>,
 }
 
-impl Method for Event {
-    fn identifier(&self) -> MethodId {
-        self.method.clone()
-    }
-}
-
-impl EventMessage for Event {
-    fn session_id(&self) -> Option<&str> {
-        None
-    }
+#[derive(Deserialize)]
+struct CommandError {
+    #[serde(default)]
+    message: String,
 }
 
 impl Link {
-    pub(crate) async fn connect(address: &str) -> Result<Self, BrowserError> {
-        let connecting = Connection::<Event>::connect(address);
-        let connection = match tokio::time::timeout(CONNECT, connecting).await {
-            Ok(Ok(connection)) => connection,
+    /// To the browser itself.
+    pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Self, BrowserError> {
+        let transport = match tokio::time::timeout(CONNECT, transport::connect(endpoint)).await {
+            Ok(Ok(transport)) => transport,
             Ok(Err(error)) => return Err(BrowserError::lost(format!("no connection: {error}"))),
             Err(_) => return Err(BrowserError::lost("no connection: it does not answer")),
         };
         let (calls, wanted) = mpsc::channel(WAITING);
         let crashed = Arc::new(AtomicBool::new(false));
-        let task = tokio::spawn(serve(connection, wanted, Arc::clone(&crashed)));
-        Ok(Self { calls, crashed, _task: AbortOnDropHandle::new(task) })
+        let serving = Serving { transport, waiting: HashMap::new(), last_id: 0 };
+        let task = tokio::spawn(serving.serve(wanted, Arc::clone(&crashed)));
+        Ok(Self { calls, session: None, crashed, _task: AbortOnDropHandle::new(task) })
+    }
+
+    /// To one tab.
+    pub(crate) async fn attach(endpoint: &Endpoint, tab: &str) -> Result<Self, BrowserError> {
+        let mut link = Self::connect(endpoint).await?;
+        let attached = link.run(&AttachToTarget { target_id: tab, flatten: true }).await?;
+        link.session = Some(attached.session_id);
+        Ok(link)
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -84,36 +104,29 @@ impl Link {
         self.crashed.load(Ordering::SeqCst)
     }
 
-    pub(crate) async fn run<C: Command>(&self, command: C) -> Result<C::Response, BrowserError> {
-        let method = command.identifier();
-        let answer = self.raw(&command).await?;
-        C::response_from_value(answer).map_err(|error| refused(&method, error.to_string()))
-    }
-
-    /// The answer as it comes.
-    pub(crate) async fn raw<C: Command>(&self, command: &C) -> Result<Value, BrowserError> {
-        self.raw_with(command, Duration::ZERO).await
+    pub(crate) async fn run<C: CdpCommand>(&self, command: &C) -> Result<C::Answer, BrowserError> {
+        self.run_longer(command, Duration::ZERO).await
     }
 
     /// The same for a command that may take so much longer than others.
-    pub(crate) async fn raw_with<C: Command>(
+    pub(crate) async fn run_longer<C: CdpCommand>(
         &self,
         command: &C,
         longer: Duration,
-    ) -> Result<Value, BrowserError> {
-        let method = command.identifier();
-        let params =
-            serde_json::to_value(command).map_err(|error| refused(&method, error.to_string()))?;
+    ) -> Result<C::Answer, BrowserError> {
+        let method = C::METHOD;
+        let wrong = |error: serde_json::Error| refused(method, error.to_string());
+        let params = serde_json::value::to_raw_value(command).map_err(wrong)?;
         let (answer, answered) = oneshot::channel();
-        let call = Call { method: method.clone(), params, answer };
+        let call = Call { session: self.session.clone(), method, params, answer };
         let gone = || BrowserError::lost("the tab or the browser was closed");
         let work = async {
             self.calls.send(call).await.map_err(|_| gone())?;
             answered.await.map_err(|_| gone())?
         };
         match tokio::time::timeout(ANSWER + longer, work).await {
-            Ok(answered) => answered,
-            Err(_) => Err(BrowserError::Late { method: method.into_owned() }),
+            Ok(answered) => serde_json::from_str(answered?.get()).map_err(wrong),
+            Err(_) => Err(BrowserError::Late { method: method.to_owned() }),
         }
     }
 }
@@ -122,94 +135,118 @@ fn refused(method: &str, message: String) -> BrowserError {
     BrowserError::Refused { method: method.to_owned(), message }
 }
 
-/// Until the handle or the target is gone.
-async fn serve(
-    mut connection: Connection<Event>,
-    mut calls: mpsc::Receiver<Call>,
-    crashed: Arc<AtomicBool>,
-) {
-    let mut waiting: HashMap<CallId, Call> = HashMap::new();
-    let why = loop {
-        tokio::select! {
-            call = calls.recv() => {
-                let Some(mut call) = call else { return };
-                let params = std::mem::take(&mut call.params);
-                match connection.submit_command(call.method.clone(), None, params) {
-                    Ok(id) => { waiting.insert(id, call); }
-                    Err(error) => break error.to_string(),
-                }
-            }
-            message = connection.next() => match message {
-                None => break "the tab or the browser was closed".to_owned(),
-                Some(Ok(Message::Response(response))) => {
-                    if let Some(call) = waiting.remove(&response.id) {
-                        // Whoever asked may have given up.
-                        let _ = call.answer.send(answer_of(&call.method, response));
+/// The side of a link that owns its connection.
+struct Serving {
+    transport: Box<dyn CdpTransport>,
+    waiting: HashMap<u64, Call>,
+    last_id: u64,
+}
+
+impl Serving {
+    /// Until the handle or the target is gone.
+    async fn serve(mut self, mut calls: mpsc::Receiver<Call>, crashed: Arc<AtomicBool>) {
+        let why = loop {
+            tokio::select! {
+                call = calls.recv() => {
+                    let Some(call) = call else { return };
+                    let sent = self.send(call.method, &call.params, call.session.as_deref()).await;
+                    match sent {
+                        Ok(id) => { self.waiting.insert(id, call); }
+                        Err(error) => break broke(&error),
                     }
                 }
-                Some(Ok(Message::Event(event))) => match on_event(&event) {
-                    Next::Nothing => {}
-                    Next::End(why) => break why,
-                    Next::Crash => {
-                        crashed.store(true, Ordering::SeqCst);
-                        break "the page crashed".to_owned();
-                    }
-                    Next::Send(method, params) => {
-                        if let Err(error) = connection.submit_command(method, None, params) {
-                            break error.to_string();
+                message = self.transport.receive() => match message {
+                    Ok(None) => break "the tab or the browser was closed".to_owned(),
+                    Err(error) => break broke(&error),
+                    // One message that cannot be read says nothing about the next.
+                    Ok(Some(message)) => match serde_json::from_slice(&message) {
+                        Err(_) => {}
+                        Ok(message) => match self.take(message).await {
+                            Next::GoOn => {}
+                            Next::End(why) => break why,
+                            Next::Crash => {
+                                crashed.store(true, Ordering::SeqCst);
+                                break "the page crashed".to_owned();
+                            }
                         }
                     }
-                },
-                // One message that cannot be read says nothing about the next.
-                Some(Err(CdpError::InvalidMessage(..))) => {}
-                Some(Err(error)) => break format!("the connection to the browser broke: {error}"),
+                }
             }
+        };
+        // From here on nobody can call; what was about to be, is told the same.
+        calls.close();
+        while let Some(call) = calls.recv().await {
+            let _ = call.answer.send(Err(BrowserError::lost(why.clone())));
         }
-    };
-    // From here on nobody can call; what was about to be, is told the same.
-    calls.close();
-    while let Some(call) = calls.recv().await {
-        let _ = call.answer.send(Err(BrowserError::lost(why.clone())));
+        for call in self.waiting.into_values() {
+            let _ = call.answer.send(Err(BrowserError::lost(why.clone())));
+        }
     }
-    for call in waiting.into_values() {
-        let _ = call.answer.send(Err(BrowserError::lost(why.clone())));
+
+    async fn send(
+        &mut self,
+        method: &'static str,
+        params: &RawValue,
+        session_id: Option<&str>,
+    ) -> io::Result<u64> {
+        self.last_id += 1;
+        let message = CommandMessage { id: self.last_id, method, params, session_id };
+        self.transport.send(serde_json::to_string(&message)?).await?;
+        Ok(self.last_id)
+    }
+
+    async fn take(&mut self, message: BrowserMessage) -> Next {
+        let Some(id) = message.id else { return self.on_event(message).await };
+        if let Some(call) = self.waiting.remove(&id) {
+            let answer = match message.error {
+                Some(error) => Err(refused(call.method, error.message)),
+                None => Ok(message.result.unwrap_or_else(|| RawValue::NULL.to_owned())),
+            };
+            // Whoever asked may have given up.
+            let _ = call.answer.send(answer);
+        }
+        Next::GoOn
+    }
+
+    async fn on_event(&mut self, event: BrowserMessage) -> Next {
+        let params: Value = event
+            .params
+            .and_then(|params| serde_json::from_str(params.get()).ok())
+            .unwrap_or_default();
+        let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+        match event.method.as_str() {
+            "Inspector.targetCrashed" => Next::Crash,
+            "Target.detachedFromTarget" => Next::End("the tab was closed".to_owned()),
+            "Inspector.detached" => match text("reason") {
+                "target_closed" | "Render process gone." => {
+                    Next::End("the tab was closed".to_owned())
+                }
+                other => Next::End(format!("the browser let go of the tab ({other})")),
+            },
+            // It would stop everything else in the page. A page that asks whether it may be left may.
+            "Page.javascriptDialogOpening" => {
+                let accept = text("type") != "prompt" && text("type") != "confirm";
+                let command = HandleDialog { accept };
+                let Ok(params) = serde_json::value::to_raw_value(&command) else {
+                    return Next::GoOn;
+                };
+                let session = event.session_id.as_deref();
+                match self.send(HandleDialog::METHOD, &params, session).await {
+                    Ok(_) => Next::GoOn,
+                    Err(error) => Next::End(broke(&error)),
+                }
+            }
+            _ => Next::GoOn,
+        }
     }
 }
 
-fn answer_of(method: &str, response: Response) -> Result<Value, BrowserError> {
-    match response.error {
-        Some(error) => Err(refused(method, error.message)),
-        None => Ok(response.result.unwrap_or_default()),
-    }
+fn broke(error: &io::Error) -> String {
+    format!("the connection to the browser broke: {error}")
 }
 
 enum Next {
-    Nothing,
-    Send(MethodId, Value),
+    GoOn,
     End(String),
     Crash,
-}
-
-fn on_event(event: &Event) -> Next {
-    let text = |name: &str| event.params.get(name).and_then(Value::as_str).unwrap_or_default();
-    match event.method.as_ref() {
-        "Inspector.targetCrashed" => Next::Crash,
-        "Inspector.detached" => {
-            let why = match text("reason") {
-                "target_closed" | "Render process gone." => "the tab was closed".to_owned(),
-                other => format!("the browser let go of the tab ({other})"),
-            };
-            Next::End(why)
-        }
-        // It would stop everything else in the page. A page that asks whether it may be left may.
-        "Page.javascriptDialogOpening" => {
-            let accept = text("type") != "prompt" && text("type") != "confirm";
-            let command = HandleJavaScriptDialogParams::new(accept);
-            match serde_json::to_value(&command) {
-                Ok(params) => Next::Send(Cow::Owned(command.identifier().into_owned()), params),
-                Err(_) => Next::Nothing,
-            }
-        }
-        _ => Next::Nothing,
-    }
 }

@@ -1,12 +1,8 @@
 //! Opens, finds and closes tabs: over a connection to the browser that is made for the purpose and
 //! ended with it, so that lanes share none.
 
-use chromiumoxide::cdp::browser_protocol::browser::GetVersionParams;
-use chromiumoxide::cdp::browser_protocol::target::{
-    CloseTargetParams, CreateTargetParams, GetTargetsParams,
-};
-
 use super::Link;
+use super::commands::{CloseTarget, CreateTarget, GetBrowserVersion, GetTargets};
 use crate::chrome::Endpoint;
 use crate::error::BrowserError;
 
@@ -16,31 +12,33 @@ pub(crate) struct Tabs {
 
 impl Tabs {
     pub(crate) async fn of(endpoint: &Endpoint) -> Result<Self, BrowserError> {
-        Ok(Self { link: Link::connect(endpoint.browser()).await? })
+        Ok(Self { link: Link::connect(endpoint).await? })
     }
 
     /// The id of a new, empty tab. In a browser that nobody looks at it gets a window of its own:
     /// a tab behind another one is slowed down. In a person's window it opens behind theirs.
     pub(crate) async fn open(&self, is_headless: bool) -> Result<String, BrowserError> {
-        let mut command = CreateTargetParams::new("about:blank");
-        command.new_window = is_headless.then_some(true);
-        command.background = (!is_headless).then_some(true);
-        Ok(self.link.run(command).await?.target_id.into())
+        let command = CreateTarget {
+            url: "about:blank",
+            new_window: is_headless.then_some(true),
+            background: (!is_headless).then_some(true),
+        };
+        Ok(self.link.run(&command).await?.target_id)
     }
 
     /// Whether there is such a tab.
     pub(crate) async fn has(&self, tab: &str) -> Result<bool, BrowserError> {
-        let found = self.link.run(GetTargetsParams::default()).await?.target_infos;
-        Ok(found.iter().any(|info| info.r#type == "page" && info.target_id.as_ref() == tab))
+        let found = self.link.run(&GetTargets {}).await?.target_infos;
+        Ok(found.iter().any(|info| info.r#type == "page" && info.target_id == tab))
     }
 
     pub(crate) async fn close(&self, tab: &str) -> Result<(), BrowserError> {
-        self.link.run(CloseTargetParams::new(tab.to_owned())).await.map(|_| ())
+        self.link.run(&CloseTarget { target_id: tab }).await.map(|_| ())
     }
 
     /// Whether it is one that shows nothing.
     pub(crate) async fn is_headless(&self) -> Result<bool, BrowserError> {
-        let version = self.link.run(GetVersionParams::default()).await?;
+        let version = self.link.run(&GetBrowserVersion {}).await?;
         Ok(version.user_agent.contains("Headless"))
     }
 }

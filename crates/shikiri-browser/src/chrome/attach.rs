@@ -66,10 +66,8 @@ pub(super) fn check(text: &str, allow_remote: bool) -> Result<Url, BrowserError>
 }
 
 async fn find(url: &Url) -> Result<Endpoint, BrowserError> {
-    let authority = url.authority();
-    let host = format!("ws://{authority}");
     if url.scheme() == "ws" {
-        return Ok(Endpoint { host, browser: url.to_string() });
+        return Ok(Endpoint::WebSocket(url.to_string()));
     }
     let version = version(url).await.map_err(|why| {
         BrowserError::unavailable(format!("no browser to drive at {url}: {why}; {NEXT}"))
@@ -77,7 +75,7 @@ async fn find(url: &Url) -> Result<Endpoint, BrowserError> {
     // It may know itself by another name; what leads to it is what was named.
     let path = Url::parse(&version.browser)
         .map_err(|error| BrowserError::unavailable(format!("{url} names no browser: {error}")))?;
-    Ok(Endpoint { browser: format!("{host}{}", path.path()), host })
+    Ok(Endpoint::WebSocket(format!("ws://{}{}", url.authority(), path.path())))
 }
 
 #[derive(Deserialize)]

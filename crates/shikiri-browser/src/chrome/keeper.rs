@@ -2,8 +2,9 @@
 //! `shikiri` process holds the lock on the file of users, and then ends it: first politely, so that
 //! a login is written down, then with all that is below it.
 //!
-//! Chrome is given a pipe to be driven by, besides its port. Nobody uses it; but a Chrome whose pipe
-//! is closed ends by itself, and so it does also when the keeper is killed.
+//! Chrome is driven over a pipe that the keeper holds, and listens nowhere. The keeper lets the user's
+//! processes drive it too, at a socket in the browser's folder (`relay`). A Chrome whose pipe is closed
+//! ends by itself, and so it does also when the keeper is killed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,10 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, wait};
-use tokio::process::Command;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+
+use super::relay::Relay;
+use super::socket::KeeperSocket;
 
 /// The program's first argument, if it is to be a keeper.
 const COMMAND: &str = "keep-browser";
@@ -27,9 +32,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Looks at what is still there: nothing survives so many SIGKILLs but what the kernel holds.
 const ROUNDS: u32 = 200;
 
-/// The arguments of a keeper: the file of users, then Chrome and its arguments.
-pub(super) fn arguments(users: &Path, chrome: &Path, flags: Vec<OsString>) -> Vec<OsString> {
-    let mut all = vec![COMMAND.into(), users.into(), chrome.into()];
+/// In the browser's folder: locked, with others, by whoever uses the browser.
+pub(super) const USERS: &str = "users.lock";
+
+/// The arguments of a keeper: the browser's folder, then Chrome and its arguments.
+pub(super) fn arguments(folder: &Path, chrome: &Path, flags: Vec<OsString>) -> Vec<OsString> {
+    let mut all = vec![COMMAND.into(), folder.into(), chrome.into()];
     all.extend(flags);
     all
 }
@@ -41,11 +49,11 @@ pub fn keep_if_asked() -> Option<ExitCode> {
     if arguments.next()? != COMMAND {
         return None;
     }
-    let (Some(users), Some(chrome)) = (arguments.next(), arguments.next()) else {
+    let (Some(folder), Some(chrome)) = (arguments.next(), arguments.next()) else {
         complain("this is for shikiri itself to call");
         return Some(ExitCode::from(2));
     };
-    let kept = keep(PathBuf::from(users), &chrome, arguments.collect());
+    let kept = keep(&PathBuf::from(folder), &chrome, arguments.collect());
     Some(kept.unwrap_or_else(|error| {
         complain(&format!("{} cannot be kept: {error}", chrome.display()));
         ExitCode::from(127)
@@ -57,34 +65,38 @@ fn complain(words: &str) {
     eprintln!("{words}");
 }
 
-fn keep(users: PathBuf, chrome: &OsString, flags: Vec<OsString>) -> std::io::Result<ExitCode> {
+fn keep(folder: &Path, chrome: &OsString, flags: Vec<OsString>) -> std::io::Result<ExitCode> {
+    // What this process makes, and Chrome after it, is for their user only.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before there is a child: what Chrome leaves behind comes to us.
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", WITH_PIPES])
-            .arg(chrome)
-            .args(flags)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
-        let pipes = (child.stdin.take(), child.stdout.take());
+        let socket = KeeperSocket::bind(folder)?;
+        let started = start_chrome(chrome, flags);
+        let (mut child, to_chrome, from_chrome) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                socket.remove();
+                return Err(error);
+            }
+        };
         let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let mut unused = wait_for_the_last(users);
+        let mut unused = wait_for_the_last(folder.join(USERS));
+        // The pipes go with the relay, which Chrome takes as the wish that it end.
         let ended = tokio::select! {
-            ended = child.wait() => Some(ended?),
+            ended = child.wait() => Some(ended),
+            () = Relay::serve(&socket, to_chrome, from_chrome) => None,
             _ = &mut unused => None,
             _ = terminate.recv() => None,
         };
-        // Chrome takes this as the wish that it end.
-        drop(pipes);
-        if ended.is_none() {
-            let _ = tokio::time::timeout(GRACE, child.wait()).await;
-        }
+        socket.remove();
+        let ended = match ended {
+            Some(ended) => ended.ok(),
+            None => tokio::time::timeout(GRACE, child.wait()).await.ok().and_then(Result::ok),
+        };
         if let Some(pid) = pid {
             // What has just ended takes no signal, and needs none.
             let _ = kill_process_group(pid, Signal::KILL);
@@ -93,6 +105,25 @@ fn keep(users: PathBuf, chrome: &OsString, flags: Vec<OsString>) -> std::io::Res
         let code = ended.and_then(|ended| ended.code()).and_then(|code| u8::try_from(code).ok());
         Ok(ExitCode::from(code.unwrap_or(0)))
     })
+}
+
+/// Chrome, and the two ends of its pipe that are ours.
+fn start_chrome(
+    chrome: &OsString,
+    flags: Vec<OsString>,
+) -> std::io::Result<(Child, ChildStdin, ChildStdout)> {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", WITH_PIPES])
+        .arg(chrome)
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    match (child.stdin.take(), child.stdout.take()) {
+        (Some(to_chrome), Some(from_chrome)) => Ok((child, to_chrome, from_chrome)),
+        _ => Err(std::io::Error::other("it has no pipes")),
+    }
 }
 
 /// Told when nobody holds the lock any more; it is then held here, until this process ends.

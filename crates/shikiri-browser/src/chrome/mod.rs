@@ -3,13 +3,16 @@
 //! A profile can be open in one Chrome only, and every `shikiri` process of a project needs it. So
 //! whoever comes first has a keeper start it, the others find it there, and it ends with the last of
 //! them: each holds a shared lock on a file, and the keeper waits for the whole of it. A process that
-//! is killed lets go like any other.
+//! is killed lets go like any other. The keeper alone holds the pipe by which such a Chrome is driven,
+//! and shares it at a socket.
 
 mod attach;
 mod find;
 mod flags;
 mod keeper;
 mod owner;
+mod relay;
+mod socket;
 mod start;
 
 use std::collections::HashMap;
@@ -19,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use keeper::keep_if_asked;
 use shikiri_model::ids::TenantId;
+use socket::KeeperAddress;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::error::BrowserError;
@@ -40,24 +44,13 @@ pub struct BrowserOptions {
     pub keeper: Option<PathBuf>,
 }
 
-/// Where a browser listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// `ws://127.0.0.1:40123`
-    host: String,
-    /// `ws://127.0.0.1:40123/devtools/browser/…`
-    browser: String,
-}
-
-impl Endpoint {
-    pub(crate) fn browser(&self) -> &str {
-        &self.browser
-    }
-
-    /// The address of one tab.
-    pub(crate) fn page(&self, tab: &str) -> String {
-        format!("{}/devtools/page/{tab}", self.host)
-    }
+/// How a browser is reached.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Endpoint {
+    /// One that we started, at its keeper's socket.
+    Keeper(KeeperAddress),
+    /// One that was named: `ws://127.0.0.1:40123/devtools/browser/…`
+    WebSocket(String),
 }
 
 /// A browser that this process uses.

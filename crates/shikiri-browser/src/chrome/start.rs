@@ -2,7 +2,9 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,11 +12,12 @@ use std::time::Duration;
 use shikiri_model::ids::TenantId;
 use tokio::time::Instant;
 
-use super::{BrowserOptions, Endpoint, Held, find, flags, keeper, owner};
+use super::socket::KeeperAddress;
+use super::{BrowserOptions, Endpoint, Held, find, flags, keeper};
 use crate::cdp::Tabs;
 use crate::error::BrowserError;
 
-/// How long a Chrome may take to listen, on a busy machine.
+/// How long a Chrome may take to answer, on a busy machine.
 const START: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_millis(20);
 /// So much of its last words is told.
@@ -24,6 +27,8 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Where everything of one tenant's browser lies.
 struct Places {
+    /// All of it. Only its user can enter.
+    home: PathBuf,
     profile: PathBuf,
     /// Locked by whoever starts a browser, and meanwhile.
     start: PathBuf,
@@ -38,7 +43,7 @@ pub(super) async fn hold(
 ) -> Result<Held, BrowserError> {
     let places = prepare(&options.folder, tenant)?;
     let (starting, users) = lock(&places).await?;
-    let held = match running(&places.profile).await {
+    let held = match running(&places.home).await {
         Some((endpoint, is_headless)) => Held { endpoint, is_headless, _users: Some(users) },
         None => {
             let endpoint = start(options, &places).await?;
@@ -56,17 +61,25 @@ fn prepare(folder: &Path, tenant: &TenantId) -> Result<Places, BrowserError> {
         BrowserError::unavailable(format!("{} cannot be used: {error}", profile.display()))
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&profile).map_err(unusable)?;
-    let found = fs::metadata(&profile).map_err(unusable)?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(BrowserError::unavailable(format!(
-            "{} belongs to another user (id {}): remove it, or work as that user",
-            profile.display(),
-            found.uid()
-        )));
+    for folder in [&home, &profile] {
+        let found = fs::symlink_metadata(folder).map_err(unusable)?;
+        if !found.is_dir() {
+            return Err(unusable(io::ErrorKind::NotADirectory.into()));
+        }
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(BrowserError::unavailable(format!(
+                "{} belongs to another user (id {}): remove it, or work as that user",
+                folder.display(),
+                found.uid()
+            )));
+        }
+        if found.mode() & 0o077 != 0 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(unusable)?;
+        }
     }
     let [start, users, log] =
-        ["start.lock", "users.lock", "chrome.log"].map(|name| home.join(name));
-    Ok(Places { profile, start, users, log })
+        ["start.lock", keeper::USERS, "chrome.log"].map(|name| home.join(name));
+    Ok(Places { home, profile, start, users, log })
 }
 
 /// The right to start, and a share of the browser, which is waited for while one is being ended.
@@ -94,29 +107,12 @@ async fn lock(places: &Places) -> Result<(File, File), BrowserError> {
     locking.await.map_err(|error| failed(error.to_string()))?.map_err(|e| failed(e.to_string()))
 }
 
-/// The browser that has this profile open and listens.
-async fn running(profile: &Path) -> Option<(Endpoint, bool)> {
-    let endpoint = listening(profile)?;
+/// The browser whose keeper listens in this folder.
+async fn running(home: &Path) -> Option<(Endpoint, bool)> {
+    let endpoint = Endpoint::Keeper(KeeperAddress::read(home).ok()?);
     let tabs = Tabs::of(&endpoint).await.ok()?;
     let is_headless = tabs.is_headless().await.ok()?;
     Some((endpoint, is_headless))
-}
-
-/// Where the browser of this profile last said that it listens: a port, and a path that only who
-/// can read the profile knows.
-fn listening(profile: &Path) -> Option<Endpoint> {
-    let told = fs::read_to_string(active_port(profile)).ok()?;
-    let (port, path) = told.trim_end().split_once('\n')?;
-    let port: u16 = port.parse().ok()?;
-    // The port of a browser that ended may be anybody's by now.
-    let is_ours =
-        owner::listener(port).is_none_or(|user| user == rustix::process::geteuid().as_raw());
-    let host = format!("ws://127.0.0.1:{port}");
-    (is_ours && path.starts_with('/')).then(|| Endpoint { browser: format!("{host}{path}"), host })
-}
-
-fn active_port(profile: &Path) -> PathBuf {
-    profile.join("DevToolsActivePort")
 }
 
 async fn start(options: &BrowserOptions, places: &Places) -> Result<Endpoint, BrowserError> {
@@ -129,7 +125,7 @@ async fn start(options: &BrowserOptions, places: &Places) -> Result<Endpoint, Br
     })?;
     let deadline = Instant::now() + START;
     let found = loop {
-        if let Some((endpoint, _)) = running(&places.profile).await {
+        if let Some((endpoint, _)) = running(&places.home).await {
             break Ok(endpoint);
         }
         if keeper.try_wait().is_ok_and(|ended| ended.is_some()) {
@@ -137,7 +133,7 @@ async fn start(options: &BrowserOptions, places: &Places) -> Result<Endpoint, Br
         }
         if Instant::now() >= deadline {
             // Its keeper ends it as soon as we let go of the lock.
-            break Err(failed_to_start(places, &chrome, "does not listen"));
+            break Err(failed_to_start(places, &chrome, "does not answer"));
         }
         tokio::time::sleep(LOOK).await;
     };
@@ -147,7 +143,8 @@ async fn start(options: &BrowserOptions, places: &Places) -> Result<Endpoint, Br
 }
 
 fn spawn(options: &BrowserOptions, places: &Places, chrome: &Path) -> io::Result<Child> {
-    match fs::remove_file(active_port(&places.profile)) {
+    // Older versions had Chrome listen, and left this behind.
+    match fs::remove_file(places.profile.join("DevToolsActivePort")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -160,7 +157,7 @@ fn spawn(options: &BrowserOptions, places: &Places, chrome: &Path) -> io::Result
     };
     let flags = flags::arguments(&places.profile, options.is_headless);
     let mut command = Command::new(program);
-    command.args(keeper::arguments(&places.users, chrome, flags));
+    command.args(keeper::arguments(&places.home, chrome, flags));
     command.env_clear().envs(flags::environment());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     // Signals of a terminal are for us; the browser ends when nobody uses it.

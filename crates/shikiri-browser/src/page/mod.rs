@@ -6,16 +6,6 @@ mod look;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use chromiumoxide::cdp::browser_protocol::emulation::SetFocusEmulationEnabledParams;
-use chromiumoxide::cdp::browser_protocol::input::{
-    DispatchKeyEventParams, DispatchKeyEventType, InsertTextParams,
-};
-use chromiumoxide::cdp::browser_protocol::inspector::EnableParams as InspectorEnable;
-use chromiumoxide::cdp::browser_protocol::page::{
-    CreateIsolatedWorldParams, EnableParams as PageEnable, FrameId, GetFrameTreeParams,
-    NavigateParams,
-};
-use chromiumoxide::cdp::js_protocol::runtime::{EvaluateParams, ExecutionContextId};
 pub use look::Match;
 pub(crate) use look::{Look, Survey, Typed};
 use serde::Serialize;
@@ -24,6 +14,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::cdp::Link;
+use crate::cdp::commands::{
+    CreateIsolatedWorld, DispatchKeyEvent, EnableInspector, EnablePage, EvaluateScript,
+    GetFrameTree, InsertText, NavigatePage, SetFocusEmulation,
+};
 use crate::error::BrowserError;
 use crate::provider::{Provider, Selectors};
 
@@ -43,9 +37,9 @@ const HEAD: usize = 400;
 pub(crate) struct Page {
     link: Link,
     tab: String,
-    frame: FrameId,
+    frame: String,
     /// Where our script runs, until the page goes elsewhere.
-    world: Mutex<Option<ExecutionContextId>>,
+    world: Mutex<Option<i64>>,
 }
 
 /// What our script answers when it is told to send.
@@ -62,13 +56,12 @@ pub(crate) enum Sending {
 impl Page {
     /// Over a connection to a tab.
     pub(crate) async fn open(link: Link, tab: String) -> Result<Self, BrowserError> {
-        link.raw(&PageEnable::default()).await?;
-        link.raw(&InspectorEnable::default()).await?;
+        link.run(&EnablePage {}).await?;
+        link.run(&EnableInspector {}).await?;
         // Without it a page that is not in front holds back what it shows.
-        link.raw(&SetFocusEmulationEnabledParams::new(true)).await?;
-        let tree = link.raw(&GetFrameTreeParams::default()).await?;
-        let frame = tree.pointer("/frameTree/frame/id").and_then(Value::as_str).unwrap_or(&tab);
-        Ok(Self { frame: FrameId::new(frame), link, tab, world: Mutex::default() })
+        link.run(&SetFocusEmulation { enabled: true }).await?;
+        let frame = link.run(&GetFrameTree {}).await?.frame_tree.frame.id;
+        Ok(Self { frame, link, tab, world: Mutex::default() })
     }
 
     pub(crate) fn tab(&self) -> &str {
@@ -87,10 +80,10 @@ impl Page {
     pub(crate) async fn go(&self, address: &Url) -> Result<(), BrowserError> {
         let mut pauses = PAUSES.iter();
         loop {
-            let gone = self.link.raw(&NavigateParams::new(address.as_str())).await;
+            let gone = self.link.run(&NavigatePage { url: address.as_str() }).await;
             *self.world.lock().unwrap_or_else(PoisonError::into_inner) = None;
             let failure = match gone {
-                Ok(answer) => match answer.get("errorText").and_then(Value::as_str) {
+                Ok(answer) => match answer.error_text.as_deref() {
                     None | Some("") => return Ok(()),
                     Some(why) => BrowserError::lost(format!("{address} cannot be loaded: {why}")),
                 },
@@ -138,7 +131,7 @@ impl Page {
     pub(crate) async fn type_text(&self, text: &str) -> Result<(), BrowserError> {
         let longer = TYPING * u32::try_from(text.len()).unwrap_or(u32::MAX);
         let longer = longer.min(LONGEST_TYPING);
-        self.link.raw_with(&InsertTextParams::new(text), longer).await.map(|_| ())
+        self.link.run_longer(&InsertText { text }, longer).await.map(|_| ())
     }
 
     /// The same by script, for boxes that do not take the first way.
@@ -157,13 +150,15 @@ impl Page {
 
     /// Sends with the Enter key, for pages without a button. Never tried again.
     pub(crate) async fn press_enter(&self) -> Result<(), BrowserError> {
-        for kind in [DispatchKeyEventType::KeyDown, DispatchKeyEventType::KeyUp] {
-            let mut event = DispatchKeyEventParams::new(kind.clone());
-            event.key = Some("Enter".to_owned());
-            event.code = Some("Enter".to_owned());
-            event.windows_virtual_key_code = Some(13);
-            event.text = (kind == DispatchKeyEventType::KeyDown).then(|| "\r".to_owned());
-            self.link.raw(&event).await?;
+        for (kind, text) in [("keyDown", Some("\r")), ("keyUp", None)] {
+            let event = DispatchKeyEvent {
+                r#type: kind,
+                key: "Enter",
+                code: "Enter",
+                windows_virtual_key_code: 13,
+                text,
+            };
+            self.link.run(&event).await?;
         }
         Ok(())
     }
@@ -195,35 +190,37 @@ impl Page {
         arguments: &Value,
     ) -> Result<T, BrowserError> {
         let world = self.world().await?;
-        let mut command = EvaluateParams::new(format!("({SCRIPT})({}, {arguments})", json!(what)));
-        command.context_id = Some(world);
-        command.await_promise = Some(true);
-        command.return_by_value = Some(true);
-        command.user_gesture = Some(true);
-        let answered = self.link.raw(&command).await;
+        let expression = format!("({SCRIPT})({}, {arguments})", json!(what));
+        let command = EvaluateScript {
+            expression: &expression,
+            context_id: world,
+            await_promise: true,
+            return_by_value: true,
+            user_gesture: true,
+        };
+        let answered = self.link.run(&command).await;
         if answered.as_ref().is_err_and(|e| e.is_moved() || e.is_cut_off()) {
             *self.world.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        let mut answer = answered?;
-        if let Some(thrown) = answer.get("exceptionDetails") {
+        let answer = answered?;
+        if let Some(thrown) = answer.exception_details {
             let text = thrown.pointer("/exception/description").and_then(Value::as_str);
             let text = text.unwrap_or("an unknown error").lines().next().unwrap_or_default();
             return Err(BrowserError::Unreadable(text.to_owned()));
         }
-        let value = answer.pointer_mut("/result/value").map(Value::take).unwrap_or_default();
+        let value = answer.result.value;
         if let Some(bad) = value.get("bad").and_then(Value::as_str) {
             return Err(BrowserError::BadSelector(bad.to_owned()));
         }
         serde_json::from_value(value).map_err(|error| BrowserError::Unreadable(error.to_string()))
     }
 
-    async fn world(&self) -> Result<ExecutionContextId, BrowserError> {
+    async fn world(&self) -> Result<i64, BrowserError> {
         if let Some(world) = *self.world.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(world);
         }
-        let mut command = CreateIsolatedWorldParams::new(self.frame.clone());
-        command.world_name = Some(WORLD.to_owned());
-        let made = self.link.run(command).await?.execution_context_id;
+        let command = CreateIsolatedWorld { frame_id: &self.frame, world_name: WORLD };
+        let made = self.link.run(&command).await?.execution_context_id;
         *self.world.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         Ok(made)
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -21,10 +22,14 @@ const MAX_ID: usize = 40;
 const MAX_SELECTOR: usize = 1_000;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.01..=3_600.0;
 
+/// Whether the project's description of pages, with this text, may be followed.
+pub type DescriptionCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// All providers of a project.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Book {
     file: PathBuf,
+    check: Option<DescriptionCheck>,
 }
 
 /// What a file says of one provider.
@@ -71,7 +76,12 @@ type Entries = BTreeMap<String, Entry>;
 impl Book {
     /// Of the project whose data lies in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { file: folder.join("providers.toml") }
+        Self { file: folder.join("providers.toml"), check: None }
+    }
+
+    /// The file counts only as long as this says so of its text.
+    pub(crate) fn with_check(self, check: DescriptionCheck) -> Self {
+        Self { check: Some(check), ..self }
     }
 
     /// The file in which a person corrects what a page has changed.
@@ -103,9 +113,12 @@ impl Book {
         };
         let mut text = String::new();
         file.take(MAX_FILE + 1).read_to_string(&mut text)?;
-        match text.len() as u64 > MAX_FILE {
-            true => Err(io::Error::other("is larger than 1 MiB")),
-            false => Ok(text),
+        if text.len() as u64 > MAX_FILE {
+            return Err(io::Error::other("is larger than 1 MiB"));
+        }
+        match self.check.as_ref().is_none_or(|accepts| accepts(&text)) {
+            true => Ok(text),
+            false => Err(io::Error::other("nobody agreed to it as it is now: run `shikiri trust`")),
         }
     }
 }
@@ -295,6 +308,16 @@ mod tests {
         assert_eq!(corrected.selectors.input, plain.selectors.input);
         assert_eq!(corrected.new_chat, plain.new_chat);
         assert!(!with("[gemini]\nenabled = false").unwrap()[1].is_enabled);
+    }
+
+    #[test]
+    fn a_file_that_is_not_accepted_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("providers.toml"), "[gemini]\nenabled = false").unwrap();
+        let book = |accepts: bool| Book::new(folder.path()).with_check(Arc::new(move |_| accepts));
+        assert!(!book(true).find("gemini").unwrap().unwrap().is_enabled);
+        let told = book(false).find("gemini").unwrap_err().to_string();
+        assert!(told.contains("shikiri trust"), "{told}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod pattern;
 use std::time::Duration;
 
 pub(crate) use file::Book;
+pub use file::DescriptionCheck;
 use pattern::Pattern;
 use serde::Serialize;
 use url::Url;

@@ -59,11 +59,11 @@ async fn a_page_that_crashes_in_mid_answer_is_told_and_its_tab_is_given_up() {
     assert_eq!(lost.sent, Sent::Yes);
     world.site.release();
     let crashed = begun.tab.clone().unwrap();
-    assert!(world.tabs().await.contains(&crashed), "nobody has closed it yet");
+    assert!(world.tabs().contains(&crashed), "nobody has closed it yet");
     let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
     assert_eq!((again.answer, again.url), (ChatSite::answer_to("Once again"), begun.url));
     assert_ne!(again.tab.as_ref(), Some(&crashed));
-    assert!(!world.tabs().await.contains(&crashed), "it was waited for, and left behind");
+    assert!(!world.tabs().contains(&crashed), "it was waited for, and left behind");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests stand outside #[test]")]
 
 mod crowd;
+mod devtools;
 mod endings;
 mod hindrances;
 mod pages;

@@ -1,8 +1,9 @@
 //! Browsers that are not to be had, and ones that are found instead of started.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use shikiri_testkit::{ChatSite, Cleanup, Signal, script, unprivileged, wait_unti
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::world::{Watcher, World, have_chromium, keepers, options, question};
+use crate::world::{Watcher, World, have_chromium, keepers, lane, options, question, then};
 
 async fn why_not(options: BrowserOptions) -> String {
     let asked =
@@ -106,7 +107,7 @@ async fn a_profile_that_another_chrome_has_open_is_told() {
     assert_eq!(mode & 0o777, 0o700, "only its owner can read it");
     world.describe(|_| String::new());
     // As if it were a Chrome that nobody can drive.
-    std::fs::remove_file(profile.join("DevToolsActivePort")).unwrap();
+    std::fs::remove_file(world.folder.path().join("browser/local/devtools.sock")).unwrap();
     let why = why_not(options(world.folder.path())).await;
     assert!(why.contains("is open in another Chrome (process "), "{why}");
     // Whoever uses it already goes on.
@@ -114,71 +115,96 @@ async fn a_profile_that_another_chrome_has_open_is_told() {
     assert!(world.ask(&question("a-1", "plain", "Still here")).await.is_ok());
 }
 
+/// A Chrome that somebody else started, with a port. It ends when dropped.
+struct OtherChrome {
+    _end: Cleanup<Box<dyn FnMut()>>,
+    home: tempfile::TempDir,
+}
+
+impl OtherChrome {
+    async fn start(user: Option<(u32, u32)>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let chromium = match prospect(&options(home.path())).unwrap() {
+            Prospect::Start { program, .. } => program,
+            other => panic!("{other:?}"),
+        };
+        let mut command = Command::new(chromium);
+        command
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
+            .arg(format!("--user-data-dir={}", home.path().display()))
+            .env("HOME", home.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        if let Some((uid, gid)) = user {
+            std::os::unix::fs::chown(home.path(), Some(uid), Some(gid)).unwrap();
+            command.uid(uid).gid(gid);
+        }
+        let mut chrome = command.spawn().unwrap();
+        let pid = chrome.id();
+        let end: Box<dyn FnMut()> = Box::new(move || {
+            let group = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).unwrap();
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            let _ = chrome.wait();
+        });
+        let started = Self { home, _end: Cleanup::new(end) };
+        let listens = async || started.port().is_some();
+        wait_until("it listens", Duration::from_secs(60), listens).await;
+        started
+    }
+
+    fn port(&self) -> Option<u16> {
+        let told = std::fs::read_to_string(self.home.path().join("DevToolsActivePort")).ok()?;
+        told.lines().next()?.parse().ok()
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port().unwrap())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_browser_is_attached_to_and_left_running() {
-    let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
-    world.ask(&question("a-1", "plain", "Begin")).await.unwrap();
-    let port = active_port(world.folder.path());
-    let attached = |url: String| {
+    if !have_chromium() {
+        return;
+    }
+    let other = OtherChrome::start(None).await;
+    let folder = tempfile::tempdir().unwrap();
+    let site = ChatSite::start([("plain", json!({ "marked": true }))]).await;
+    std::fs::write(folder.path().join("providers.toml"), site.providers()).unwrap();
+    let attached = || {
         Bridge::new(BrowserOptions {
-            url: Some(url),
+            url: Some(other.url()),
             chrome_bin: Some("/no/such/chrome".into()),
-            ..options(world.folder.path())
+            ..options(folder.path())
         })
     };
-    let bridge = attached(format!("http://127.0.0.1:{port}"));
-    let asked = bridge.ask(&question("b-2", "plain", "Attached"), &Watcher::default()).await;
-    assert_eq!(asked.unwrap().answer, ChatSite::answer_to("Attached"));
+    let bridge = attached();
+    let first = question("b-2", "plain", "Attached");
+    let asked = bridge.ask(&first, &Watcher::default()).await.unwrap();
+    assert_eq!(asked.answer, ChatSite::answer_to("Attached"));
+    // A tab that is closed is noticed here too.
+    let tabs = BTreeMap::from([("x".to_owned(), asked.tab.clone().unwrap())]);
+    bridge.close(&lane("nobody"), &tabs).await;
+    let again = bridge.ask(&then(&first, &asked, "Again"), &Watcher::default()).await.unwrap();
+    assert_eq!((again.answer, again.url), (ChatSite::answer_to("Again"), asked.url));
     // What a person is logged in to there is not for other tenants.
     let mut stranger = question("b-2", "plain", "And me?");
     stranger.lane.tenant = "acme".parse::<TenantId>().unwrap();
     let refused = bridge.ask(&stranger, &Watcher::default()).await.unwrap_err();
     assert!(matches!(&refused.cause, Cause::BrowserUnavailable(why) if why.contains("CHROME_BIN")));
     drop(bridge);
-    assert!(world.ask(&question("a-1", "plain", "Still here")).await.is_ok());
-}
-
-fn active_port(folder: &Path) -> u16 {
-    port_in(&folder.join("browser/local/profile")).unwrap()
-}
-
-fn port_in(profile: &Path) -> Option<u16> {
-    let told = std::fs::read_to_string(profile.join("DevToolsActivePort")).ok()?;
-    told.lines().next()?.parse().ok()
+    let anew = attached().ask(&question("c-3", "plain", "Still here"), &Watcher::default()).await;
+    assert_eq!(anew.unwrap().answer, ChatSite::answer_to("Still here"));
 }
 
 /// Only root can be two users at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_browser_of_another_user_is_not_driven() {
     let (Some((uid, gid)), true) = (unprivileged(), have_chromium()) else { return };
-    let home = tempfile::tempdir().unwrap();
-    std::os::unix::fs::chown(home.path(), Some(uid), Some(gid)).unwrap();
-    let chromium = match prospect(&options(home.path())).unwrap() {
-        Prospect::Start { program, .. } => program,
-        other => panic!("{other:?}"),
-    };
-    let mut theirs = Command::new(chromium)
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
-        .arg(format!("--user-data-dir={}", home.path().display()))
-        .env("HOME", home.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .uid(uid)
-        .gid(gid)
-        .process_group(0)
-        .spawn()
-        .unwrap();
-    let pid = theirs.id();
-    let _end = Cleanup::new(move || {
-        let group = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).unwrap();
-        let _ = rustix::process::kill_process_group(group, Signal::KILL);
-        let _ = theirs.wait();
-    });
-    wait_until("it listens", Duration::from_secs(60), async || port_in(home.path()).is_some())
-        .await;
+    let theirs = OtherChrome::start(Some((uid, gid))).await;
     let folder = tempfile::tempdir().unwrap();
-    let url = format!("http://127.0.0.1:{}", port_in(home.path()).unwrap());
-    let named = BrowserOptions { url: Some(url), ..options(folder.path()) };
+    let named = BrowserOptions { url: Some(theirs.url()), ..options(folder.path()) };
     let why = why_not(named.clone()).await;
     assert!(why.contains(&format!("belongs to another user (id {uid})")), "{why}");
     let site = ChatSite::start([("plain", json!({ "marked": true }))]).await;

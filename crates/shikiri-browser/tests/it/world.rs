@@ -12,7 +12,7 @@ use shikiri_app::lane::{
 };
 use shikiri_browser::{Bridge, BrowserOptions, prospect};
 use shikiri_model::ids::TenantId;
-use shikiri_testkit::{ChatSite, Client, skip};
+use shikiri_testkit::{ChatSite, KeeperClient, skip};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -74,13 +74,9 @@ impl World {
     }
 
     /// The tabs that the browser has.
-    pub(crate) async fn tabs(&self) -> Vec<String> {
-        let told = self.folder.path().join("browser/local/profile/DevToolsActivePort");
-        let told = std::fs::read_to_string(told).unwrap();
-        let browser = Client::new(&format!("http://127.0.0.1:{}", told.lines().next().unwrap()));
-        let listed = browser.get("/json/list").await.expect(200);
-        let tabs = listed.as_array().unwrap().iter();
-        tabs.map(|tab| tab["id"].as_str().unwrap().to_owned()).collect()
+    pub(crate) fn tabs(&self) -> Vec<String> {
+        let tabs = KeeperClient::connect(&self.folder.path().join("browser/local")).tabs();
+        tabs.into_iter().map(|(id, _)| id).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_model::host::{Reach, ServerSpec, clean_line};
+use shikiri_model::host::{Reach, ServerSpec, clean, clean_line};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -224,7 +224,7 @@ fn about(info: &Value, said: &Value) -> About {
     About {
         name: text(&info["name"]),
         version: text(&info["version"]),
-        instructions: said.get("instructions").and_then(Value::as_str).map(str::to_owned),
+        instructions: said.get("instructions").and_then(Value::as_str).map(clean),
         capabilities: said.get("capabilities").cloned().unwrap_or(Value::Null),
     }
 }

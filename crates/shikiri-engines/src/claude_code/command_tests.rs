@@ -4,6 +4,7 @@ use shikiri_app::execution::{Memory, NoTools};
 use shikiri_model::execution::PriceList;
 use shikiri_model::models::Model;
 use shikiri_model::native::Limits;
+use shikiri_model::tenant::EgressPolicy;
 
 use super::*;
 
@@ -13,6 +14,8 @@ fn order() -> Order {
         limits: Limits::default(),
         prices: PriceList::default(),
         memory: Memory::default(),
+        egress: EgressPolicy::default(),
+        loopback_ports: Vec::new(),
         prompt: "p".into(),
         system_prompt: String::new(),
         model: Model { model_name: "opus-x".into(), ..Model::offline() },
@@ -35,7 +38,15 @@ fn order() -> Order {
 fn server(name: &str, transport: Transport, header: &str) -> Server {
     let headers = BTreeMap::from([("Authorization".to_owned(), header.to_owned())]);
     let (name, allowed_tools) = (name.into(), None);
-    Server { name, transport, headers, allowed_tools, allow_private: false, is_own: false }
+    Server {
+        id: None,
+        name,
+        transport,
+        headers,
+        allowed_tools,
+        allow_private: false,
+        is_own: false,
+    }
 }
 
 #[test]

@@ -106,6 +106,7 @@ mod tests {
 
     fn server(name: &str, allowed: Option<&[&str]>) -> Server {
         Server {
+            id: None,
             name: name.to_owned(),
             transport: Transport::Http { url: "http://x".to_owned() },
             headers: BTreeMap::new(),

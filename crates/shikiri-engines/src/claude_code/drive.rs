@@ -3,22 +3,23 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use shikiri_app::execution::{EngineError, Order, Told};
 use shikiri_model::execution::EngineMessage;
+use shikiri_sandbox::SandboxPlan;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::command::{self, Files};
-use super::confines::Confines;
 use super::control::{self, Policy};
 use super::endings::Endings;
 use super::files::{self, ServersFile};
 use super::lines;
 use super::process::{Process, Start};
 use super::supervisor;
-use super::transcripts::Transcripts;
+use super::transcripts::{Transcripts, session_files};
 use super::translate::{Phase, Translator, unavailable};
+use crate::messages::Upstream;
 use crate::redact::Redactor;
 
 /// How long the CLI may take to give a result once it was interrupted. With what follows, to the
@@ -35,7 +36,11 @@ const GARBAGE: usize = 100;
 pub(super) struct Means {
     pub(super) supervisor: PathBuf,
     pub(super) cli: PathBuf,
-    pub(super) confines: Confines,
+    pub(super) plan: SandboxPlan,
+    /// The server's folder, in which those of runs lie.
+    pub(super) data: Option<PathBuf>,
+    /// Whose credentials must not be told.
+    pub(super) upstream: Upstream,
 }
 
 struct Run {
@@ -45,6 +50,7 @@ struct Run {
     endings: Endings,
     policy: Policy,
     redactor: Redactor,
+    upstream: Upstream,
     told: Told,
     /// Gone as soon as the CLI has read it.
     servers: Option<ServersFile>,
@@ -64,32 +70,32 @@ struct Stopping {
 
 pub(super) async fn run(
     means: Means,
-    order: Order,
+    mut order: Order,
     told: Told,
     stop: CancellationToken,
 ) -> Result<(), EngineError> {
-    files::prepare(&order)?;
-    let plugin = files::write_skills(&order.home, &order.skills)?;
     let (given, left_out) = command::servers(&order.servers);
     for server in left_out {
         let why = "its address or headers hold `${`, which Claude Code would fill in itself";
         told.tell(unavailable(server, why)).await;
     }
-    let servers = match given.is_empty() {
-        true => None,
-        false => Some(ServersFile::write(&order.home, given)?),
-    };
-    let files =
-        Files { servers: servers.as_ref().map(ServersFile::path), plugin: plugin.as_deref() };
-    let config = order.home.join("claude");
-    let transcripts = Transcripts::open(&config, order.resume.as_deref()).await;
+    let RunFiles { servers, plugin, has_session } = RunFiles::write(&order, given).await?;
+    if !has_session && order.resume.take().is_some() {
+        // An earlier turn may have removed it. The CLI would refuse this turn and all that follow.
+        tracing::warn!("the session of the conversation is gone: Claude Code begins a new one");
+    }
+    let servers_path = servers.as_ref().map(|file| order.home.join(file.name()));
+    let plugin = plugin.map(|plugin| order.home.join(plugin));
+    let files = Files { servers: servers_path.as_deref(), plugin: plugin.as_deref() };
+    let transcripts = Transcripts::open(&order.home, order.resume.as_deref()).await?;
+    files::hand_over(&order, &means.plan, means.data.as_deref()).await?;
     let process = Process::start(Start {
         supervisor: &means.supervisor,
         program: &means.cli,
         arguments: command::arguments(&order, files),
         env: command::environment(&order),
         folder: &order.folder,
-        confines: means.confines,
+        plan: means.plan,
     })?;
     let mut run = Run {
         process,
@@ -98,6 +104,7 @@ pub(super) async fn run(
         endings: Endings::default(),
         policy: Policy::new(&order.servers),
         redactor: Redactor::new(&order),
+        upstream: means.upstream,
         told,
         servers,
         garbage: Vec::new(),
@@ -109,7 +116,35 @@ pub(super) async fn run(
     run.process.send(&control::turn(&order.prompt)).await;
     let done = run.follow(&stop).await;
     let done = run.end(done).await;
+    run.redactor.learn(run.upstream.secrets());
     done.map_err(|error| EngineError::new(run.redactor.text(&error.0)))
+}
+
+/// What lies on disk for the CLI, besides its own.
+struct RunFiles {
+    servers: Option<ServersFile>,
+    /// Below the home.
+    plugin: Option<PathBuf>,
+    /// What the order wants to be resumed is there.
+    has_session: bool,
+}
+
+impl RunFiles {
+    async fn write(order: &Order, servers: Map<String, Value>) -> Result<Self, EngineError> {
+        let order = order.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            let home = files::prepare(&order)?;
+            let plugin = files::write_skills(&home, &order.skills)?;
+            let session = order.resume.as_deref();
+            let has_session = session.is_some_and(|id| !session_files(&home, id).is_empty());
+            let servers = match servers.is_empty() {
+                true => None,
+                false => Some(ServersFile::write(home, servers)?),
+            };
+            Ok(Self { servers, plugin, has_session })
+        });
+        writing.await.unwrap_or_else(|error| Err(EngineError::new(error.to_string())))
+    }
 }
 
 impl Run {
@@ -215,6 +250,7 @@ impl Run {
     }
 
     async fn tell(&mut self, message: EngineMessage) {
+        self.redactor.learn(self.upstream.secrets());
         for message in self.redactor.message(message) {
             self.told.tell(message).await;
         }

@@ -7,6 +7,7 @@ use shikiri_model::execution::PriceList;
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::Status;
 use shikiri_model::native::Limits;
+use shikiri_model::tenant::EgressPolicy;
 
 use super::*;
 
@@ -32,7 +33,8 @@ fn skills_are_written_with_a_head_and_their_files() {
         skill("plain", "Do it.", &[("ref/入門.md", "text")]),
         skill("whole", "---\nname: whole\n---\nDo it.", &[]),
     ];
-    let plugin = write_skills(home.path(), &skills).unwrap().unwrap();
+    let dir = UntrustedDir::open(home.path()).unwrap();
+    let plugin = home.path().join(write_skills(&dir, &skills).unwrap().unwrap());
     let read = |path: &str| std::fs::read_to_string(plugin.join("skills").join(path)).unwrap();
     assert_eq!(
         read("plain/SKILL.md"),
@@ -41,19 +43,21 @@ fn skills_are_written_with_a_head_and_their_files() {
     assert_eq!(read("whole/SKILL.md"), "---\nname: whole\n---\nDo it.");
     assert_eq!(read("plain/ref/入門.md"), "text");
     assert_eq!(mode(&plugin.join("skills/plain/SKILL.md")), 0o600);
-    assert_eq!(write_skills(home.path(), &[]), Ok(None));
+    assert_eq!(write_skills(&dir, &[]), Ok(None));
 }
 
 #[test]
 fn no_skill_writes_outside_of_its_folder() {
     for bad in ["../x", "/etc/x", "a/../../x", "", ".", "a\0b"] {
         let home = tempfile::tempdir().unwrap();
-        let refused = write_skills(home.path(), &[skill("s", "x", &[(bad, "evil")])]);
+        let dir = UntrustedDir::open(home.path()).unwrap();
+        let refused = write_skills(&dir, &[skill("s", "x", &[(bad, "evil")])]);
         assert!(refused.is_err(), "{bad:?}");
     }
     for bad in ["..", "a/b", "/a", ""] {
         let home = tempfile::tempdir().unwrap();
-        assert!(write_skills(home.path(), &[skill(bad, "x", &[])]).is_err(), "{bad:?}");
+        let dir = UntrustedDir::open(home.path()).unwrap();
+        assert!(write_skills(&dir, &[skill(bad, "x", &[])]).is_err(), "{bad:?}");
     }
 }
 
@@ -77,22 +81,24 @@ fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
         limits: Limits::default(),
         prices: PriceList::default(),
         memory: Memory::default(),
+        egress: EgressPolicy::default(),
+        loopback_ports: Vec::new(),
     };
-    prepare(&order).unwrap();
+    let dir = prepare(&order).unwrap();
     let home = &order.home;
     assert_eq!((mode(home), mode(&home.join("claude"))), (0o700, 0o700));
     std::fs::write(home.join("claude/kept"), "").unwrap();
     std::fs::write(home.join("servers-x.json"), "secret").unwrap();
-    write_skills(home, &[skill("old", "x", &[])]).unwrap();
+    write_skills(&dir, &[skill("old", "x", &[])]).unwrap();
 
-    prepare(&order).unwrap();
+    let dir = prepare(&order).unwrap();
     let left: Vec<_> = std::fs::read_dir(home).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "claude and tmp: {left:?}");
     assert!(home.join("claude/kept").exists());
     assert!(prepare(&Order { home: PathBuf::new(), ..order.clone() }).is_err());
 
-    let servers = ServersFile::write(home, Map::new()).unwrap();
-    let path = servers.path().to_owned();
+    let servers = ServersFile::write(dir, Map::new()).unwrap();
+    let path = home.join(servers.name());
     assert_eq!(mode(&path), 0o600);
     drop(servers);
     assert!(!path.exists());

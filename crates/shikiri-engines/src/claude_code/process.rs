@@ -10,14 +10,18 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use shikiri_app::execution::EngineError;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use shikiri_model::confinement::ConfinementLevel;
+use shikiri_sandbox::SandboxPlan;
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::confines::Confines;
 use super::lines::{LineError, Lines};
+use super::loopback_forwarder::forward;
 use super::supervisor::Task;
 
 /// What it last wrote to stderr is kept up to this.
@@ -35,6 +39,8 @@ pub(super) struct Process {
     tail: Arc<Mutex<Vec<u8>>>,
     _writer: AbortOnDropHandle<()>,
     stderr: AbortOnDropHandle<()>,
+    /// From the run's loopback to the server's.
+    _forwarder: Option<AbortOnDropHandle<()>>,
 }
 
 /// What the CLI is started with.
@@ -44,7 +50,7 @@ pub(super) struct Start<'a> {
     pub(super) arguments: Vec<OsString>,
     pub(super) env: BTreeMap<String, OsString>,
     pub(super) folder: &'a Path,
-    pub(super) confines: Confines,
+    pub(super) plan: SandboxPlan,
 }
 
 impl Process {
@@ -52,19 +58,38 @@ impl Process {
         let mut command = Command::new(start.supervisor);
         let mut cli = vec![start.program.into()];
         cli.extend(start.arguments);
-        let task = Task { parent: std::process::id(), confines: start.confines, command: cli };
-        command.args(task.arguments());
-        command.env_clear().envs(start.env).current_dir(start.folder);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Signals of a terminal are the server's, which ends its engines itself.
-        command.process_group(0);
         let failed =
             |why: String| EngineError::new(format!("Claude Code cannot be started: {why}"));
+        let input = Input::of(&start.plan).map_err(|error| failed(error.to_string()))?;
+        let task = Task { parent: std::process::id(), plan: start.plan, command: cli };
+        command.args(task.arguments().map_err(|error| failed(error.to_string()))?);
+        command.env_clear().envs(start.env).current_dir(start.folder);
+        let socket = match input {
+            Input::Pipe => {
+                command.stdin(Stdio::piped());
+                None
+            }
+            Input::Socket { ours, theirs } => {
+                command.stdin(Stdio::from(theirs));
+                Some(ours)
+            }
+        };
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        // It holds the other end of the socket.
+        drop(command);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let supervisor = Supervisor::of(child);
-        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        let (stdin, Some(stdout), Some(stderr)) = pipes else {
             return Err(failed("it has no pipes".to_owned()));
+        };
+        let (stdin, listeners): (InputWriter, Option<OwnedReadHalf>) = match (socket, stdin) {
+            (Some(socket), _) => {
+                let (read, write) = socket.into_split();
+                (Box::new(write), Some(read))
+            }
+            (None, Some(pipe)) => (Box::new(pipe), None),
+            (None, None) => return Err(failed("it has no input".to_owned())),
         };
         let (input, wanted) = mpsc::channel(WAITING);
         let tail = Arc::new(Mutex::new(Vec::new()));
@@ -74,6 +99,7 @@ impl Process {
             input: Some(input),
             _writer: AbortOnDropHandle::new(tokio::spawn(write_all(stdin, wanted))),
             stderr: AbortOnDropHandle::new(tokio::spawn(keep_tail(stderr, Arc::clone(&tail)))),
+            _forwarder: listeners.map(|from| AbortOnDropHandle::new(tokio::spawn(forward(from)))),
             tail,
         })
     }
@@ -113,7 +139,27 @@ impl Process {
     }
 }
 
-async fn write_all(mut stdin: ChildStdin, mut wanted: mpsc::Receiver<String>) {
+type InputWriter = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// What the CLI reads from. A socket lets the supervisor send listeners back, once.
+enum Input {
+    Pipe,
+    Socket { ours: UnixStream, theirs: std::os::fd::OwnedFd },
+}
+
+impl Input {
+    fn of(plan: &SandboxPlan) -> std::io::Result<Self> {
+        let has_network = plan.confinement.level == ConfinementLevel::Namespaces;
+        if !has_network || plan.loopback_ports.is_empty() {
+            return Ok(Self::Pipe);
+        }
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        Ok(Self::Socket { ours: UnixStream::from_std(ours)?, theirs: theirs.into() })
+    }
+}
+
+async fn write_all(mut stdin: InputWriter, mut wanted: mpsc::Receiver<String>) {
     while let Some(line) = wanted.recv().await {
         if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
             return;

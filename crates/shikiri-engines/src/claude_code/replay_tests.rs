@@ -150,11 +150,13 @@ async fn with_the_transcripts_each_subagent_has_the_sum_of_its_own() {
         let lines = lines(&captures().join(format!("stream/{name}.jsonl")));
         let session = lines.iter().find_map(|line| line["session_id"].as_str()).unwrap();
         let files = captures().join("transcripts").join(name).join("subagents");
-        let config = tempfile::tempdir().unwrap();
-        let folder = config.path().join("projects/-project").join(session);
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("claude/projects/-project").join(session).join("subagents");
         std::fs::create_dir_all(&folder).unwrap();
-        std::os::unix::fs::symlink(&files, folder.join("subagents")).unwrap();
-        let rows = Transcripts::open(config.path(), None).await.read(session).await;
+        for file in std::fs::read_dir(&files).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        let rows = Transcripts::open(home.path(), None).await.unwrap().read(session).await;
         let played = play(&lines, &rows);
 
         let mut own = BTreeMap::new();

@@ -2,15 +2,30 @@
 //! of its own beside the session's, nested ones too.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ffi::OsStr;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+use shikiri_app::execution::EngineError;
+use shikiri_files::{EntryKind, UntrustedDir};
 use shikiri_model::execution::Usage;
 
 use super::ledger;
+
+/// Where the CLI keeps the sessions of each project, below the home.
+const PROJECTS: &str = "claude/projects";
+/// Projects, and entries of one, that are looked at: an agent may have made millions.
+const MAX_PROJECTS: usize = 256;
+const MAX_FILES: usize = 5_000;
+/// What is read of all transcripts at one look; the next goes on from there.
+const MAX_READ: u64 = 64 * 1024 * 1024;
+/// Of what is read of a file at once. No line is longer, or it is no line.
+const MAX_CHUNK: u64 = 16 * 1024 * 1024;
+/// Rows that one look gives.
+const MAX_ROWS: usize = 20_000;
+const MAX_META: u64 = 64 * 1024;
 
 /// What a subagent's request spent. One of the CLI's own messages spent nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,27 +47,34 @@ pub(super) struct Row {
 pub(super) struct Transcripts(Arc<Mutex<Reader>>);
 
 struct Reader {
-    /// Where the CLI keeps the sessions of each project.
-    projects: PathBuf,
+    home: UntrustedDir,
     /// How far each file was read.
     read: HashMap<PathBuf, u64>,
     /// Messages of earlier runs of the session, which are paid for.
     old: HashSet<String>,
 }
 
+/// What may still be read at this look.
+struct Allowance {
+    bytes: u64,
+    rows: usize,
+}
+
 impl Transcripts {
-    /// Of the sessions below this configuration folder. What a resumed session has so far is not
-    /// this run's.
-    pub(super) async fn open(config: &Path, resumed: Option<&str>) -> Self {
-        let projects = config.join("projects");
-        let reader = Reader { projects, read: HashMap::new(), old: HashSet::new() };
-        let transcripts = Self(Arc::new(Mutex::new(reader)));
-        if let Some(session) = resumed {
-            let rows = transcripts.read(session).await;
-            let old = rows.into_iter().map(|row| row.message_id).collect();
-            transcripts.0.lock().unwrap_or_else(PoisonError::into_inner).old = old;
-        }
-        transcripts
+    /// Of the sessions below this home. What a resumed session has so far is not this run's.
+    pub(super) async fn open(home: &Path, resumed: Option<&str>) -> Result<Self, EngineError> {
+        let (home, resumed) = (home.to_owned(), resumed.map(str::to_owned));
+        let opening = tokio::task::spawn_blocking(move || {
+            let home = UntrustedDir::open(&home)?;
+            let mut reader = Reader { home, read: HashMap::new(), old: HashSet::new() };
+            if let Some(session) = resumed {
+                reader.skip_old(&session);
+            }
+            Ok::<_, shikiri_files::FilesError>(reader)
+        });
+        let opened = opening.await.map_err(|error| EngineError::new(error.to_string()))?;
+        let unopened = |error| EngineError::new(format!("the engine's home is closed: {error}"));
+        Ok(Self(Arc::new(Mutex::new(opened.map_err(unopened)?))))
     }
 
     pub(super) async fn read(&self, session: &str) -> Vec<Row> {
@@ -66,56 +88,109 @@ impl Transcripts {
 
 impl Reader {
     fn read(&mut self, session: &str) -> Vec<Row> {
+        let mut allowance = Allowance { bytes: MAX_READ, rows: MAX_ROWS };
         let mut rows = Vec::new();
-        for project in entries(&self.projects) {
-            for file in entries(&project.join(session).join("subagents")) {
-                let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                let agent = name.strip_prefix("agent-").and_then(|n| n.strip_suffix(".jsonl"));
-                if let Some(agent) = agent.map(str::to_owned) {
-                    self.read_file(&file, &agent, &mut rows);
-                }
-            }
+        for path in self.transcripts(session) {
+            // What cannot be read now may be a file at the next look.
+            let _ = self.read_file(&path, &mut allowance, &mut rows);
         }
         rows
     }
 
-    fn read_file(&mut self, file: &Path, agent_id: &str, rows: &mut Vec<Row>) {
-        let offset = self.read.entry(file.to_owned()).or_default();
-        let added = added(file, *offset).unwrap_or_default();
-        // What follows the last line's end is still being written.
-        let Some(end) = added.iter().rposition(|byte| *byte == b'\n') else { return };
-        *offset += end as u64 + 1;
-        let meta = std::fs::read(file.with_extension("meta.json")).unwrap_or_default();
-        let meta: Value = serde_json::from_slice(&meta).unwrap_or_default();
-        let tool_use_id = meta["toolUseId"].as_str().map(str::to_owned);
-        for line in added[..end].split(|byte| *byte == b'\n') {
-            let row = row(line, agent_id, tool_use_id.as_deref());
-            rows.extend(row.filter(|row| !self.old.contains(&row.message_id)));
+    /// What was there before this run. Messages that are beyond the allowance are passed by unread.
+    fn skip_old(&mut self, session: &str) {
+        self.old = self.read(session).into_iter().map(|row| row.message_id).collect();
+        for path in self.transcripts(session) {
+            if let Ok(stat) = self.home.stat(&path) {
+                self.read.insert(path, stat.size);
+            }
         }
+    }
+
+    /// Of a session's subagents, in every project.
+    fn transcripts(&self, session: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for project in projects(&self.home) {
+            let folder = project.join(session).join("subagents");
+            let Ok(entries) = self.home.open_dir(&folder).and_then(|dir| dir.entries(MAX_FILES))
+            else {
+                continue;
+            };
+            let files = entries.into_iter().filter(|entry| entry.stat.kind == EntryKind::File);
+            let files = files.filter(|entry| agent_of(&entry.name).is_some());
+            found.extend(files.map(|entry| folder.join(entry.name)));
+        }
+        // A name that is new each time would be one more to remember.
+        found.retain(|path| self.read.len() < MAX_FILES || self.read.contains_key(path));
+        found.truncate(MAX_FILES);
+        found
+    }
+
+    fn read_file(
+        &mut self,
+        path: &Path,
+        allowance: &mut Allowance,
+        rows: &mut Vec<Row>,
+    ) -> io::Result<()> {
+        let Some(agent_id) = path.file_name().and_then(agent_of) else { return Ok(()) };
+        let offset = self.read.entry(path.to_owned()).or_default();
+        let (mut file, stat) = self.home.open_file(path).map_err(io::Error::other)?;
+        let mut tool_use_id = None;
+        while stat.size > *offset && allowance.bytes > 0 && allowance.rows > 0 {
+            file.seek(SeekFrom::Start(*offset))?;
+            let (mut chunk, most) = (Vec::new(), MAX_CHUNK.min(allowance.bytes));
+            file.by_ref().take(most).read_to_end(&mut chunk)?;
+            allowance.bytes -= chunk.len() as u64;
+            let Some(end) = chunk.iter().rposition(|byte| *byte == b'\n') else {
+                // What follows the last line's end is still being written, or is no line at all.
+                if chunk.len() as u64 == MAX_CHUNK {
+                    *offset += MAX_CHUNK;
+                    continue;
+                }
+                break;
+            };
+            let tool_use_id =
+                tool_use_id.get_or_insert_with(|| tool_use_of(&self.home, path)).as_deref();
+            for line in chunk[..end].split(|byte| *byte == b'\n') {
+                if allowance.rows == 0 {
+                    break;
+                }
+                *offset += line.len() as u64 + 1;
+                let row = row(line, agent_id, tool_use_id);
+                let row = row.filter(|row| !self.old.contains(&row.message_id));
+                allowance.rows -= usize::from(row.is_some());
+                rows.extend(row);
+            }
+        }
+        Ok(())
     }
 }
 
+/// The subagent whose transcript has this name.
+fn agent_of(name: &OsStr) -> Option<&str> {
+    name.to_str()?.strip_prefix("agent-")?.strip_suffix(".jsonl")
+}
+
+/// The call that spawned the subagent of this transcript.
+fn tool_use_of(home: &UntrustedDir, transcript: &Path) -> Option<String> {
+    let meta = home.read(transcript.with_extension("meta.json"), MAX_META).ok()?;
+    let meta: Value = serde_json::from_slice(&meta).ok()?;
+    meta["toolUseId"].as_str().map(str::to_owned)
+}
+
 /// The file of a session's main thread, in whichever project it began, relative to the home.
-pub(super) fn session_files(home: &Path, session: &str) -> Vec<PathBuf> {
-    let projects = entries(&home.join("claude/projects"));
-    let files = projects.iter().map(|project| project.join(format!("{session}.jsonl")));
-    files
-        .filter(|file| file.is_file())
-        .filter_map(|file| file.strip_prefix(home).ok().map(Path::to_owned))
-        .collect()
+pub(super) fn session_files(home: &UntrustedDir, session: &str) -> Vec<PathBuf> {
+    let files = projects(home).into_iter().map(|project| project.join(format!("{session}.jsonl")));
+    let is_file = |path: &PathBuf| home.stat(path).is_ok_and(|stat| stat.kind == EntryKind::File);
+    files.filter(is_file).collect()
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
-}
-
-fn added(file: &Path, offset: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(file)?;
-    file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// Folders of projects, below the home.
+fn projects(home: &UntrustedDir) -> Vec<PathBuf> {
+    let entries = home.open_dir(PROJECTS).and_then(|dir| dir.entries(MAX_PROJECTS));
+    let entries = entries.unwrap_or_default().into_iter();
+    let folders = entries.filter(|entry| entry.stat.kind == EntryKind::Folder);
+    folders.map(|entry| Path::new(PROJECTS).join(entry.name)).collect()
 }
 
 /// The request of a line that is an answer of a model.
@@ -138,6 +213,7 @@ fn row(line: &[u8], agent_id: &str, tool_use_id: Option<&str>) -> Option<Row> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write as _;
 
     use serde_json::json;
@@ -163,12 +239,12 @@ mod tests {
 
     #[tokio::test]
     async fn each_line_is_read_once_and_only_when_it_is_whole() {
-        let config = tempfile::tempdir().unwrap();
-        let folder = config.path().join("projects/-work/s1/subagents");
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("claude/projects/-work/s1/subagents");
         let file = folder.join("agent-a1.jsonl");
         append(&file, &format!("{}\n", line("old", 1)));
         append(&folder.join("agent-a1.meta.json"), r#"{"toolUseId":"toolu_1"}"#);
-        let transcripts = Transcripts::open(config.path(), Some("s1")).await;
+        let transcripts = Transcripts::open(home.path(), Some("s1")).await.unwrap();
         assert!(transcripts.read("s1").await.is_empty(), "paid for before");
 
         let next = line("m2", 7);
@@ -182,5 +258,24 @@ mod tests {
         assert_eq!(read_of(&transcripts.read("s1").await), [("m2", 7)]);
         assert!(transcripts.read("s1").await.is_empty());
         assert!(transcripts.read("another").await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_transcript_without_lines_or_with_too_many_is_read_in_parts() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("claude/projects/-work/s1/subagents");
+        let sparse = folder.join("agent-a1.jsonl");
+        append(&sparse, "");
+        File::options().write(true).open(&sparse).unwrap().set_len(20 << 20).unwrap();
+        append(&sparse, &format!("\n{}\n", line("m0", 1)));
+        let many: String = (0..MAX_ROWS + 5).map(|n| line(&format!("m{n}"), 2) + "\n").collect();
+        append(&folder.join("agent-a2.jsonl"), &many);
+        let transcripts = Transcripts::open(home.path(), None).await.unwrap();
+        let first = transcripts.read("s1").await;
+        let rest = transcripts.read("s1").await;
+        assert_eq!((first.len(), rest.len()), (MAX_ROWS, 6));
+        let ids: HashSet<_> =
+            first.iter().chain(&rest).map(|row| (&row.agent_id, &row.message_id)).collect();
+        assert_eq!(ids.len(), MAX_ROWS + 6, "each once");
     }
 }

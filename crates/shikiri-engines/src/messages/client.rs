@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde::Deserialize;
+use shikiri_model::key::Secret;
 use shikiri_model::time::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -27,7 +28,7 @@ const MAX_TRIES: u32 = 2;
 /// Before the second try, where the API names no time.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A request that is ready to be sent.
+/// A request that is written, but not signed: that is done when it is sent.
 pub struct Prepared(Call);
 
 #[derive(Clone, Debug)]
@@ -47,9 +48,9 @@ impl Client {
         Self { http, provider }
     }
 
-    /// A question, written and signed: it borrows nothing any more.
+    /// A question, written: it borrows nothing any more.
     pub fn prepare(&self, ask: &Ask<'_>) -> Result<Prepared, Failure> {
-        Ok(Prepared(self.provider.streaming_call(ask, now())?))
+        Ok(Prepared(self.provider.streaming_call(ask)?))
     }
 
     /// Asks for a message that is read as it arrives. Not tried again.
@@ -94,10 +95,11 @@ impl Client {
     }
 
     async fn attempt(&self, request: &Request) -> Result<reqwest::Response, Failure> {
-        self.sent(self.provider.call(request, now())?).await
+        self.sent(self.provider.call(request)?).await
     }
 
-    async fn sent(&self, call: Call) -> Result<reqwest::Response, Failure> {
+    async fn sent(&self, mut call: Call) -> Result<reqwest::Response, Failure> {
+        self.provider.prove(&mut call).await?;
         let sent = self.http.post(call.url).headers(call.headers).body(call.body).send().await;
         let answer = sent.map_err(|error| self.unreachable(error))?;
         let status = answer.status();
@@ -140,6 +142,11 @@ impl Client {
             message: self.told(&message.unwrap_or_else(reason)),
             retry_after: seconds.map(Duration::from_secs),
         }
+    }
+
+    /// What must not be repeated to anybody, as far as it is known by now.
+    pub fn secrets(&self) -> Vec<Secret> {
+        self.provider.secrets()
     }
 
     /// A failure as it may be told.
@@ -196,7 +203,7 @@ struct RefusalError {
 }
 
 #[expect(clippy::disallowed_methods, reason = "AWS compares the signature's date with its clock")]
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let millis = since_epoch.unwrap_or_default().as_millis();
     Timestamp::from_millis(i64::try_from(millis).unwrap_or(i64::MAX))

@@ -1,6 +1,7 @@
 //! Where a call goes and what proves who makes it, read from an environment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,16 +11,20 @@ use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::time::Timestamp;
 
 use super::ask::Ask;
+use super::aws::{AwsCredentialSource, AwsCredentialSources};
+use super::client::now;
 use super::failure::Failure;
-use super::profile::Profile;
 use super::sign::{self, Keys, Unsigned};
 use super::wire::Request;
+use crate::claude_login::ClaudeLogin;
 
 type Env = BTreeMap<String, String>;
 
-const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+pub(super) const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 const BEDROCK_VERSION: &str = "bedrock-2023-05-31";
+/// Has Claude Code use Bedrock.
+pub(crate) const BEDROCK_SWITCH: &str = "CLAUDE_CODE_USE_BEDROCK";
 const BEDROCK_SERVICE: &str = "bedrock";
 /// Says which subagent asks, to whoever counts on the way.
 const AGENT_HEADER: &str = "x-shikiri-agent-id";
@@ -36,8 +41,10 @@ pub enum Credentials {
     /// Anthropic's own header.
     ApiKey(Secret),
     Bearer(Secret),
-    /// AWS: the request is signed.
-    Keys(Keys),
+    /// AWS: the request is signed with the keys that this has at the time.
+    Aws(Arc<AwsCredentialSource>),
+    /// A person's own, read anew for each request.
+    Login(ClaudeLogin),
 }
 
 /// A request, ready to be sent.
@@ -49,16 +56,23 @@ pub(super) struct Call {
 
 impl Provider {
     /// The provider of this model, with the base URL and the secrets of `env`.
-    pub fn from_env(model: &Model, env: &Env) -> Result<Self, Failure> {
-        let is_bedrock = match model.engine {
-            EngineKind::Bedrock => true,
-            // The record says it; the variable is Claude Code's.
-            EngineKind::Anthropic => false,
-            EngineKind::ClaudeCode | EngineKind::Offline => {
-                set(env, "CLAUDE_CODE_USE_BEDROCK").is_some_and(|value| is_yes(&value))
-            }
-        };
-        if is_bedrock { Self::bedrock(model, env) } else { Self::anthropic(env) }
+    pub async fn from_env(
+        model: &Model,
+        env: &Env,
+        aws: &AwsCredentialSources,
+    ) -> Result<Self, Failure> {
+        match is_bedrock(model, env) {
+            true => Self::bedrock(model, env, aws).await,
+            false => Self::anthropic(env),
+        }
+    }
+
+    /// Fails if there is nothing to prove who calls. Whether it is accepted only the API knows.
+    pub async fn ensure_credentials(&self) -> Result<(), Failure> {
+        match self.credentials() {
+            Credentials::Aws(source) => source.keys(now()).await.map(drop),
+            _ => Ok(()),
+        }
     }
 
     fn anthropic(env: &Env) -> Result<Self, Failure> {
@@ -72,35 +86,32 @@ impl Provider {
         Ok(Self::Anthropic { base_url, credentials })
     }
 
-    fn bedrock(model: &Model, env: &Env) -> Result<Self, Failure> {
+    async fn bedrock(
+        model: &Model,
+        env: &Env,
+        aws: &AwsCredentialSources,
+    ) -> Result<Self, Failure> {
         let region = model.region.clone().filter(|region| !region.is_empty());
         let region = region.or_else(|| set(env, "AWS_REGION"));
-        let bearer = set(env, "AWS_BEARER_TOKEN_BEDROCK");
-        let bearer = bearer.map(|text| Credentials::Bearer(secret(&text)));
-        let known = bearer.or_else(|| keys(env).map(Credentials::Keys));
-        // Only where variables do not say all of it.
-        let profile = match known {
-            Some(_) => Profile::default(),
-            None => Profile::from_env(env)?,
+        let (credentials, region) = match set(env, "AWS_BEARER_TOKEN_BEDROCK") {
+            Some(token) => (Credentials::Bearer(secret(&token)), region),
+            None => {
+                let (source, region) = aws.source(env, region).await?;
+                (Credentials::Aws(source), region)
+            }
         };
-        let region = region.or(profile.region).unwrap_or_else(|| DEFAULT_REGION.to_owned());
+        let region = region.unwrap_or_else(|| DEFAULT_REGION.to_owned());
         // It becomes a part of the host's name.
         if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             return Err(not_configured("the region may hold letters, digits and `-` only"));
         }
-        let credentials =
-            known.or_else(|| profile.keys.map(Credentials::Keys)).ok_or_else(|| {
-                not_configured(
-                    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or \
-                 AWS_BEARER_TOKEN_BEDROCK, to call Bedrock",
-                )
-            })?;
         let usual = format!("https://bedrock-runtime.{region}.amazonaws.com");
         let base_url = base_url(env, "ANTHROPIC_BEDROCK_BASE_URL", &usual)?;
         Ok(Self::Bedrock { base_url, credentials, region })
     }
 
-    pub(super) fn call(&self, request: &Request, now: Timestamp) -> Result<Call, Failure> {
+    /// Not proven yet.
+    pub(super) fn call(&self, request: &Request) -> Result<Call, Failure> {
         let unreadable = |error: serde_json::Error| Failure::NotConfigured(error.to_string());
         let mut said = serde_json::to_value(request).map_err(unreadable)?;
         let (base, path) = match self {
@@ -116,10 +127,11 @@ impl Provider {
         };
         let mut call = Call::new(base, &path, said.to_string().into());
         call.header("accept", "application/json")?;
-        self.prove(call, now)
+        Ok(call)
     }
 
-    pub(super) fn streaming_call(&self, ask: &Ask<'_>, now: Timestamp) -> Result<Call, Failure> {
+    /// Not proven yet.
+    pub(super) fn streaming_call(&self, ask: &Ask<'_>) -> Result<Call, Failure> {
         let unreadable = |error: serde_json::Error| Failure::NotConfigured(error.to_string());
         let mut call = match self {
             Self::Anthropic { base_url, .. } => {
@@ -140,33 +152,40 @@ impl Provider {
         if let Some(agent) = ask.agent {
             call.header(AGENT_HEADER, agent)?;
         }
-        self.prove(call, now)
+        Ok(call)
     }
 
     pub(super) fn is_bedrock(&self) -> bool {
         matches!(self, Self::Bedrock { .. })
     }
 
-    fn prove(&self, mut call: Call, now: Timestamp) -> Result<Call, Failure> {
+    /// Adds what proves who calls, which may have to be fetched first.
+    pub(super) async fn prove(&self, call: &mut Call) -> Result<(), Failure> {
         call.header("content-type", "application/json")?;
         match self {
-            Self::Anthropic { credentials, .. } => {
-                call.header("anthropic-version", ANTHROPIC_VERSION)?;
-                call.prove(credentials, "", now)?;
+            Self::Anthropic { .. } => call.header("anthropic-version", ANTHROPIC_VERSION)?,
+            Self::Bedrock { credentials: Credentials::Aws(source), region, .. } => {
+                let at = now();
+                return call.sign(&source.keys(at).await?, region, at);
             }
-            Self::Bedrock { credentials, region, .. } => call.prove(credentials, region, now)?,
+            Self::Bedrock { .. } => {}
         }
-        Ok(call)
+        call.headers.extend(self.credentials().header()?);
+        Ok(())
+    }
+
+    pub(super) fn credentials(&self) -> &Credentials {
+        let (Self::Anthropic { credentials, .. } | Self::Bedrock { credentials, .. }) = self;
+        credentials
     }
 
     /// What must not be repeated to anybody.
-    pub(super) fn secrets(&self) -> Vec<&Secret> {
-        let (Self::Anthropic { credentials, .. } | Self::Bedrock { credentials, .. }) = self;
-        match credentials {
-            Credentials::ApiKey(secret) | Credentials::Bearer(secret) => vec![secret],
-            Credentials::Keys(keys) => {
-                [&keys.secret].into_iter().chain(&keys.session_token).collect()
-            }
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        match self.credentials() {
+            Credentials::ApiKey(secret) | Credentials::Bearer(secret) => vec![secret.clone()],
+            Credentials::Aws(source) => source.secrets(),
+            // Only the gateway uses one, which repeats nothing of its own.
+            Credentials::Login(_) => Vec::new(),
         }
     }
 }
@@ -179,68 +198,103 @@ impl Call {
     }
 
     fn header(&mut self, name: &'static str, value: &str) -> Result<(), Failure> {
-        let Ok(mut value) = HeaderValue::from_str(value) else {
-            let detail = "a key for the model API holds characters that cannot be sent";
-            return Err(not_configured(detail));
-        };
-        value.set_sensitive(true);
-        self.headers.insert(HeaderName::from_static(name), value);
+        self.headers.insert(HeaderName::from_static(name), sensitive(value)?);
         Ok(())
     }
 
-    fn prove(&mut self, by: &Credentials, region: &str, now: Timestamp) -> Result<(), Failure> {
-        match by {
-            Credentials::ApiKey(key) => self.header("x-api-key", key.reveal()),
-            Credentials::Bearer(token) => {
-                self.header("authorization", &format!("Bearer {}", token.reveal()))
-            }
-            Credentials::Keys(keys) => self.sign(keys, region, now),
-        }
-    }
-
     fn sign(&mut self, keys: &Keys, region: &str, now: Timestamp) -> Result<(), Failure> {
-        let date = sign::stamp(now);
-        // As it will be sent: a usual port is left out.
-        let host = self.url.host_str().unwrap_or_default();
-        let host = match self.url.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
-        let mut headers = vec![
-            ("content-type", "application/json"),
-            ("host", host.as_str()),
-            ("x-amz-date", date.as_str()),
-        ];
-        let token = keys.session_token.as_ref().map(Secret::reveal);
-        headers.extend(token.map(|token| ("x-amz-security-token", token)));
-        let unsigned = Unsigned {
-            method: "POST",
-            path: self.url.path(),
-            headers: &headers,
-            body: &self.body,
-            region,
-            service: BEDROCK_SERVICE,
-            at: now,
-        };
-        let authorization = unsigned.authorization(keys);
-        self.header("authorization", &authorization)?;
-        self.header("x-amz-date", &date)?;
-        match token {
-            Some(token) => self.header("x-amz-security-token", token),
-            None => Ok(()),
+        let kind = Some("application/json");
+        let signed = signature_headers("POST", &self.url, kind, &self.body, keys, region, now)?;
+        self.headers.extend(signed);
+        Ok(())
+    }
+}
+
+/// The headers that sign a request to Bedrock.
+pub(super) fn signature_headers(
+    method: &str,
+    url: &Url,
+    content_type: Option<&str>,
+    body: &[u8],
+    keys: &Keys,
+    region: &str,
+    now: Timestamp,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    let date = sign::stamp(now);
+    // As it will be sent: a usual port is left out.
+    let host = url.host_str().unwrap_or_default();
+    let host = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    let token = keys.session_token.as_ref().map(Secret::reveal);
+    let mut signed: Vec<_> = content_type.map(|kind| ("content-type", kind)).into_iter().collect();
+    signed.extend([("host", host.as_str()), ("x-amz-date", date.as_str())]);
+    signed.extend(token.map(|token| ("x-amz-security-token", token)));
+    let unsigned = Unsigned {
+        method,
+        path: url.path(),
+        query: &sign::canonical_query(url.query().unwrap_or_default()),
+        headers: &signed,
+        body,
+        region,
+        service: BEDROCK_SERVICE,
+        at: now,
+    };
+    let authorization = unsigned.authorization(keys);
+    let mut headers = vec![
+        (HeaderName::from_static("authorization"), sensitive(&authorization)?),
+        (HeaderName::from_static("x-amz-date"), sensitive(&date)?),
+    ];
+    if let Some(token) = token {
+        headers.push((HeaderName::from_static("x-amz-security-token"), sensitive(token)?));
+    }
+    Ok(headers)
+}
+
+fn sensitive(value: &str) -> Result<HeaderValue, Failure> {
+    let value = HeaderValue::from_str(value);
+    let mut value = value.map_err(|_| {
+        not_configured("a key for the model API holds characters that cannot be sent")
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl Credentials {
+    /// The header that proves who calls. None where requests are signed.
+    pub(super) fn header(&self) -> Result<Option<(HeaderName, HeaderValue)>, Failure> {
+        Ok(match self {
+            Self::ApiKey(key) => {
+                Some((HeaderName::from_static("x-api-key"), sensitive(key.reveal())?))
+            }
+            Self::Bearer(token) => Some(bearer(token)?),
+            Self::Login(login) => {
+                let token = login.access_token(now());
+                Some(bearer(&token.map_err(|error| not_configured(&error.to_string()))?)?)
+            }
+            Self::Aws(_) => None,
+        })
+    }
+}
+
+fn bearer(token: &Secret) -> Result<(HeaderName, HeaderValue), Failure> {
+    let value = sensitive(&format!("Bearer {}", token.reveal()))?;
+    Ok((HeaderName::from_static("authorization"), value))
+}
+
+pub(super) fn is_bedrock(model: &Model, env: &Env) -> bool {
+    match model.engine {
+        EngineKind::Bedrock => true,
+        // The record says it; the variable is Claude Code's.
+        EngineKind::Anthropic => false,
+        EngineKind::ClaudeCode | EngineKind::Offline => {
+            set(env, BEDROCK_SWITCH).is_some_and(|value| is_yes(&value))
         }
     }
 }
 
-fn keys(env: &Env) -> Option<Keys> {
-    Some(Keys {
-        id: set(env, "AWS_ACCESS_KEY_ID")?,
-        secret: secret(&set(env, "AWS_SECRET_ACCESS_KEY")?),
-        session_token: set(env, "AWS_SESSION_TOKEN").map(|text| secret(&text)),
-    })
-}
-
-fn base_url(env: &Env, name: &str, usual: &str) -> Result<Url, Failure> {
+pub(super) fn base_url(env: &Env, name: &str, usual: &str) -> Result<Url, Failure> {
     let text = set(env, name);
     // The text is not repeated: it may hold a password.
     let bad = || not_configured(&format!("{name} must be a plain http or https URL"));

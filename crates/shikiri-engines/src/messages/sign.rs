@@ -1,7 +1,8 @@
-//! AWS Signature Version 4, as far as calls to Bedrock need it: one body, no query.
+//! AWS Signature Version 4, as far as calls to Bedrock need it: one body, signed as a whole.
 //!
-//! Our own, because AWS's crate for it brings twenty others and its own HTTP types; this is two
-//! hash functions that are linked anyway, and AWS's published examples to check them by.
+//! Our own: two hash functions that are linked anyway, and AWS's published examples to check them
+//! by. AWS's crate for it is linked, too (`aws` needs it), but has HTTP types and settings of its own
+//! for what are a hundred lines here.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
@@ -12,11 +13,11 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// The keys of one AWS identity.
 #[derive(Clone, Debug)]
-pub struct Keys {
-    pub id: String,
-    pub secret: Secret,
+pub(super) struct Keys {
+    pub(super) id: String,
+    pub(super) secret: Secret,
     /// Of an identity that is assumed for a while.
-    pub session_token: Option<Secret>,
+    pub(super) session_token: Option<Secret>,
 }
 
 /// What is signed.
@@ -24,6 +25,8 @@ pub(super) struct Unsigned<'a> {
     pub(super) method: &'a str,
     /// As it is sent.
     pub(super) path: &'a str,
+    /// As `canonical_query` makes it.
+    pub(super) query: &'a str,
     /// In lower case, sorted by name; `host` and `x-amz-date` among them.
     pub(super) headers: &'a [(&'a str, &'a str)],
     pub(super) body: &'a [u8],
@@ -55,7 +58,8 @@ impl Unsigned<'_> {
         let headers: String =
             self.headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
         let body = hex(&Sha256::digest(self.body));
-        format!("{}\n{path}\n\n{headers}\n{}\n{body}", self.method, self.signed_headers())
+        let (method, query, signed) = (self.method, self.query, self.signed_headers());
+        format!("{method}\n{path}\n{query}\n{headers}\n{signed}\n{body}")
     }
 
     fn signed_headers(&self) -> String {
@@ -87,12 +91,41 @@ fn day(at: Timestamp) -> String {
 
 /// A part of a path, with everything escaped that has a meaning anywhere.
 pub(super) fn encoded(part: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let each = part.bytes().map(|byte| match is_plain(byte) {
+    part.bytes().map(encoded_byte).collect()
+}
+
+/// A query in the form that is signed: each part escaped once, sorted.
+pub(super) fn canonical_query(query: &str) -> String {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    let mut pairs: Vec<(String, String)> = parts
+        .map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            (encoded_once(name), encoded_once(value))
+        })
+        .collect();
+    pairs.sort();
+    let pairs: Vec<_> = pairs.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join("&")
+}
+
+/// What may be escaped already, escaped.
+fn encoded_once(part: &str) -> String {
+    let (mut encoded, mut rest) = (String::new(), part.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *byte == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        encoded.push_str(&encoded_byte(escaped.unwrap_or(*byte)));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    encoded
+}
+
+fn encoded_byte(byte: u8) -> String {
+    match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),
-    });
-    each.collect()
+    }
 }
 
 fn hmac(key: &[u8], text: &str) -> [u8; 32] {

@@ -20,6 +20,7 @@ fn unsigned<'a>(
     Unsigned {
         method,
         path: "/",
+        query: "",
         headers,
         body,
         region: "us-east-1",

@@ -223,7 +223,9 @@ impl Driver {
     }
 
     pub(super) fn redactor(&self) -> MutexGuard<'_, Redactor> {
-        self.redactor.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut redactor = self.redactor.lock().unwrap_or_else(PoisonError::into_inner);
+        redactor.learn(self.client.secrets());
+        redactor
     }
 
     pub(super) fn answer_begins(&self) {

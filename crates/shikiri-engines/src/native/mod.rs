@@ -13,24 +13,22 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use shikiri_app::execution::{Engine, EngineError, Order, TitleOrder, Titled, Told};
 use shikiri_model::models::{EngineKind, Model};
 use tokio_util::sync::CancellationToken;
 
-use crate::messages::{Client, Failure, Provider, http};
+use crate::messages::http::HttpClients;
+use crate::messages::{AwsCredentialSources, Client, Failure, Provider};
 
 type Env = BTreeMap<String, String>;
 
 #[derive(Debug)]
 pub struct Native {
     kind: EngineKind,
-    /// Where AWS's profiles lie, if variables do not say it.
-    home: Option<PathBuf>,
-    /// Connections, by the proxies that they go through: runs share them.
-    clients: Mutex<BTreeMap<Vec<String>, reqwest::Client>>,
+    clients: HttpClients,
+    aws: AwsCredentialSources,
 }
 
 impl Native {
@@ -43,44 +41,25 @@ impl Native {
     }
 
     fn new(kind: EngineKind) -> Self {
-        Self { kind, home: None, clients: Mutex::default() }
+        Self { kind, clients: HttpClients::default(), aws: AwsCredentialSources::default() }
     }
 
-    /// With the profiles of whoever has this home.
+    /// With the AWS profiles in this home.
     #[must_use]
     pub fn at_home(self, home: Option<PathBuf>) -> Self {
-        Self { home, ..self }
+        Self { aws: AwsCredentialSources::at_home(home), ..self }
     }
 
-    /// The environment with the places of AWS's files.
-    fn completed(&self, env: &Env) -> Env {
-        let mut env = env.clone();
-        if let Some(home) = &self.home {
-            for (name, file) in
-                [("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")]
-            {
-                let path = home.join(".aws").join(file).to_string_lossy().into_owned();
-                env.entry(name.to_owned()).or_insert(path);
-            }
-        }
-        env
+    /// A provider with something to prove who calls.
+    async fn provider(&self, model: &Model, env: &Env) -> Result<Provider, Failure> {
+        let provider = Provider::from_env(model, env, &self.aws).await?;
+        provider.ensure_credentials().await?;
+        Ok(provider)
     }
 
-    fn client(&self, model: &Model, env: &Env) -> Result<Client, Failure> {
-        let env = self.completed(env);
-        let provider = Provider::from_env(model, &env)?;
-        let proxies = env.iter().filter(|(name, _)| name.to_lowercase().ends_with("_proxy"));
-        let proxies = proxies.map(|(name, value)| format!("{name}={value}")).collect();
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let http = match clients.get(&proxies) {
-            Some(known) => known.clone(),
-            None => {
-                let new = http::client(&env)?;
-                clients.insert(proxies, new.clone());
-                new
-            }
-        };
-        Ok(Client::over(http, provider))
+    async fn client(&self, model: &Model, env: &Env) -> Result<Client, Failure> {
+        let provider = self.provider(model, env).await?;
+        Ok(Client::over(self.clients.own(env)?, provider))
     }
 }
 
@@ -92,7 +71,7 @@ impl Engine for Native {
 
     /// That there is a key, not that it opens anything: only the API knows that.
     async fn check(&self, model: &Model, env: &Env) -> Result<(), EngineError> {
-        let provider = Provider::from_env(model, &self.completed(env));
+        let provider = self.provider(model, env).await;
         provider.map(drop).map_err(|failure| EngineError::new(failure.to_string()))
     }
 
@@ -106,13 +85,12 @@ impl Engine for Native {
         told: Told,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
-        let client = self.client(&order.model, &order.env);
+        let client = self.client(&order.model, &order.env).await;
         let client = client.map_err(|failure| EngineError::new(failure.to_string()))?;
         drive::run(client, order, told, stop).await
     }
 
     async fn title(&self, wanted: &TitleOrder) -> Option<Result<Titled, EngineError>> {
-        let wanted = TitleOrder { env: self.completed(&wanted.env), ..wanted.clone() };
-        Some(crate::messages::title(&wanted).await)
+        Some(crate::messages::title(wanted, &self.aws).await)
     }
 }

@@ -9,6 +9,7 @@ use shikiri_model::execution::{
     Expected, Price, PriceList, Prices, Processor, SpenderKind, Usage, total,
 };
 use shikiri_model::native::Limits;
+use shikiri_model::tenant::EgressPolicy;
 use shikiri_model::time::Timestamp;
 use tokio::time::Instant;
 
@@ -32,6 +33,8 @@ fn order(prompt: &str) -> Order {
         limits: Limits::default(),
         prices: PriceList::default(),
         memory: Memory::default(),
+        egress: EgressPolicy::default(),
+        loopback_ports: Vec::new(),
     }
 }
 

@@ -17,6 +17,7 @@ use shikiri_engines::native::Native;
 use shikiri_model::execution::{EngineMessage, PriceList, Usage};
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::native::Limits;
+use shikiri_model::tenant::EgressPolicy;
 use shikiri_model::time::Timestamp;
 use shikiri_testkit::{FakeModel, Reply, TestEngine, wait_until};
 use tempfile::TempDir;
@@ -134,6 +135,8 @@ impl World {
                 ("AWS_REGION", "eu-west-1".to_owned()),
                 ("AWS_ACCESS_KEY_ID", "AKIAFAKE".to_owned()),
                 ("AWS_SECRET_ACCESS_KEY", "fake-secret".to_owned()),
+                // Without keys, this machine's role is not looked for.
+                ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
             ],
             false => vec![("PATH", std::env::var("PATH").unwrap()), ("LANG", "C.UTF-8".to_owned())],
         });
@@ -255,6 +258,8 @@ pub(crate) fn order<'a>(
         limits: Limits::default(),
         prices: PriceList::default(),
         memory: Memory::default(),
+        egress: EgressPolicy::default(),
+        loopback_ports: Vec::new(),
     }
 }
 

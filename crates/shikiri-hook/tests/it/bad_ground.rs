@@ -278,3 +278,59 @@ fn on_a_full_disk_the_call_goes_on_and_later_ones_are_recorded() {
     assert!(done.err.contains("full") || done.err.contains("No space"), "{}", done.err);
     assert!(!done.err.contains("damaged"), "{}", done.err);
 }
+
+/// A store that a repository or another user planted is not used: nothing behind a link is touched.
+#[test]
+fn a_planted_database_is_not_used() {
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("authorized_keys");
+    let link = |project: &Project, name: &str| {
+        std::fs::write(&precious, "ssh-ed25519 AAAA").unwrap();
+        let path = project.place().folder().join(name);
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink(&precious, path).unwrap();
+    };
+    for name in ["state.db", "state.db-wal", "state.db.lock"] {
+        let project = project();
+        link(&project, name);
+        let done = project.hook(&call("a"));
+        assert_eq!(done.code, Some(0), "{name}: {done:?}");
+        assert!(done.err.contains("is not used"), "{name}: {done:?}");
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "ssh-ed25519 AAAA", "{name}");
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1, "{name}");
+    }
+    // A folder of the wrong kind is no better.
+    let project = project();
+    let _ = std::fs::remove_file(project.place().database());
+    std::fs::create_dir(project.place().database()).unwrap();
+    assert!(project.hook(&call("a")).err.contains("is not used"));
+}
+
+#[test]
+fn a_database_that_git_tracks_is_not_used() {
+    let project = used();
+    let git = |words: &[&str]| {
+        let done = Command::new("git").arg("-C").arg(&project.place().root).args(words).output();
+        assert!(done.unwrap().status.success(), "git {words:?}");
+    };
+    git(&["init", "-q"]);
+    assert!(!project.hook(&call("a")).err.contains("not used"), "it is not tracked yet");
+    git(&["add", "-f", ".shikiri/state.db"]);
+    let rows = project.count("SELECT count(*) FROM hook_log");
+    let done = project.hook(&call("b"));
+    assert!(done.err.contains("tracked by git"), "{done:?}");
+    assert_eq!(project.count("SELECT count(*) FROM hook_log"), rows);
+}
+
+/// A trigger in the file would run for every row that a hook writes.
+#[test]
+fn a_trigger_in_the_database_does_not_run() {
+    let project = used();
+    let trigger = "CREATE TRIGGER t AFTER INSERT ON hook_log BEGIN DELETE FROM subagents; END";
+    open(&project).execute_batch(trigger).unwrap();
+    let agents = project.count("SELECT count(*) FROM subagents");
+    let rows = project.count("SELECT count(*) FROM hook_log");
+    assert_eq!(project.hook(&call("a")).code, Some(0));
+    assert!(project.count("SELECT count(*) FROM hook_log") > rows, "nothing was written");
+    assert!(project.count("SELECT count(*) FROM subagents") >= agents, "the trigger was run");
+}

@@ -37,7 +37,7 @@ impl ConnectionFeed {
         let notices = Notices::open(&door.mcp, Arc::clone(&connection), after).await;
         let notices = notices.map_err(|error| match error {
             AppError::NotFound { .. } | AppError::Invalid { .. } => legacy::gone(),
-            error => problem(&error),
+            error => problem(error),
         })?;
         let primes = connection.protocol.as_str() >= "2025-11-25" && after.is_none();
         let opening = if primes {

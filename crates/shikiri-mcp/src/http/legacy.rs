@@ -51,7 +51,7 @@ pub(super) async fn post(
             {
                 door.open_calls.give_up(&connection.id, id);
                 let cancelled = door.mcp.cancel_call(&connection, id).await;
-                cancelled.map_err(|error| problem(&error))?;
+                cancelled.map_err(problem)?;
             }
             Ok(StatusCode::ACCEPTED.into_response())
         }
@@ -130,7 +130,7 @@ async fn open(
     }
     let new = introduced(request, &guest, wanted).map_err(refused)?;
     let protocol = new.protocol.clone();
-    let opened = door.mcp.app.open_connection(new).await.map_err(|error| problem(&error))?;
+    let opened = door.mcp.app.open_connection(new).await.map_err(problem)?;
     let reply = message::reply(&request.id, &Ok(initialized(&protocol)));
     let mut response = json_response(StatusCode::OK, reply);
     if let Ok(id) = HeaderValue::from_str(opened.id.as_str()) {
@@ -172,7 +172,7 @@ async fn named(
         plain(StatusCode::NOT_FOUND, &fault)
     };
     let id: ConnectionId = id.parse().map_err(|_| unknown())?;
-    let found = door.connection(guest, &id).await.map_err(|error| problem(&error))?;
+    let found = door.connection(guest, &id).await.map_err(problem)?;
     // What holds a caller's requests of the newer era is no session.
     found.filter(|found| LEGACY.contains(&found.protocol.as_str())).ok_or_else(unknown)
 }
@@ -186,7 +186,7 @@ pub(super) async fn get(
     headers::accepts(headers, &["text/event-stream"])?;
     let connection = named(door, &guest, headers).await?;
     let slot = door.gate.open_stream_for(&guest.secret, &guest.tenant);
-    let slot = slot.map_err(|error| problem(&error))?;
+    let slot = slot.map_err(problem)?;
     let place = match single(headers, &LAST_EVENT_ID)? {
         None => None,
         Some(id) => Some(connection.place_of(id).ok_or_else(not_ours)?),
@@ -219,14 +219,14 @@ async fn call_at(door: &Door, caller: &Caller, place: Place) -> Result<Option<Ca
         (event.kind == "call").then(|| event.data.to_owned())
     };
     let found = door.mcp.app.connection_event(connection, place.call, read).await;
-    let data = found.map_err(|error| problem(&error))?.ok_or_else(gone)?;
+    let data = found.map_err(problem)?.ok_or_else(gone)?;
     let Ok(spec) = serde_json::from_str::<CallSpec>(&data) else { return Ok(None) };
     let number = Some(place.call);
     let app = &door.mcp.app;
     match Call::follow(app, caller, number, spec, String::new(), place.seq).await {
         Ok(call) => Ok(Some(call)),
         Err(AppError::NotFound { .. } | AppError::Invalid { .. }) => Err(gone()),
-        Err(error) => Err(problem(&error)),
+        Err(error) => Err(problem(error)),
     }
 }
 
@@ -250,7 +250,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Refusal> {
     let connection = named(door, guest, headers).await?;
     let closed = door.mcp.app.close_connection(&connection).await;
-    closed.map_err(|error| problem(&error))?;
+    closed.map_err(problem)?;
     door.forget(&connection.id);
     if let Some(listener) = lock(&door.listeners).remove(&connection.id) {
         listener.cancel();

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use serde_json::{Value, json};
+use serde_json::Value;
 use shikiri_app::AppError;
-use shikiri_app::gate::{self, Gate, OpenStream};
+use shikiri_app::gate::{self, BodyMemory, Gate, OpenStream, Peer};
+use shikiri_app::problem::{PROBLEM_JSON, Problem, ProblemCode};
 use shikiri_model::connection::Connection;
 use shikiri_model::ids::{ConnectionId, TenantId};
 use shikiri_model::key::{KeyScope, Secret};
@@ -79,7 +80,8 @@ pub(crate) type Refusal = Box<Response>;
 
 async fn handle(State(door): State<Arc<Door>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    match door.take(&parts.method, &parts.headers, body).await {
+    let peer = parts.extensions.get::<Peer>().copied();
+    match door.take(&parts.method, &parts.headers, body, peer).await {
         Ok(response) => response,
         Err(refusal) => *refusal,
     }
@@ -91,12 +93,15 @@ impl Door {
         method: &Method,
         headers: &HeaderMap,
         body: Body,
+        peer: Option<Peer>,
     ) -> Result<Response, Refusal> {
-        let guest = self.admit(headers).await?;
+        let guest = self.admit(headers, peer).await?;
         let is_modern = modern::is_named(headers);
         match *method {
             Method::POST => {
-                let incoming = read(headers, body).await?;
+                // Held until the request is answered.
+                let memory = self.gate.body_memory(Some(&guest.tenant.id));
+                let incoming = read(headers, body, &memory).await?;
                 if is_modern || modern::is_meant(&incoming) {
                     return modern::post(self, guest, headers, incoming).await;
                 }
@@ -109,41 +114,54 @@ impl Door {
     }
 
     /// Without a valid key nothing else is looked at.
-    async fn admit(&self, headers: &HeaderMap) -> Result<Guest, Refusal> {
+    async fn admit(&self, headers: &HeaderMap, peer: Option<Peer>) -> Result<Guest, Refusal> {
         let header = single(headers, &header::AUTHORIZATION)?;
         let secret = header.and_then(gate::bearer).ok_or_else(unauthorized)?;
         let (tenant, principal, session) = if secret.session_tenant().is_some() {
             let found = self.mcp.app.living_session_of(&secret).await;
-            let session = found.map_err(|e| problem(&e))?.ok_or_else(unauthorized)?;
+            // Sessions end by themselves, so a token that is none is no sign of guessing.
+            let session = found.map_err(problem)?.ok_or_else(unauthorized)?;
             let (tenant, principal) = (session.tenant.clone(), session.id.to_string());
             let token = secret.clone();
             (tenant, principal, Some(Arc::new(OwnSession { token, session })))
         } else {
-            let (tenant, principal) = self.key_holder(&secret).await?;
+            let (tenant, principal) = self.key_holder(&secret, peer).await?;
             (tenant, principal, None)
         };
-        let tenant = self.gate.tenant(&tenant).await.map_err(|e| problem(&e))?;
+        let tenant = self.gate.tenant(&tenant).await.map_err(problem)?;
         if tenant.status == TenantStatus::Inactive {
             let id = tenant.id.to_string();
-            return Err(problem(&AppError::Inactive { kind: "tenant", id }));
+            return Err(problem(AppError::Inactive { kind: "tenant", id }));
         }
-        self.gate.count_request(&tenant).map_err(|e| problem(&e))?;
+        self.gate.count_request(&tenant).map_err(problem)?;
         Ok(Guest { secret, session, tenant, principal })
     }
 
     /// Whose key it is, and what it is called by.
-    async fn key_holder(&self, secret: &Secret) -> Result<(TenantId, String), Refusal> {
-        let caller = self.gate.caller(secret).await.map_err(|e| problem(&e))?;
-        let caller = caller.ok_or_else(unauthorized)?;
+    async fn key_holder(
+        &self,
+        secret: &Secret,
+        peer: Option<Peer>,
+    ) -> Result<(TenantId, String), Refusal> {
+        let caller = self.gate.caller(secret).await.map_err(problem)?;
+        let Some(caller) = caller else { return Err(self.refuse_key(peer).await) };
         let tenant = match caller.scope {
             KeyScope::Admin => TenantId::local(),
             KeyScope::Tenant(tenant) => tenant,
             KeyScope::Hooks(_) => {
                 let refused = "this key is for hooks alone".to_owned();
-                return Err(problem(&AppError::Forbidden(refused)));
+                return Err(problem(AppError::Forbidden(refused)));
             }
         };
         Ok((tenant, caller.key.to_string()))
+    }
+
+    /// For a key that opens nothing.
+    async fn refuse_key(&self, peer: Option<Peer>) -> Refusal {
+        match self.gate.slow_down(peer).await {
+            Ok(()) => unauthorized(),
+            Err(error) => problem(error),
+        }
     }
 
     /// Room for the stream that the answer may be: a call that cannot be told of must not begin.
@@ -152,7 +170,7 @@ impl Door {
             return Ok(None);
         }
         let slot = self.gate.open_stream_for(&guest.secret, &guest.tenant);
-        slot.map(Some).map_err(|error| problem(&error))
+        slot.map(Some).map_err(problem)
     }
 
     /// The connection of that id, if it is this guest's.
@@ -192,9 +210,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The one message of a request.
-async fn read(headers: &HeaderMap, body: Body) -> Result<Incoming, Refusal> {
+async fn read(headers: &HeaderMap, body: Body, memory: &BodyMemory) -> Result<Incoming, Refusal> {
     headers::accepts(headers, &["application/json", "text/event-stream"])?;
     headers::is_json(headers)?;
+    // A body whose length is not told may be as long as any.
+    let announced = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+    let bytes = announced.unwrap_or(MAX_BODY).min(MAX_BODY);
+    memory.grow(bytes).await.map_err(problem)?;
     let body = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_BODY)).await;
     let body: Bytes = match body {
         Ok(Ok(body)) => body,
@@ -247,50 +269,30 @@ fn not_allowed(is_modern: bool) -> Refusal {
 
 fn unauthorized() -> Refusal {
     let detail = "send a key: Authorization: Bearer KEY";
-    let mut response = problem_of(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail, None);
+    let mut response = refused(&Problem::new(ProblemCode::Unauthorized, detail));
     let challenge = HeaderValue::from_static("Bearer realm=\"shikiri\"");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     response
 }
 
 /// What stops a request before it is one of the protocol, in the form that REST uses too.
-fn problem(error: &AppError) -> Refusal {
-    let (status, code) = match error {
-        AppError::Limit { .. } => (StatusCode::TOO_MANY_REQUESTS, "LIMIT_EXCEEDED"),
-        AppError::Inactive { .. } => (StatusCode::FORBIDDEN, "TENANT_INACTIVE"),
-        AppError::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
-        AppError::NotFound { .. } => return unauthorized(),
-        AppError::Unavailable(_) | AppError::Unknown(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE")
-        }
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
-    };
-    let retry_after = match error {
-        AppError::Limit { retry_after, .. } => Some(*retry_after),
-        _ => None,
-    };
-    problem_of(status, code, &error.to_string(), retry_after)
+fn problem(error: AppError) -> Refusal {
+    match error {
+        AppError::NotFound { .. } => unauthorized(),
+        error => refused(&error.into()),
+    }
 }
 
-fn problem_of(
-    status: StatusCode,
-    code: &str,
-    detail: &str,
-    retry_after: Option<Duration>,
-) -> Refusal {
-    let mut body = json!({
-        "type": format!("urn:shikiri:problem:{code}"),
-        "title": status.canonical_reason().unwrap_or_default(),
-        "status": status.as_u16(),
-        "detail": detail,
-        "code": code,
-    });
-    let mut headers = HeaderMap::new();
-    let kind = HeaderValue::from_static("application/problem+json");
-    headers.insert(header::CONTENT_TYPE, kind);
-    if let Some(wait) = retry_after {
-        body["retry_after_ms"] = json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
+fn refused(problem: &Problem) -> Refusal {
+    let (status, ..) = problem.code.row();
+    let Ok(body) = serde_json::to_vec(&problem.body()) else {
+        return Box::new(status.into_response());
+    };
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+    if let Some(seconds) = problem.retry_after_seconds() {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    Box::new((status, headers, body.to_string()).into_response())
+    Box::new(response)
 }

@@ -109,7 +109,7 @@ async fn caller(door: &Door, guest: &Guest, stated: Stated) -> Result<Caller, Re
     let way = Way::Token { principal: guest.principal.clone(), handle: stated.lane };
     let connection = daily.get(app, &guest.tenant.id, &guest.principal).await;
     Ok(Caller {
-        connection: connection.map_err(|error| problem(&error))?,
+        connection: connection.map_err(problem)?,
         era: Era::Modern,
         capabilities: stated.capabilities,
         log_level: stated.log_level,

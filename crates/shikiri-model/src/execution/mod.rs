@@ -20,6 +20,7 @@ pub use tally::{PriceList, SpenderKind, Tally, UsageRow, total};
 pub use tools::{ToolCall, ToolTracker};
 pub use usage::{Cost, Price, Prices, Usage};
 
+use crate::confinement::ConfinementLevel;
 use crate::ids::{ConversationId, ModelId};
 use crate::models::EngineKind;
 use crate::run::RunError;
@@ -36,6 +37,9 @@ pub struct Execution {
     /// Its steps are kept, so that another process can go on with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub goes_on: bool,
+    /// How far what the engine starts is kept from the machine; None if it starts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<ConfinementLevel>,
     /// The whole run's, once it has ended.
     #[serde(default)]
     pub usage: Usage,

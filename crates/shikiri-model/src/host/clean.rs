@@ -1,11 +1,12 @@
 //! Text of strangers, made fit for a terminal: a server must not move the cursor, set the title or
-//! write into the clipboard of the person who calls it.
+//! write into the clipboard of the person who calls it, nor say what the person cannot see.
+
+use crate::invisible::without_invisible;
 
 /// What one line of a stranger may take on the screen, in characters.
 pub const MAX_LINE: usize = 2_000;
 
-/// Without control characters and marks that turn the direction of writing; line breaks and tabs
-/// stay.
+/// Without control characters and invisible ones; line breaks and tabs stay.
 pub fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -18,11 +19,11 @@ pub fn clean(text: &str) -> String {
             '\n' | '\t' => clean.push(c),
             '\r' if rest.peek() == Some(&'\n') => {}
             '\r' => clean.push('\n'),
-            c if c.is_control() || turns_direction(c) => {}
+            c if c.is_control() => {}
             c => clean.push(c),
         }
     }
-    clean
+    without_invisible(&clean)
 }
 
 /// The same on one line, cut at its bound.
@@ -81,11 +82,6 @@ fn skip_string(rest: &mut Rest<'_>) {
     }
 }
 
-/// Marks by which text is shown in another order than it is written.
-fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{061c}')
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -109,6 +105,8 @@ mod tests {
             ("a\r\nb", "a\nb"),
             ("a\u{8}\u{7f}b\0", "ab"),
             ("safe\u{202e}gnp.exe", "safegnp.exe"),
+            ("hid\u{e0068}\u{e0069}den\u{200b}", "hidden"),
+            ("\u{1b}[1m👨‍👩‍👧\u{1b}[0m", "👨‍👩‍👧"),
             ("\u{1b}]0;never ended\nnext", "\nnext"),
             ("\u{1b}[", ""),
             ("\u{1b}", ""),

@@ -256,6 +256,7 @@ fn execution() -> Run {
         engine: crate::models::EngineKind::Offline,
         executor: crate::execution::Executor { user_id: "太郎".into(), name: None, email: None },
         goes_on: false,
+        confinement: None,
         usage: crate::execution::Usage::default(),
         total_cost_usd: crate::execution::Cost::default(),
     };

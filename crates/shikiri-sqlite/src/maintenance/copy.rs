@@ -1,7 +1,8 @@
 //! Backup and restore.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,15 +80,24 @@ fn fetch(source: &Path, scratch: &Path) -> Result<(), MaintenanceError> {
     if with_suffix(source, "-wal").exists() {
         return copy_pages(source, &look(source)?, scratch);
     }
-    fs::copy(source, scratch)
+    let mut from = File::open(source).map_err(|error| OpenError::unreadable(source, &error))?;
+    let mut to = create_private(scratch)?;
+    io::copy(&mut from, &mut to)
         .map(drop)
-        .map_err(|error| OpenError::unreadable(source, &error).into())
+        .map_err(|source| MaintenanceError::Write { path: scratch.to_owned(), source })
+}
+
+/// A new file for its owner alone, from its first moment on.
+fn create_private(path: &Path) -> Result<File, MaintenanceError> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    created.map_err(|source| MaintenanceError::Write { path: folder_of(path), source })
 }
 
 fn copy_pages(path: &Path, source: &Connection, to: &Path) -> Result<(), MaintenanceError> {
+    // SQLite takes an empty file for a new database, and gives its log the same mode.
+    drop(create_private(to)?);
     let copied = (|| {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-        let mut target = open_file(to, flags)?;
+        let mut target = open_file(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         // Within one read transaction the copy is of one state, and others' writes, which would
         // have SQLite begin it again each time, do not reach it.
         source.execute_batch("BEGIN DEFERRED; SELECT count(*) FROM sqlite_schema")?;

@@ -1,10 +1,11 @@
 //! From a store URL to a connection, and from a failure to one line that says what to do next.
 //! The URL holds the password, so neither it nor anything cut out of it is ever shown.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use super::fault::Fault;
@@ -68,10 +69,34 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
     }
     let options = PgConnectOptions::from_str(url)
         .map_err(|_| refused("cannot be read (special characters must be percent-encoded)"))?;
+    let options = secured(options, path);
     let named = options.get_application_name().is_some();
     let options = if named { options } else { options.application_name("shikiri") };
     // Every statement at debug level would drown the rest of the log.
     Ok(options.disable_statement_logging())
+}
+
+/// Over a network, the server must prove who it is before it gets a password: TLS with a certificate
+/// for its name, by the machine's roots (`SSL_CERT_FILE`) or `sslrootcert`. Only a `sslmode=disable`
+/// that is written in the URL does without; a variable of the environment does not.
+fn secured(options: PgConnectOptions, path: &str) -> PgConnectOptions {
+    if options.get_socket().is_some() || is_loopback(options.get_host()) {
+        return options;
+    }
+    let is_written = path.contains("sslmode=") || path.contains("ssl-mode=");
+    match options.get_ssl_mode() {
+        PgSslMode::Disable | PgSslMode::VerifyCa if is_written => options,
+        // What tries TLS, or does not look at the certificate, is no protection.
+        _ => options.ssl_mode(PgSslMode::VerifyFull),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    // A path is a socket of this machine.
+    host.eq_ignore_ascii_case("localhost")
+        || host.starts_with('/')
+        || bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// A connection with our settings.
@@ -121,10 +146,11 @@ pub(super) fn explain(error: &sqlx::Error, options: &PgConnectOptions) -> StoreE
             "user {user} may not create tables in database {database} at {server}: \
              GRANT CREATE ON SCHEMA public TO \"{user}\""
         ),
-        (_, sqlx::Error::Tls(cause)) => format!(
-            "no TLS connection to PostgreSQL at {server} ({cause}): set sslmode and sslrootcert in \
-             the store URL"
-        ),
+        (_, sqlx::Error::Tls(cause)) => no_trusted_tls(&server, cause),
+        // The driver reports a certificate that it does not trust as a failed read.
+        (_, sqlx::Error::Io(cause)) if cause.to_string().contains("certificate") => {
+            no_trusted_tls(&server, cause)
+        }
         (_, sqlx::Error::Database(cause)) if Fault::of(error) == Fault::Rejected => {
             format!("PostgreSQL at {server} refused: {cause}")
         }
@@ -137,6 +163,47 @@ pub(super) fn explain(error: &sqlx::Error, options: &PgConnectOptions) -> StoreE
     StoreError::broken(one_line(&message))
 }
 
+fn no_trusted_tls(server: &str, cause: &dyn std::fmt::Display) -> String {
+    format!(
+        "no trusted TLS connection to PostgreSQL at {server} ({cause}): name its CA with \
+         sslrootcert=FILE in the store URL, or write sslmode=disable if nobody else is on the way"
+    )
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> String {
+        format!("{:?}", parse(url).unwrap().get_ssl_mode())
+    }
+
+    #[test]
+    fn a_server_elsewhere_must_prove_who_it_is_unless_the_url_says_otherwise() {
+        for (url, wanted) in [
+            ("postgres://me:pw@db.example/x", "VerifyFull"),
+            ("postgres://me:pw@10.0.0.1:5432/x", "VerifyFull"),
+            ("postgres://me:pw@0.0.0.0/x", "VerifyFull"),
+            ("postgres://me:pw@db/x?sslmode=prefer", "VerifyFull"),
+            ("postgres://me:pw@db/x?sslmode=require", "VerifyFull"),
+            ("postgres://me:pw@localhost/x?host=db", "VerifyFull"),
+            ("postgres://me:pw@localhost/x?hostaddr=10.0.0.1", "VerifyFull"),
+            ("postgres://me:pw@localhost.example/x", "VerifyFull"),
+            ("postgres://me:pw@db/x?sslmode=verify-ca", "VerifyCa"),
+            ("postgres://me:pw@db/x?sslmode=disable", "Disable"),
+            ("postgres://me:pw@db/x?sslmode=disable&sslmode=require", "VerifyFull"),
+            // Nobody listens on this machine's own wires.
+            ("postgres://me:pw@127.0.0.1/x", "Prefer"),
+            ("postgres://me:pw@[::1]:5432/x", "Prefer"),
+            ("postgres://me:pw@localhost/x", "Prefer"),
+            ("postgres:///x?host=/run/postgresql", "Prefer"),
+            ("postgres://me:pw@localhost/x?sslmode=disable", "Disable"),
+        ] {
+            assert_eq!(mode(url), wanted, "{url}");
+        }
+    }
 }

@@ -37,12 +37,15 @@ pub(super) async fn purge(
         ), chosen AS (
             SELECT id FROM aged WHERE old ORDER BY stream, last_seq LIMIT $2
         ), gone AS (
-            DELETE FROM events e USING chosen WHERE e.id = chosen.id RETURNING e.stream, e.last_seq
+            DELETE FROM events e USING chosen WHERE e.id = chosen.id RETURNING e.stream, e.last_seq,
+                octet_length(e.body) AS bytes
         ), kept AS (
-            SELECT stream, max(last_seq) + 1 AS first_kept, count(*) AS chunks
+            SELECT stream, max(last_seq) + 1 AS first_kept, count(*) AS chunks,
+                   sum(bytes)::bigint AS bytes
             FROM gone GROUP BY stream
         ), raised AS (
-            UPDATE streams s SET first_kept = GREATEST(s.first_kept, kept.first_kept)
+            UPDATE streams s SET first_kept = GREATEST(s.first_kept, kept.first_kept),
+                bytes = s.bytes - kept.bytes
             FROM kept WHERE s.id = kept.stream
         )
         SELECT COALESCE(sum(chunks), 0)::bigint FROM kept";
@@ -93,12 +96,13 @@ async fn erase_some_streams(pool: &PgPool, tenant: &TenantId) -> Result<bool, sq
     let sql = "WITH gone AS (
                    DELETE FROM events WHERE id IN (
                        SELECT id FROM events WHERE stream = ANY($1) ORDER BY stream, last_seq LIMIT $2)
-                   RETURNING stream, last_seq
+                   RETURNING stream, last_seq, octet_length(body) AS bytes
                ), kept AS (
-                   SELECT stream, max(last_seq) + 1 AS first_kept, count(*) AS chunks
+                   SELECT stream, max(last_seq) + 1 AS first_kept, count(*) AS chunks,
+                          sum(bytes)::bigint AS bytes
                    FROM gone GROUP BY stream
                ), raised AS (
-                   UPDATE streams s SET first_kept = kept.first_kept
+                   UPDATE streams s SET first_kept = kept.first_kept, bytes = s.bytes - kept.bytes
                    FROM kept WHERE s.id = kept.stream
                )
                SELECT COALESCE(sum(chunks), 0)::bigint AS chunks FROM kept";

@@ -40,6 +40,11 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "teams",
         sql: include_str!("../../migrations/postgres/0005_teams.sql"),
     },
+    Migration {
+        number: 6,
+        name: "stream_bytes",
+        sql: include_str!("../../migrations/postgres/0006_stream_bytes.sql"),
+    },
 ];
 
 /// Shared by all nodes: the letters of "shikiri".

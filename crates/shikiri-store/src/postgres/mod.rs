@@ -283,6 +283,14 @@ impl Store for PostgresStore {
         Ok(())
     }
 
+    async fn stored_bytes(
+        &self,
+        tenant: &TenantId,
+        kinds: &'static [&'static str],
+    ) -> Result<u64, StoreError> {
+        reader::stored_bytes(&self.pool, tenant, kinds).await
+    }
+
     async fn probe(&self) -> Result<(), StoreError> {
         let found = retry(&self.pool, migrate::newest_applied).await?;
         migrate::refuse_newer(found)?;

@@ -202,3 +202,19 @@ pub(super) async fn next_due(
         retry(pool, |pool| sqlx::query_scalar(sql).bind(kind).fetch_one(pool)).await?;
     Ok(due.map(Timestamp::from_millis))
 }
+
+pub(super) async fn stored_bytes(
+    pool: &PgPool,
+    tenant: &TenantId,
+    kinds: &'static [&'static str],
+) -> Result<u64, StoreError> {
+    // The length of a text is known without fetching it.
+    let sql = "SELECT ((SELECT COALESCE(sum(bytes), 0) FROM streams WHERE tenant = $1)
+               + (SELECT COALESCE(sum(octet_length(doc)), 0) FROM records
+                  WHERE kind = ANY($2) AND tenant = $1))::bigint";
+    let bytes: i64 = retry(pool, |pool| {
+        sqlx::query_scalar(sql).bind(tenant.as_str()).bind(kinds).fetch_one(pool)
+    })
+    .await?;
+    Ok(unsigned(bytes))
+}

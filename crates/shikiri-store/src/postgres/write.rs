@@ -84,8 +84,9 @@ async fn write_streams<'a>(
     // In the order of their names, as when locking: two nodes may make the same streams.
     new.sort_by_key(|write| &write.stream);
     if !new.is_empty() {
-        let sql = "INSERT INTO streams (name, tenant, head, closed, note)
-                   SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bool[], $5::text[])
+        let sql = "INSERT INTO streams (name, tenant, head, closed, note, bytes)
+                   SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bool[],
+                       $5::text[], $6::bigint[])
                    ON CONFLICT (name) DO NOTHING RETURNING id, name";
         let query = sqlx::query(sql)
             .bind(new.iter().map(|write| write.stream.as_str()).collect::<Vec<_>>())
@@ -107,9 +108,9 @@ async fn write_streams<'a>(
                 .filter_map(|write| Some((&write.stream, *known.streams.get(&write.stream)?))),
         );
         let sql = "UPDATE streams s SET head = u.head, closed = u.closed,
-                       note = COALESCE(u.note, s.note)
-                   FROM unnest($1::bigint[], $2::bigint[], $3::bool[], $4::text[])
-                       AS u (id, head, closed, note)
+                       note = COALESCE(u.note, s.note), bytes = s.bytes + u.bytes
+                   FROM unnest($1::bigint[], $2::bigint[], $3::bool[], $4::text[], $5::bigint[])
+                       AS u (id, head, closed, note, bytes)
                    WHERE s.id = u.id";
         let query = sqlx::query(sql)
             .bind(old.iter().map(|write| ids.get(&write.stream).copied()).collect::<Vec<_>>());
@@ -127,6 +128,7 @@ fn bind_state<'q>(
         .bind(streams.iter().map(|write| signed(write.row.head)).collect::<Vec<_>>())
         .bind(streams.iter().map(|write| write.row.closed).collect::<Vec<_>>())
         .bind(streams.iter().map(|write| write.note.as_deref()).collect::<Vec<_>>())
+        .bind(streams.iter().map(|write| signed(write.bytes())).collect::<Vec<_>>())
 }
 
 async fn write_events(

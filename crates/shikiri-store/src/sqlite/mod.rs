@@ -229,6 +229,15 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    async fn stored_bytes(
+        &self,
+        tenant: &TenantId,
+        kinds: &'static [&'static str],
+    ) -> Result<u64, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.read(move |c| queries::stored_bytes(c, &tenant, kinds)).await
+    }
+
     async fn probe(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
         self.readers.read(upkeep::refuse_newer).await?;

@@ -141,6 +141,24 @@ pub(super) fn next_due(connection: &Connection, kind: &str) -> Outcome<Option<Ti
     Ok(due.map(Timestamp::from_millis))
 }
 
+pub(super) fn stored_bytes(
+    connection: &Connection,
+    tenant: &TenantId,
+    kinds: &[&str],
+) -> Outcome<u64> {
+    let mut streams = connection
+        .prepare_cached("SELECT coalesce(sum(bytes), 0) FROM streams WHERE tenant = ?1")?;
+    // The length of a text is known without reading its pages.
+    let mut records = connection.prepare_cached(
+        "SELECT coalesce(sum(octet_length(doc)), 0) FROM records WHERE kind = ?1 AND tenant = ?2",
+    )?;
+    let mut bytes: i64 = streams.query_row([tenant.as_str()], |row| row.get(0))?;
+    for kind in kinds {
+        bytes += records.query_row([kind, tenant.as_str()], |row| row.get::<_, i64>(0))?;
+    }
+    Ok(unsigned(bytes))
+}
+
 pub(super) fn lease(
     connection: &Connection,
     name: &str,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
+use rusqlite::config::DbConfig;
 use serde_json::json;
 use shikiri_model::event::NewEvent;
 use shikiri_model::record::{Columns, Expect, RecordChange};
@@ -120,6 +121,8 @@ async fn a_commit_that_cannot_be_written_does_not_take_its_batch_with_it() {
     let store = place.open();
     store
         .write(|c| {
+            // Triggers are off in every store.
+            c.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true)?;
             c.execute_batch(
                 "CREATE TRIGGER no_bad BEFORE INSERT ON records WHEN new.kind = 'bad'
                  BEGIN SELECT RAISE(ABORT, 'bad'); END",

@@ -89,14 +89,17 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
 
 /// Removes chunks, of each stream from its beginning; returns how many there still were.
 pub(super) fn remove(connection: &Connection, chunks: &[OldChunk]) -> Result<u64> {
-    let mut delete = connection.prepare_cached("DELETE FROM events WHERE id = ?1")?;
-    let mut raise = connection
-        .prepare_cached("UPDATE streams SET first_kept = ?2 WHERE id = ?1 AND first_kept < ?2")?;
+    let mut delete = connection
+        .prepare_cached("DELETE FROM events WHERE id = ?1 RETURNING octet_length(body)")?;
+    let mut raise = connection.prepare_cached(
+        "UPDATE streams SET first_kept = max(first_kept, ?2), bytes = bytes - ?3 WHERE id = ?1",
+    )?;
     erasing(connection, || {
         let mut removed = 0;
         for (id, stream, last_seq) in chunks {
-            removed += delete.execute([id])? as u64;
-            raise.execute([*stream, last_seq + 1])?;
+            let bytes: Option<i64> = delete.query_row([id], |row| row.get(0)).optional()?;
+            removed += u64::from(bytes.is_some());
+            raise.execute([*stream, last_seq + 1, bytes.unwrap_or(0)])?;
         }
         Ok(removed)
     })

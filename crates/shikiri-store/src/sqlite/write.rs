@@ -41,8 +41,9 @@ fn write_streams(
     if streams.is_empty() {
         return Ok(last_event);
     }
-    let mut head =
-        connection.prepare_cached("UPDATE streams SET head = ?2, closed = ?3 WHERE id = ?1")?;
+    let mut head = connection.prepare_cached(
+        "UPDATE streams SET head = ?2, closed = ?3, bytes = bytes + ?4 WHERE id = ?1",
+    )?;
     let mut note = connection.prepare_cached("UPDATE streams SET note = ?2 WHERE id = ?1")?;
     let mut chunk = connection.prepare_cached(
         "INSERT INTO events (id, stream, first_seq, last_seq, at, body)
@@ -52,7 +53,8 @@ fn write_streams(
         let row = &stream.row;
         let id = match known.0.get_mut(&stream.stream) {
             Some(stream_known) => {
-                head.execute(params![stream_known.id, signed(row.head), row.closed])?;
+                let bytes = signed(stream.bytes());
+                head.execute(params![stream_known.id, signed(row.head), row.closed, bytes])?;
                 stream_known.row.clone_from(row);
                 stream_known.id
             }
@@ -83,13 +85,14 @@ fn insert_stream(
 ) -> Result<i64> {
     let row = stream.row.clone();
     let mut insert = connection.prepare_cached(
-        "INSERT INTO streams (name, tenant, head, closed) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO streams (name, tenant, head, closed, bytes) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     let id = insert.insert(params![
         stream.stream.as_str(),
         row.tenant.as_str(),
         signed(row.head),
-        row.closed
+        row.closed,
+        signed(stream.bytes())
     ])?;
     known.0.insert(stream.stream.clone(), KnownStream { id, row });
     Ok(id)

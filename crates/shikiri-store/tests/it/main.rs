@@ -31,6 +31,7 @@ mod retention;
 mod sharing;
 mod steps;
 mod streams;
+mod table_columns;
 mod teams_view;
 mod whole;
 mod words;

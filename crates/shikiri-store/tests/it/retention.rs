@@ -3,7 +3,7 @@
 use shikiri_model::cursor::{CursorError, Extent};
 use shikiri_store::{Commit, Store, StoreError};
 
-use crate::words::{SECOND, acme, append, closing, numbered, read_after, stream, write};
+use crate::words::{KIND, SECOND, acme, append, closing, numbered, read_after, stream, write};
 use crate::world::{World, on_both};
 
 const ALL: u32 = 1_000_000;
@@ -124,6 +124,28 @@ async fn a_wall_clock_set_back_makes_no_hole() {
         let events = read_after(&*store, "s", kept.first_kept - 1).await;
         let seqs: Vec<_> = events.iter().map(|e| e.0).collect();
         assert_eq!(seqs, (kept.first_kept..=3).collect::<Vec<_>>());
+    })
+    .await;
+}
+
+/// What a tenant stores is known without reading it, and shrinks with what is removed.
+#[tokio::test]
+async fn stored_bytes_follow_appends_records_purges_and_erasure() {
+    on_both(async |world| {
+        let store = world.open().await;
+        let start = world.now();
+        let stored = async || store.stored_bytes(&acme(), &[KIND]).await.unwrap();
+        assert_eq!(stored().await, 0);
+        six_events(&world, &*store, "s", true).await;
+        let page = store.read(&acme(), &stream("s"), 0, usize::MAX).await.unwrap();
+        let bodies: Vec<u64> = page.chunks.iter().map(|chunk| chunk.body().len() as u64).collect();
+        assert_eq!(stored().await, bodies.iter().sum::<u64>());
+        store.purge(start + 20 * SECOND, ALL).await.unwrap();
+        assert_eq!(stored().await, bodies[2..].iter().sum::<u64>());
+        let other = store.stored_bytes(&"other".parse().unwrap(), &[KIND]).await.unwrap();
+        assert_eq!(other, 0);
+        store.erase(&acme()).await.unwrap();
+        assert_eq!(stored().await, 0);
     })
     .await;
 }

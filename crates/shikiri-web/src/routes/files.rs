@@ -2,6 +2,7 @@
 //! byte. Files pass through in pieces; none is ever held in memory as a whole.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, stream};
 use http_body_util::BodyExt as _;
+use shikiri_app::gate::BodyMemory;
 use shikiri_app::workspace::{FilePath, MAX_FILE, Upload};
 use shikiri_model::ids::ConversationId;
 use tokio::io::AsyncReadExt as _;
@@ -33,6 +35,8 @@ const TOTAL: Duration = Duration::from_secs(600);
 const MAX_SKIPPED: u64 = MAX_FILE + 16 * 1024 * 1024;
 /// Read from the disk at once.
 const PIECE: usize = 64 * 1024;
+/// What one upload holds in memory.
+const UPLOAD_MEMORY: usize = 256 * 1024;
 
 /// The bytes of a file.
 #[derive(ToSchema)]
@@ -80,6 +84,11 @@ pub(crate) async fn put_file(
     State(web): State<Shared>,
     request: Request,
 ) -> Result<Response, Problem> {
+    // What is on its way from the connection to the disk.
+    let memory = request.extensions().get::<Arc<BodyMemory>>().cloned();
+    if let Some(memory) = &memory {
+        memory.grow(UPLOAD_MEMORY).await?;
+    }
     let location = location(&access, &conversation, &path);
     let mut incoming = Incoming::of(request);
     let announced = incoming.body.size_hint().lower();

@@ -1,22 +1,17 @@
 //! For those who run the server: is it there, can it work, what has it done.
 
-use std::net::SocketAddr;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use shikiri_app::gate::Peer;
 use utoipa::ToSchema;
 
 use crate::error::Problem;
 use crate::metrics;
 use crate::readiness::ReadinessJson;
 use crate::state::Shared;
-
-/// The other end of the connection.
-#[derive(Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {

@@ -4,10 +4,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
+use shikiri_app::keys;
+use shikiri_model::time::Timestamp;
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{KeyManagement, TenantManagement};
+use crate::access::{ActingApp, KeyManagement, TenantManagement};
 use crate::error::Problem;
 use crate::json::Json;
 use crate::openapi::{Failures, Guarded};
@@ -24,6 +26,10 @@ pub(crate) struct NewKey {
     /// What it opens; with `hooks` it can tell of events of hooks and do nothing else.
     #[serde(default)]
     scope: KeyScopeJson,
+    /// From then on it opens nothing; without it, it opens until it is revoked.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
 }
 
 fn unnamed() -> String {
@@ -36,12 +42,13 @@ fn unnamed() -> String {
     responses((status = 201, description = "The key, with its secret", body = MadeKey), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn create_key(
     access: TenantManagement,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(new): Json<NewKey>,
 ) -> Result<Response, Problem> {
+    let key = keys::NewKey { name: new.name, expires_at: new.expires_at };
     let made = match new.scope {
-        KeyScopeJson::Tenant => web.app.create_key(&access.tenant, new.name).await,
-        KeyScopeJson::Hooks => web.app.create_hooks_key(&access.tenant, new.name).await,
+        KeyScopeJson::Tenant => app.create_key(&access.tenant, key).await,
+        KeyScopeJson::Hooks => app.create_hooks_key(&access.tenant, key).await,
     };
     let (stored, secret) = made?;
     let made = MadeKey::new(stored, &secret);
@@ -68,9 +75,10 @@ pub(crate) async fn list_keys(
     responses((status = 204, description = "Revoked"), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn revoke_key(
     KeyManagement { access, key }: KeyManagement,
+    ActingApp(app): ActingApp,
     State(web): State<Shared>,
 ) -> Result<StatusCode, Problem> {
-    web.app.revoke_key(&access.tenant, &key).await?;
+    app.revoke_key(&access.tenant, &key).await?;
     web.gate.forget_keys();
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,5 +1,6 @@
 //! One file per resource: its JSON and its handlers.
 
+pub(crate) mod audit;
 pub(crate) mod conversations;
 pub(crate) mod delegations;
 pub(crate) mod dialogues;

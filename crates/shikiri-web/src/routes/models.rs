@@ -12,7 +12,7 @@ use shikiri_model::models::{EngineKind, Status};
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{Admin, AnyKey, ModelInPath};
+use crate::access::{ActingApp, Admin, AnyKey, ModelInPath};
 use crate::error::Problem;
 use crate::json::{Json, Object, some};
 use crate::openapi::{Failures, Guarded};
@@ -37,6 +37,9 @@ pub(crate) struct NewModel {
     subagent_model: Option<String>,
     /// Added to the engine's environment. Values are never shown again.
     env: Option<BTreeMap<String, String>>,
+    /// Names in `env` that stay out of runs. Names that end in KEY, TOKEN, SECRET, PASSWORD or
+    /// CREDENTIALS always do.
+    secret_env: Option<Vec<String>>,
     #[schema(value_type = Option<PricesChange>)]
     prices: Option<Object<PricesChange>>,
 }
@@ -58,6 +61,7 @@ pub(crate) struct ModelChange {
     /// Those that are named are set, or removed by null; `***` leaves one as it is.
     #[serde(default)]
     env: BTreeMap<String, Option<String>>,
+    secret_env: Option<Vec<String>>,
     #[schema(value_type = Option<PricesChange>)]
     prices: Option<Object<PricesChange>>,
 }
@@ -91,7 +95,7 @@ impl From<PricesChange> for PricesPatch {
     responses((status = 201, description = "The new model", body = ModelJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn create_model(
     _: Admin,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(new): Json<NewModel>,
 ) -> Result<Response, Problem> {
     let env = new.env.unwrap_or_default();
@@ -103,9 +107,10 @@ pub(crate) async fn create_model(
         aliases: new.aliases,
         subagent_model: Some(new.subagent_model),
         env: env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+        secret_env: new.secret_env,
         prices: new.prices.map(|Object(prices)| prices.into()).unwrap_or_default(),
     };
-    let model = ModelJson::from(web.app.create_model(new.id, new.engine.into(), patch).await?);
+    let model = ModelJson::from(app.create_model(new.id, new.engine.into(), patch).await?);
     Ok(created(&format!("/v1/models/{}", model.id), &model))
 }
 
@@ -141,7 +146,7 @@ pub(crate) async fn show_model(
 pub(crate) async fn change_model(
     _: Admin,
     ModelInPath(id): ModelInPath,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(change): Json<ModelChange>,
 ) -> Result<axum::Json<ModelJson>, Problem> {
     let patch = ModelPatch {
@@ -152,7 +157,8 @@ pub(crate) async fn change_model(
         aliases: change.aliases,
         subagent_model: change.subagent_model,
         env: change.env,
+        secret_env: change.secret_env,
         prices: change.prices.map(|Object(prices)| prices.into()).unwrap_or_default(),
     };
-    Ok(axum::Json(web.app.update_model(&id, patch).await?.into()))
+    Ok(axum::Json(app.update_model(&id, patch).await?.into()))
 }

@@ -12,7 +12,7 @@ use shikiri_model::models::Status;
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{ServerAccess, TenantAccess};
+use crate::access::{ActingApp, ServerAccess, TenantAccess};
 use crate::error::Problem;
 use crate::json::{Json, some};
 use crate::openapi::{Failures, Guarded};
@@ -91,6 +91,9 @@ pub(crate) struct CheckServer {
     /// Secrets for the headers; they are not kept.
     #[serde(default)]
     tokens: BTreeMap<String, String>,
+    /// Know its tools as they are now: changed ones are no longer withheld from executions.
+    #[serde(default)]
+    accept_changes: bool,
 }
 
 impl CommandBody {
@@ -149,12 +152,12 @@ impl From<NewServer> for ServerChange {
     responses((status = 201, description = "The new server", body = ServerJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn create_server(
     access: TenantAccess,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(new): Json<NewServer>,
 ) -> Result<Response, Problem> {
     let (tenant, by) = (&access.tenant, &access.caller.scope);
     let patch = ServerChange::from(new).patch()?;
-    let server = ServerJson::from(web.app.create_server(by, tenant, patch).await?);
+    let server = ServerJson::from(app.create_server(by, tenant, patch).await?);
     Ok(created(&format!("/v1/tenants/{tenant}/mcp-servers/{}", server.id), &server))
 }
 
@@ -188,11 +191,11 @@ pub(crate) async fn show_server(
     responses((status = 200, description = "The server", body = ServerJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn change_server(
     ServerAccess { access, server }: ServerAccess,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(change): Json<ServerChange>,
 ) -> Result<axum::Json<ServerJson>, Problem> {
     let (tenant, by) = (&access.tenant, &access.caller.scope);
-    Ok(axum::Json(web.app.update_server(by, tenant, &server, change.patch()?).await?.into()))
+    Ok(axum::Json(app.update_server(by, tenant, &server, change.patch()?).await?.into()))
 }
 
 /// Removes an MCP server
@@ -201,9 +204,9 @@ pub(crate) async fn change_server(
     responses((status = 204, description = "Removed"), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn remove_server(
     ServerAccess { access, server }: ServerAccess,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
 ) -> Result<StatusCode, Problem> {
-    web.app.delete_server(&access.tenant, &server).await?;
+    app.delete_server(&access.tenant, &server).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -213,9 +216,10 @@ pub(crate) async fn remove_server(
     responses((status = 200, description = "What came of it", body = ServerCheckJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn check_server(
     ServerAccess { access, server }: ServerAccess,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(with): Json<CheckServer>,
 ) -> Result<axum::Json<ServerCheckJson>, Problem> {
-    let report = web.app.check_server(&access.tenant, &server, &with.tokens).await?;
+    let report =
+        app.check_server(&access.tenant, &server, &with.tokens, with.accept_changes).await?;
     Ok(axum::Json(report.into()))
 }

@@ -8,6 +8,7 @@ use shikiri_model::ids::{AgentId, ModelId};
 use shikiri_model::key::Secret;
 use utoipa::ToSchema;
 
+use crate::access::ActingApp;
 use crate::error::Problem;
 use crate::json::Json;
 use crate::openapi::{Failures, Guarded};
@@ -45,7 +46,7 @@ pub(crate) struct NewTeamAgent {
     responses((status = 201, description = "The agent", body = TeamAgentJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn add_agent(
     ProjectAccess { access, project }: ProjectAccess,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(new): Json<NewTeamAgent>,
 ) -> Result<(StatusCode, axum::Json<TeamAgentJson>), Problem> {
     let new = team::NewAgent {
@@ -58,7 +59,7 @@ pub(crate) async fn add_agent(
         model_id: new.model_id,
         spawn: new.spawn.into(),
     };
-    let agent = web.app.add_agent(&access.tenant, &project, new).await?;
+    let agent = app.add_agent(&access.tenant, &project, new).await?;
     Ok((StatusCode::CREATED, axum::Json(agent.into())))
 }
 

@@ -6,17 +6,17 @@ use axum::response::Response;
 use serde::Deserialize;
 use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
-use shikiri_model::tenant::TenantStatus;
+use shikiri_model::tenant::{EgressPolicy, TenantStatus};
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{Admin, TenantManagement};
+use crate::access::{ActingApp, Admin, TenantManagement};
 use crate::error::Problem;
 use crate::json::{Json, Object, some};
 use crate::openapi::{Failures, Guarded};
 use crate::query::{Paging, Query};
 use crate::state::Shared;
-use crate::views::{Page, TenantJson, TenantStatusJson};
+use crate::views::{EgressJson, Page, TenantJson, TenantStatusJson};
 
 /// A new tenant; everything may be left out.
 #[derive(Deserialize, ToSchema)]
@@ -30,6 +30,7 @@ pub(crate) struct NewTenant {
     model_id: Option<String>,
     status: Option<TenantStatusJson>,
     workspace_enabled: Option<bool>,
+    egress: Option<EgressJson>,
     #[schema(value_type = Option<LimitsChange>)]
     limits: Option<Object<LimitsChange>>,
 }
@@ -46,6 +47,8 @@ pub(crate) struct TenantChange {
     /// Needs the admin key.
     status: Option<TenantStatusJson>,
     workspace_enabled: Option<bool>,
+    /// Needs the admin key.
+    egress: Option<EgressJson>,
     /// Needs the admin key.
     #[schema(value_type = Option<LimitsChange>)]
     limits: Option<Object<LimitsChange>>,
@@ -64,6 +67,10 @@ struct LimitsChange {
     #[serde(default, deserialize_with = "some")]
     #[schema(value_type = Option<u32>)]
     requests_per_minute: Option<Option<u32>>,
+    /// Bytes of events, records, workspaces and engine homes.
+    #[serde(default, deserialize_with = "some")]
+    #[schema(value_type = Option<u64>)]
+    stored_bytes: Option<Option<u64>>,
 }
 
 impl From<LimitsChange> for LimitsPatch {
@@ -72,6 +79,7 @@ impl From<LimitsChange> for LimitsPatch {
             max_concurrent_executions: change.max_concurrent_executions,
             max_streams: change.max_streams,
             requests_per_minute: change.requests_per_minute,
+            stored_bytes: change.stored_bytes,
         }
     }
 }
@@ -81,7 +89,7 @@ impl From<LimitsChange> for LimitsPatch {
     responses((status = 201, description = "The new tenant", body = TenantJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn create_tenant(
     _: Admin,
-    State(web): State<Shared>,
+    ActingApp(app): ActingApp,
     Json(new): Json<NewTenant>,
 ) -> Result<Response, Problem> {
     let patch = TenantPatch {
@@ -90,9 +98,10 @@ pub(crate) async fn create_tenant(
         model_id: new.model_id.map(Some),
         status: new.status.map(TenantStatus::from),
         workspace_enabled: new.workspace_enabled,
+        egress: new.egress.map(EgressPolicy::from),
         limits: new.limits.map(|Object(limits)| limits.into()).unwrap_or_default(),
     };
-    let tenant = TenantJson::from(web.app.create_tenant(new.id, patch).await?);
+    let tenant = TenantJson::from(app.create_tenant(new.id, patch).await?);
     Ok(created(&format!("/v1/tenants/{}", tenant.id), &tenant))
 }
 
@@ -115,7 +124,8 @@ pub(crate) async fn show_tenant(
     access: TenantManagement,
     State(web): State<Shared>,
 ) -> Result<axum::Json<TenantJson>, Problem> {
-    Ok(axum::Json(web.app.tenant(&access.tenant).await?.into()))
+    let tenant = TenantJson::from(web.app.tenant(&access.tenant).await?);
+    Ok(axum::Json(tenant.with_use(web.gate.tenant_use(&access.tenant).await?)))
 }
 
 /// Changes a tenant
@@ -124,11 +134,12 @@ pub(crate) async fn show_tenant(
     responses((status = 200, description = "The tenant", body = TenantJson), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn change_tenant(
     access: TenantManagement,
+    ActingApp(app): ActingApp,
     State(web): State<Shared>,
     Json(change): Json<TenantChange>,
 ) -> Result<axum::Json<TenantJson>, Problem> {
-    if change.status.is_some() || change.limits.is_some() {
-        access.require_admin("changing status or limits")?;
+    if change.status.is_some() || change.limits.is_some() || change.egress.is_some() {
+        access.require_admin("changing status, limits or egress")?;
     }
     let patch = TenantPatch {
         name: change.name,
@@ -136,9 +147,10 @@ pub(crate) async fn change_tenant(
         model_id: change.model_id,
         status: change.status.map(TenantStatus::from),
         workspace_enabled: change.workspace_enabled,
+        egress: change.egress.map(EgressPolicy::from),
         limits: change.limits.map(|Object(limits)| limits.into()).unwrap_or_default(),
     };
-    let stored = web.app.update_tenant(&access.tenant, patch).await?;
+    let stored = app.update_tenant(&access.tenant, patch).await?;
     web.gate.forget_tenants();
     Ok(axum::Json(stored.into()))
 }
@@ -148,10 +160,11 @@ pub(crate) async fn change_tenant(
     responses((status = 204, description = "Removed"), Guarded, Failures), security(("key" = [])))]
 pub(crate) async fn remove_tenant(
     access: TenantManagement,
+    ActingApp(app): ActingApp,
     State(web): State<Shared>,
 ) -> Result<StatusCode, Problem> {
     access.require_admin("removing a tenant")?;
-    web.app.delete_tenant(&access.tenant).await?;
+    app.delete_tenant(&access.tenant).await?;
     web.gate.forget_tenants();
     web.gate.forget_keys();
     Ok(StatusCode::NO_CONTENT)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shikiri_app::gate::OpenStream;
 use shikiri_app::{AppError, Delivery, Watch, WatchError};
+use shikiri_model::audit::audit_stream;
 use shikiri_model::cursor::CursorError;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::{DialogueId, RunId, TenantId};
@@ -34,6 +35,12 @@ impl Source {
     pub(crate) fn run(run: &RunId) -> Self {
         let id_name = if run.is_execution() { "execution_id" } else { "run_id" };
         Self { stream: stream_of(run), id: run.to_string(), id_name, kind: "run" }
+    }
+
+    /// Of no tenant: admins read it.
+    pub(crate) fn audit() -> Self {
+        let id = "audit".to_owned();
+        Self { stream: audit_stream(), id, id_name: "log", kind: "audit log" }
     }
 
     pub(crate) fn dialogue(dialogue: &DialogueId) -> Self {
@@ -142,6 +149,9 @@ impl Feed {
 
     /// A tenant that was removed sends nothing any more, so nobody should wait for it.
     async fn stay_or_end(&mut self) -> Bytes {
+        if self.tenant == TenantId::system() {
+            return Bytes::from_static(format::KEEP_ALIVE);
+        }
         match self.web.gate.tenant(&self.tenant).await {
             Err(AppError::NotFound { .. }) => self.end_with(format::NO_ACCESS),
             _ => Bytes::from_static(format::KEEP_ALIVE),

@@ -1,5 +1,6 @@
 use serde::Serialize;
 use serde_json::Value;
+use shikiri_model::confinement::ConfinementLevel;
 use shikiri_model::execution::{Cost, Executor, SpenderKind, ToolCall, Usage, UsageRow};
 use shikiri_model::ids::{ConversationId, ModelId, RunId};
 use shikiri_model::record::Stored;
@@ -24,6 +25,10 @@ pub struct ExecutionJson {
     #[schema(value_type = String)]
     model_id: Option<ModelId>,
     engine: String,
+    /// How far the programs of the turn were kept from the machine: `namespaces`, `landlock` or
+    /// `none`. Missing for an engine that starts none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confinement: Option<&'static str>,
     executor: Option<ExecutorJson>,
     user_input: Value,
     preferred_skills: Value,
@@ -133,6 +138,10 @@ impl From<Stored<Run>> for ExecutionJson {
             num_turns: part("num_turns"),
             duration_ms: part("duration_ms"),
             turn: execution.as_ref().map_or(0, |execution| execution.turn),
+            confinement: execution
+                .as_ref()
+                .and_then(|execution| execution.confinement)
+                .map(ConfinementLevel::as_str),
             engine: execution.as_ref().map_or("", |e| e.engine.as_str()).to_owned(),
             model_id: execution.as_ref().map(|execution| execution.model_id.clone()),
             conversation_id: execution.as_ref().map(|execution| execution.conversation.clone()),

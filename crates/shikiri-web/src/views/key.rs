@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use shikiri_app::keys::ListedKey;
 use shikiri_model::ids::KeyId;
 use shikiri_model::key::{ApiKey, KeyScope, Secret};
 use shikiri_model::record::Stored;
@@ -15,6 +16,12 @@ pub struct KeyJson {
     scope: KeyScopeJson,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+    /// From then on it opens nothing; null: it opens until it is revoked.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
+    /// To the minute; null: it was never used.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_used_at: Option<Timestamp>,
 }
 
 /// What a key of a tenant opens: the tenant, or only the door for hooks.
@@ -43,11 +50,18 @@ impl MadeKey {
 
 impl From<Stored<ApiKey>> for KeyJson {
     fn from(stored: Stored<ApiKey>) -> Self {
-        let ApiKey { id, name, scope, .. } = stored.value;
+        let ApiKey { id, name, scope, expires_at, .. } = stored.value;
         let scope = match scope {
             KeyScope::Hooks(_) => KeyScopeJson::Hooks,
             KeyScope::Admin | KeyScope::Tenant(_) => KeyScopeJson::Tenant,
         };
-        Self { id, name, scope, created_at: stored.created_at }
+        let created_at = stored.created_at;
+        Self { id, name, scope, created_at, expires_at, last_used_at: None }
+    }
+}
+
+impl From<ListedKey> for KeyJson {
+    fn from(listed: ListedKey) -> Self {
+        Self { last_used_at: listed.last_used_at, ..listed.stored.into() }
     }
 }

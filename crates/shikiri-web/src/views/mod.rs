@@ -1,5 +1,6 @@
 //! What the outside sees of things, as JSON. The command line prints the same.
 
+mod audit;
 mod conversation;
 mod dialogue;
 mod execution;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use shikiri_model::record::Position;
 use utoipa::ToSchema;
 
+pub use audit::{AuditJson, AuditPage};
 pub use conversation::{ConversationJson, ConversationStatusJson, MessageJson};
 pub use dialogue::{
     DelegationJson, DelegationStatusJson, DialogueJson, DialogueLineJson, DialogueStateJson,
@@ -39,8 +41,8 @@ pub use skill::SkillJson;
 pub use team::{
     AgentKindJson, ProjectJson, RankJson, SpawnJson, TaskJson, TaskStatusJson, TeamAgentJson,
 };
-pub(crate) use tenant::Status as TenantStatusJson;
 pub use tenant::TenantJson;
+pub(crate) use tenant::{EgressJson, Status as TenantStatusJson};
 pub use usage::UsageReportJson;
 
 /// A page of a list.

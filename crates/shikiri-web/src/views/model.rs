@@ -27,6 +27,10 @@ pub struct ModelJson {
     /// Added to the engine's environment. For the admin only, and names only: each value is `***`.
     #[serde(skip_serializing_if = "Option::is_none")]
     env: Option<BTreeMap<String, String>>,
+    /// Names in `env` that stay out of runs, besides those that look like credentials. For the
+    /// admin only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret_env: Option<Vec<String>>,
     prices: PricesJson,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
@@ -72,7 +76,7 @@ struct PricesJson {
 impl ModelJson {
     /// What a tenant sees of it.
     pub(crate) fn for_tenant(stored: Stored<Model>) -> Self {
-        Self { env: None, ..stored.into() }
+        Self { env: None, secret_env: None, ..stored.into() }
     }
 }
 
@@ -88,6 +92,7 @@ impl From<Stored<Model>> for ModelJson {
             aliases: model.aliases,
             subagent_model: model.subagent_model,
             env: Some(model.env.into_keys().map(|name| (name, HIDDEN.to_owned())).collect()),
+            secret_env: Some(model.secret_env),
             prices: model.prices.into(),
             created_at: stored.created_at,
             updated_at: stored.updated_at,

@@ -7,6 +7,7 @@ use shikiri_model::ids::ServerId;
 use shikiri_model::record::Stored;
 use shikiri_model::server::{McpServer, Transport};
 use shikiri_model::time::Timestamp;
+use shikiri_model::tool::{ChangeKind, Definition, ToolChange};
 use utoipa::ToSchema;
 
 use super::StatusJson;
@@ -30,7 +31,8 @@ pub struct ServerJson {
     /// Of `openapi`: the document as it was given, JSON as an object; or where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     spec: Option<Value>,
-    /// Each `${name}` is filled in from the tokens of a request.
+    /// Each `${name}` is filled in from the tokens of a request. What is written out is shown as
+    /// `***`, which, sent back, leaves the value as it is.
     headers_template: BTreeMap<String, String>,
     /// Only these tools; null for all.
     allowed_tools: Option<Vec<String>>,
@@ -65,6 +67,41 @@ pub struct ServerCheckJson {
     server: Option<TriedServerJson>,
     /// Null if it did not tell.
     tools: Option<Vec<String>>,
+    /// How its tools differ from what is known of them. Changed ones are withheld from executions.
+    changes: Vec<ToolChangeJson>,
+}
+
+/// A tool that is not what it was.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ToolChange)]
+struct ToolChangeJson {
+    tool: String,
+    kind: ToolChangeKindJson,
+    /// What the server said of it; absent for a new tool, and where too much was said to be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<ToolDefinitionJson>,
+    /// What the server says of it now; absent for a tool that is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<ToolDefinitionJson>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ToolChangeKind)]
+enum ToolChangeKindJson {
+    Changed,
+    Added,
+    Removed,
+}
+
+/// What a server says of a tool, without invisible characters.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ToolDefinition)]
+struct ToolDefinitionJson {
+    title: Option<String>,
+    description: String,
+    input_schema: Value,
+    annotations: Option<Value>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -77,6 +114,7 @@ struct TriedServerJson {
 impl From<Stored<McpServer>> for ServerJson {
     fn from(stored: Stored<McpServer>) -> Self {
         let server = stored.value;
+        let headers_template = server.shown_headers();
         let (kind, url, command, spec) = match server.transport {
             Transport::Http { url } => (ServerTypeJson::Http, Some(url), None, None),
             Transport::Sse { url } => (ServerTypeJson::Sse, Some(url), None, None),
@@ -94,7 +132,7 @@ impl From<Stored<McpServer>> for ServerJson {
             url,
             command,
             spec,
-            headers_template: server.headers_template,
+            headers_template,
             allowed_tools: server.allowed_tools,
             allow_private: server.allow_private,
             status: server.status.into(),
@@ -117,8 +155,29 @@ impl From<ServerTypeJson> for ServerKind {
 
 impl From<ServerReport> for ServerCheckJson {
     fn from(report: ServerReport) -> Self {
-        let ServerReport { reachable, detail, server, tools } = report;
+        let ServerReport { reachable, detail, server, tools, changes } = report;
         let server = server.map(|TriedServer { name, version }| TriedServerJson { name, version });
-        Self { reachable, detail, server, tools }
+        let changes = changes.into_iter().map(ToolChangeJson::from).collect();
+        Self { reachable, detail, server, tools, changes }
+    }
+}
+
+impl From<ToolChange> for ToolChangeJson {
+    fn from(change: ToolChange) -> Self {
+        let ToolChange { tool, kind, before, after } = change;
+        let kind = match kind {
+            ChangeKind::Changed => ToolChangeKindJson::Changed,
+            ChangeKind::Added => ToolChangeKindJson::Added,
+            ChangeKind::Removed => ToolChangeKindJson::Removed,
+        };
+        Self { tool, kind, before: before.map(Into::into), after: after.map(Into::into) }
+    }
+}
+
+impl From<Definition> for ToolDefinitionJson {
+    fn from(definition: Definition) -> Self {
+        let Definition { title, description, input_schema, annotations } = definition;
+        let annotations = Some(annotations).filter(|value| !value.is_null());
+        Self { title, description, input_schema, annotations }
     }
 }

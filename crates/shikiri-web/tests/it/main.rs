@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod audit;
 mod bad_input;
 mod events;
 mod fuzz;

@@ -29,9 +29,11 @@ async fn a_tenant_is_made_changed_listed_and_removed() {
         tenant,
         json!({
             "id": "a", "name": "a", "system_prompt": "", "model_id": null, "status": "active",
-            "workspace_enabled": false, "created_at": null, "updated_at": null,
+            "workspace_enabled": false, "egress": "public", "created_at": null,
+            "updated_at": null,
             "limits": {
-                "max_concurrent_executions": null, "max_streams": 3, "requests_per_minute": null,
+                "max_concurrent_executions": 128, "max_streams": 3, "requests_per_minute": 6000,
+                "stored_bytes": 10_737_418_240_u64,
             },
         })
     );
@@ -52,7 +54,10 @@ async fn a_tenant_is_made_changed_listed_and_removed() {
         (&changed["model_id"], &changed["limits"]["max_streams"]),
         (&json!(null), &json!(null))
     );
-    assert_eq!(world.get("/v1/tenants/a").await.json(), changed);
+    let mut shown = world.get("/v1/tenants/a").await.json();
+    let used = shown.as_object_mut().unwrap().remove("use").unwrap();
+    assert_eq!(used, json!({ "stored_bytes": 0, "executions": 0, "streams": 0 }));
+    assert_eq!(shown, changed);
 
     let removed = world.call(&world.admin, "DELETE", "/v1/tenants/a", None).await;
     assert_eq!((removed.status, removed.text.as_str()), (StatusCode::NO_CONTENT, ""));
@@ -85,11 +90,17 @@ async fn a_key_is_shown_once() {
     let world = World::new().await;
     let made = world.post("/v1/tenants/local/keys", json!({ "name": "ci" })).await;
     assert_eq!(made.status, StatusCode::CREATED);
-    assert_eq!(fields(&made.json()), ["created_at", "id", "key", "name", "scope"]);
+    assert_eq!(
+        fields(&made.json()),
+        ["created_at", "expires_at", "id", "key", "last_used_at", "name", "scope"]
+    );
     let secret = made.json()["key"].as_str().unwrap().to_owned();
     assert_eq!(world.call(&secret, "GET", "/v1/tenants/local", None).await.status, StatusCode::OK);
     let listed = world.get("/v1/tenants/local/keys").await;
-    assert_eq!(fields(&listed.json()["items"][0]), ["created_at", "id", "name", "scope"]);
+    assert_eq!(
+        fields(&listed.json()["items"][0]),
+        ["created_at", "expires_at", "id", "last_used_at", "name", "scope"]
+    );
     assert!(!listed.text.contains(&secret));
     let unnamed = world.call(&world.admin, "POST", "/v1/tenants/local/keys", None).await;
     assert_eq!(unnamed.json()["name"], "unnamed");

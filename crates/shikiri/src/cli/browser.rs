@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use shikiri_browser::{Bridge, Checked, LoginPage, State};
+use shikiri_browser::{Checked, LoginPage, State};
 
 use super::{Global, JsonArgument, TenantArgument};
 use crate::config::{Config, Settings, Surroundings};
@@ -12,7 +12,8 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style, note};
 use crate::signals::Signals;
 use crate::text::one_line;
-use crate::{data_folder, logging, wiring};
+use crate::trust::ConfigUse;
+use crate::{data_folder, logging, trust_audit, wiring};
 
 /// Between two looks at whether somebody has logged in.
 const LOOK: Duration = Duration::from_secs(1);
@@ -48,9 +49,11 @@ pub(super) async fn run(global: &Global, command: Command) -> Result<(), Failure
         Command::Login(arguments) | Command::Check(arguments) => arguments,
     };
     let flags = Settings { browser_url: arguments.browser.url.clone(), ..global.settings() };
-    let config = Config::load(flags, &Surroundings::of_process())?;
+    let uses = &[ConfigUse::Browser];
+    let config = Config::load_for(uses, flags, &Surroundings::of_process())?;
     logging::start(&config, "warn")?;
     data_folder::prepare(&config.data_folder())?;
+    trust_audit::record(&config, config.trust.take_acts()).await;
     match command {
         Command::Login(arguments) => login(&config, &arguments).await,
         Command::Check(arguments) => check(&config, &arguments).await,
@@ -58,7 +61,7 @@ pub(super) async fn run(global: &Global, command: Command) -> Result<(), Failure
 }
 
 async fn check(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
-    let bridge = Bridge::new(wiring::browser(config));
+    let bridge = wiring::bridge(config);
     let found = bridge.check(&arguments.tenant.id).await?;
     let output = Output::stdout();
     if arguments.json.json {
@@ -116,8 +119,9 @@ async fn login(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
         ));
     }
     let mut signals = Signals::catch()?;
-    let options = shikiri_browser::BrowserOptions { is_headless: false, ..wiring::browser(config) };
-    let bridge = Bridge::new(options);
+    let mut config = config.clone();
+    config.browser.is_headless = false;
+    let bridge = wiring::bridge(&config);
     let pages = bridge.open_for_login(&arguments.tenant.id).await?;
     note("log in to each page in the window; when done, close the pages or press Ctrl-C");
     let mut known = vec![None; pages.len()];

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
+use shikiri_app::sealing::{SealingKeys, SealingState};
 use shikiri_sqlite::OpenError;
 use shikiri_sqlite::maintenance::{self, MaintenanceError, Report};
 
 use super::JsonArgument;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, note};
 use crate::store_url::StoreUrl;
 use crate::text::one_line;
 use crate::wiring::{self, Access};
@@ -45,7 +46,9 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
             let path = embedded(config, "pg_dump")?.to_owned();
             let target = file.clone();
             blocking(move || maintenance::backup(&path, &target).map_err(not_done)).await?;
-            output.line(&format!("backed up to {}", file.display()))
+            output.line(&format!("backed up to {}", file.display()))?;
+            note_sealing(config).await;
+            Ok(())
         }
         Command::Restore { file } => {
             let path = embedded(config, "pg_restore")?.to_owned();
@@ -53,16 +56,31 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
             let kept =
                 blocking(move || maintenance::restore(&source, &target).map_err(not_done)).await?;
             output.line(&format!("restored {} to {}", file.display(), path.display()))?;
-            match kept {
-                Some(kept) => output.line(&format!("what was there is kept as {}", kept.display())),
-                None => Ok(()),
+            if let Some(kept) = kept {
+                output.line(&format!("what was there is kept as {}", kept.display()))?;
             }
+            note_sealing(config).await;
+            Ok(())
         }
         Command::Migrate => {
             wiring::open_store(config, Access::Write).await?;
             let schema = shikiri_sqlite::migrate::known();
             output.line(&format!("{} has schema {schema}", config.store))
         }
+    }
+}
+
+/// A backup is of use with the key that sealed its secrets: says where that is, or that it is not.
+async fn note_sealing(config: &Config) {
+    let keys = SealingKeys::new(config.sealing_key());
+    let Ok(store) = wiring::open_store(config, Access::Read).await else { return };
+    match keys.state(&*store).await {
+        Ok(SealingState::Fits) => note(&format!(
+            "its secrets are sealed with {}: keep a copy of that file, apart from backups",
+            keys.path().display()
+        )),
+        Ok(SealingState::Unused) => {}
+        Err(error) => note(&format!("warning: {error}")),
     }
 }
 

@@ -39,5 +39,5 @@ fn line(output: Output, finding: &Finding) -> String {
         Verdict::Warn => (Style::Warning, "warn"),
         Verdict::Fail => (Style::Bad, "fail"),
     };
-    format!("{}  {:12}  {}", output.paint(style, word), finding.check, one_line(&finding.text))
+    format!("{}  {:13}  {}", output.paint(style, word), finding.check, one_line(&finding.text))
 }

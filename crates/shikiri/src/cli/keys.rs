@@ -1,10 +1,14 @@
 //! `shikiri keys create|list|revoke|rotate-admin`.
 
 use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Subcommand;
 use shikiri_app::App;
+use shikiri_app::keys::{ListedKey, NewKey};
 use shikiri_model::ids::{KeyId, TenantId};
+use shikiri_model::time::Timestamp;
 use shikiri_web::views::{KeyJson, MadeKey, Page};
 
 use super::{JsonArgument, TenantArgument};
@@ -22,6 +26,9 @@ pub(super) enum Command {
         /// What it is for
         #[arg(default_value = "cli")]
         name: String,
+        /// When it ends: 30d, 12h, 90m, or a time like 2027-01-01T00:00:00Z [default: never]
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<KeyEnd>,
         #[command(flatten)]
         tenant: TenantArgument,
         #[command(flatten)]
@@ -44,6 +51,32 @@ pub(super) enum Command {
     RotateAdmin,
 }
 
+/// When a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyEnd {
+    After(Duration),
+    At(Timestamp),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not a time: write 30d, 12h or 90m from now, or like 2027-01-31T12:00:00.000Z")]
+pub(super) struct InvalidKeyEnd;
+
+impl FromStr for KeyEnd {
+    type Err = InvalidKeyEnd;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKeyEnd> {
+        let unit = match text.chars().last() {
+            Some('d') => 24 * 3_600,
+            Some('h') => 3_600,
+            Some('m') => 60,
+            _ => return text.parse().map(Self::At).map_err(|_| InvalidKeyEnd),
+        };
+        let count: u64 = text[..text.len() - 1].parse().map_err(|_| InvalidKeyEnd)?;
+        Ok(Self::After(Duration::from_secs(count.saturating_mul(unit))))
+    }
+}
+
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
@@ -56,8 +89,14 @@ impl Command {
 pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     let output = Output::stdout();
     match command {
-        Command::Create { name, tenant, json } => {
-            let (stored, secret) = app.create_key(&tenant.id, name).await?;
+        Command::Create { name, expires, tenant, json } => {
+            let expires_at = match expires {
+                Some(KeyEnd::At(time)) => Some(time),
+                Some(KeyEnd::After(time)) => Some(app.store().now().await? + time),
+                None => None,
+            };
+            let new = NewKey { name, expires_at };
+            let (stored, secret) = app.create_key(&tenant.id, new).await?;
             if json.json {
                 return output.json(&MadeKey::new(stored, &secret));
             }
@@ -102,7 +141,16 @@ async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Fa
     }
     let rows: Vec<Vec<String>> = keys
         .iter()
-        .map(|k| vec![k.value.id.to_string(), k.created_at.to_string(), short(&k.value.name, 60)])
+        .map(|ListedKey { stored, last_used_at }| {
+            let time = |time: Option<Timestamp>| time.map_or("-".to_owned(), |t| t.to_string());
+            vec![
+                stored.value.id.to_string(),
+                stored.created_at.to_string(),
+                time(stored.value.expires_at),
+                time(*last_used_at),
+                short(&stored.value.name, 60),
+            ]
+        })
         .collect();
-    output.table(&["id", "created", "name"], &rows)
+    output.table(&["id", "created", "expires", "last used", "name"], &rows)
 }

@@ -14,6 +14,7 @@ use super::{JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::lane_files::read_named;
 use crate::output::{Output, note};
+use crate::owner_file::write_for_owner;
 use crate::text::one_line;
 use crate::wiring::Access;
 
@@ -93,7 +94,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
                 None => output.json(&exported),
                 Some(file) => {
                     let text = format!("{exported:#}\n");
-                    std::fs::write(&file, text).map_err(|error| {
+                    write_for_owner(&file, text.as_bytes()).map_err(|error| {
                         let what = format!("cannot write {}: {error}", file.display());
                         Failure::new(Exit::Failed, what, "name another file")
                     })

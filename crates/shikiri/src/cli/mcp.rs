@@ -14,6 +14,7 @@ use super::browser::BrowserArgument;
 use crate::config::{Config, Settings, Surroundings};
 use crate::exit::Failure;
 use crate::signals::Signals;
+use crate::trust::ConfigUse;
 use crate::wiring::{self, Access};
 use crate::{env_vars, lane_files, logging};
 
@@ -30,7 +31,8 @@ pub(super) struct Arguments {
 /// that have not ended then go on in whichever process next carries runs.
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let flags = Settings { browser_url: arguments.browser.url, ..global.settings() };
-    let config = Config::load(flags, &Surroundings::of_process())?;
+    let uses = &[ConfigUse::Store, ConfigUse::Engines, ConfigUse::Browser];
+    let config = Config::load_for(uses, flags, &Surroundings::of_process())?;
     logging::start(&config, "warn")?;
     let mut signals = Signals::catch()?;
     let offer = wiring::offer();

@@ -3,6 +3,7 @@
 
 mod agents;
 mod attach;
+mod audit;
 mod browser;
 mod cancel;
 mod completions;
@@ -23,6 +24,7 @@ mod mcp;
 mod messages;
 mod misuse;
 mod models;
+mod my_login;
 mod openapi;
 mod parts;
 mod projects;
@@ -35,6 +37,7 @@ mod subagents;
 mod tasks;
 mod team;
 mod tenants;
+mod trust;
 mod usage;
 
 use std::process::ExitCode;
@@ -51,6 +54,8 @@ use crate::lane_files;
 use crate::logging;
 use crate::output::complain;
 use crate::player;
+use crate::trust::ConfigUse;
+use crate::trust_audit;
 use crate::wiring::{self, Access};
 
 /// How long leftovers of an ended command may take.
@@ -104,6 +109,8 @@ enum Command {
     /// API keys: create, list, revoke a tenant's; rotate-admin
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Who changed who may do what: tenants, keys, models, servers, agents
+    Audit(audit::Arguments),
     /// AI models with their engines and prices: create, list, show, set
     #[command(subcommand)]
     Models(models::Command),
@@ -159,6 +166,8 @@ enum Command {
     /// The database: check, backup, restore, migrate
     #[command(subcommand)]
     Db(db::Command),
+    /// Agree to what a project's own files start, open or receive; take it back; list agreements
+    Trust(trust::Arguments),
     /// Look at everything that could be wrong
     Doctor(doctor::Arguments),
     /// Play an agent of a team: started by a server, for agents whose model is the offline one
@@ -226,8 +235,13 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Hooks(arguments) => hooks::run(&global, arguments).await,
         Command::Host(arguments) => host::run(&global, arguments).await,
         Command::Run(arguments) => run::run(&global, arguments).await,
-        Command::Doctor(arguments) => doctor::run(&global.config()?, &arguments).await,
-        Command::Db(command) => db::run(&global.config()?, command).await,
+        Command::Doctor(arguments) => doctor::run(&global.config_for(&[])?, &arguments).await,
+        Command::Trust(arguments) => trust::run(&global, &arguments).await,
+        Command::Db(command) => {
+            let config = global.config()?;
+            trust_audit::record(&config, config.trust.take_acts()).await;
+            db::run(&config, command).await
+        }
         Command::Tenants(command) => {
             let app = open(&global.config()?, command.access()).await?;
             tenants::run(&app, command).await
@@ -235,6 +249,9 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Keys(command) => {
             let config = global.config()?;
             keys::run(&open(&config, command.access()).await?, &config, command).await
+        }
+        Command::Audit(arguments) => {
+            audit::run(&open(&global.config()?, arguments.access()).await?, arguments).await
         }
         Command::Models(command) => {
             models::run(&open(&global.config()?, command.access()).await?, command).await
@@ -304,16 +321,22 @@ impl Global {
         Settings { store: self.store.clone(), log_format: self.log_format, ..Settings::default() }
     }
 
-    /// The configuration for a command that is not the server.
+    /// The configuration for a command that works on the store.
     fn config(&self) -> Result<Config, Failure> {
-        let config = Config::load(self.settings(), &Surroundings::of_process())?;
+        self.config_for(&[ConfigUse::Store])
+    }
+
+    /// The configuration for a command that uses these parts of it.
+    fn config_for(&self, uses: &[ConfigUse]) -> Result<Config, Failure> {
+        let config = Config::load_for(uses, self.settings(), &Surroundings::of_process())?;
         logging::start(&config, "warn")?;
         Ok(config)
     }
 }
 
 async fn open(config: &Config, access: Access) -> Result<App, Failure> {
-    wiring::open_app(config, &wiring::offer(), access).await
+    let app = wiring::open_app(config, &wiring::offer(), access).await?;
+    Ok(app.acting_as(wiring::person()))
 }
 
 #[cfg(test)]

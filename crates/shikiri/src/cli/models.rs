@@ -86,6 +86,10 @@ pub(super) struct Change {
     /// several times
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
     env: Vec<(String, String)>,
+    /// A variable that stays out of runs, as those do that end in KEY, TOKEN, SECRET or PASSWORD;
+    /// can be given several times, empty for none
+    #[arg(long = "secret-env", value_name = "NAME")]
+    secret_env: Vec<String>,
     #[command(flatten)]
     prices: Prices,
 }
@@ -149,6 +153,8 @@ impl From<Change> for ModelPatch {
     fn from(change: Change) -> Self {
         let given = !change.aliases.is_empty();
         let aliases = change.aliases.into_iter().filter(|alias| !alias.is_empty()).collect();
+        let names_secrets = !change.secret_env.is_empty();
+        let secret_env = change.secret_env.into_iter().filter(|name| !name.is_empty()).collect();
         let prices = change.prices;
         Self {
             engine: None,
@@ -158,6 +164,7 @@ impl From<Change> for ModelPatch {
             aliases: given.then_some(aliases),
             subagent_model: emptied(change.subagent_model),
             env: change.env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
+            secret_env: names_secrets.then_some(secret_env),
             prices: PricesPatch {
                 input: prices.price_input,
                 output: prices.price_output,
@@ -209,6 +216,7 @@ fn show(stored: Stored<Model>, json: JsonArgument) -> Result<(), Failure> {
         ("aliases", one_line(&model.aliases.join(" "))),
         ("subagent model", or_none(model.subagent_model.as_deref())),
         ("environment", env.join(" ")),
+        ("kept out of runs", model.secret_env.join(" ")),
         ("$/M input", dollars(prices.input)),
         ("$/M output", dollars(prices.output)),
         ("$/M cache write 5m", dollars(prices.cache_write_5m)),

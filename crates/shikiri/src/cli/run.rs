@@ -9,11 +9,15 @@ use shikiri_model::execution::Cost;
 use shikiri_model::ids::{ConversationId, RunId};
 use shikiri_model::native::Limits;
 
+use super::my_login;
+use super::parts::pair;
 use super::{Global, TenantArgument};
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 use crate::terminal::{Choice, Feed, Form, Here, Place, Teller, There, Wanted};
+use crate::trust::ConfigUse;
+use crate::wiring;
 
 /// Bytes.
 const MAX_PROMPT: u64 = 1024 * 1024;
@@ -24,13 +28,13 @@ pub(super) struct Arguments {
     prompt: String,
     /// The conversation to go on with [default: a new one]
     #[arg(long, value_name = "ID")]
-    conversation: Option<ConversationId>,
+    pub(super) conversation: Option<ConversationId>,
     /// Use the first active model that runs on this engine
     #[arg(long, conflicts_with = "model")]
-    engine: Option<Engine>,
+    pub(super) engine: Option<Engine>,
     /// Use this model [default: the conversation's, else the tenant's]
     #[arg(long, value_name = "ID")]
-    model: Option<String>,
+    pub(super) model: Option<String>,
     /// End it after so many replies of the model
     #[arg(long, value_name = "N")]
     max_turns: Option<u64>,
@@ -49,20 +53,28 @@ pub(super) struct Arguments {
     /// End each subagent before it costs more than this
     #[arg(long, value_name = "DOLLARS", value_parser = money)]
     subagent_max_cost_usd: Option<Cost>,
+    /// A token for the headers of MCP servers, with its value or with that of the environment variable
+    /// of this name, which other users do not see; can be given several times
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
+    token: Vec<(String, String)>,
     /// text: the answer on stdout and all else on stderr. stream-json: one JSON object per event
     /// on stdout, with the fields of its SSE data (seq, at, execution_id, …) and its name as `event`
     #[arg(long, value_name = "FORM", default_value = "text")]
     output: OutputForm,
-    /// Have this server carry it, such as http://127.0.0.1:7420, with the key in SHIKIRI_KEY or
-    /// else .shikiri/admin.key [default: this process does]
+    /// Have this server carry it, such as http://127.0.0.1:7420 or https://shikiri.example, with the
+    /// key in SHIKIRI_KEY or, on this machine, else .shikiri/admin.key [default: this process does]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Use your own Claude login instead of an API key. It is lent to this run alone and stored
+    /// nowhere; the run's commands cannot read it. For Claude Code and the tenant local
+    #[arg(long, conflicts_with = "server")]
+    my_login: bool,
     #[command(flatten)]
     tenant: TenantArgument,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Engine {
+pub(super) enum Engine {
     ClaudeCode,
     Anthropic,
     Bedrock,
@@ -78,13 +90,23 @@ enum OutputForm {
 /// Fails unless the execution was completed with a whole answer. Ctrl-C cancels it and waits for
 /// its end; a second one does not wait.
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
-    let config = global.config()?;
+    let uses: &[ConfigUse] = match &arguments.server {
+        Some(_) => &[],
+        None => &[ConfigUse::Store, ConfigUse::Engines],
+    };
+    let config = global.config_for(uses)?;
     let prompt = prompt(&arguments.prompt)?;
     let mut signals = Signals::catch()?;
     let tenant = arguments.tenant.id.clone();
     let place = match &arguments.server {
         Some(url) => Place::There(There::open(&config, url, tenant).await?),
-        None => Place::Here(Here::open(&config, tenant).await?),
+        None => {
+            let offer = match arguments.my_login {
+                true => wiring::offer_with_login(&config, my_login::find(&tenant)?),
+                false => wiring::offer(),
+            };
+            Place::Here(Here::open(&config, &offer, tenant).await?)
+        }
     };
     let started = tokio::select! {
         started = start(&place, &arguments, prompt) => started,
@@ -103,18 +125,26 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
 
 async fn start(place: &Place, arguments: &Arguments, prompt: String) -> Result<RunId, Failure> {
     // Before there is a conversation: one that nothing was said in is of no use.
-    let model_id = match (arguments.engine, &arguments.model) {
-        (Some(engine), _) => Some(first_on(engine, &place.models().await?)?),
-        (None, Some(model)) => Some(active(model, &place.models().await?)?),
-        (None, None) => None,
+    let model_id = match place {
+        Place::Here(here) if arguments.my_login => Some(my_login::model(here, arguments).await?),
+        _ => model_asked_for(place, arguments).await?,
     };
     let conversation = match &arguments.conversation {
         Some(conversation) => conversation.clone(),
         None => place.new_conversation().await?,
     };
-    let limits = arguments.limits();
-    let wanted = Wanted { conversation, user_input: prompt, user_id: user_id(), model_id, limits };
+    let (limits, tokens) = (arguments.limits(), arguments.token.iter().cloned().collect());
+    let user_id = user_id();
+    let wanted = Wanted { conversation, user_input: prompt, user_id, model_id, tokens, limits };
     place.execute(wanted).await
+}
+
+async fn model_asked_for(place: &Place, arguments: &Arguments) -> Result<Option<String>, Failure> {
+    Ok(match (arguments.engine, &arguments.model) {
+        (Some(engine), _) => Some(first_on(engine, &place.models().await?)?),
+        (None, Some(model)) => Some(active(model, &place.models().await?)?),
+        (None, None) => None,
+    })
 }
 
 fn money(text: &str) -> Result<Cost, String> {
@@ -199,7 +229,7 @@ fn judge(execution: &RunId, record: &Value) -> Result<(), Failure> {
     }
 }
 
-fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Failure> {
+pub(super) fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Failure> {
     let engine = engine.to_possible_value().map(|value| value.get_name().to_owned());
     let engine = engine.unwrap_or_default();
     let mut active = models.iter().filter(|model| model.is_active);
@@ -213,7 +243,7 @@ fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Failure> {
 }
 
 /// The model, if it can be asked for.
-fn active(id: &str, models: &[Choice]) -> Result<String, Failure> {
+pub(super) fn active(id: &str, models: &[Choice]) -> Result<String, Failure> {
     match models.iter().find(|model| model.id == id) {
         None => Err(AppError::not_found("model", id).into()),
         Some(model) if !model.is_active => {

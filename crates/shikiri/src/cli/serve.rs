@@ -19,6 +19,9 @@ pub(super) struct Arguments {
     /// A name under which the server may be called; may be repeated
     #[arg(long = "allow-host", value_name = "HOST")]
     allow_hosts: Vec<String>,
+    /// Let Claude Code work for all tenants even where it cannot be confined
+    #[arg(long)]
+    unconfined_engines: bool,
     #[command(flatten)]
     browser: BrowserArgument,
     /// Drain when stdin ends, so that the server does not outlive its parent
@@ -27,10 +30,18 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { listen, allow_remote, allow_hosts, browser, stop_with_stdin } = arguments;
+    let Arguments {
+        listen,
+        allow_remote,
+        allow_hosts,
+        unconfined_engines,
+        browser,
+        stop_with_stdin,
+    } = arguments;
     let flags = Settings {
         listen,
         allow_remote: allow_remote.then_some(true),
+        unconfined_engines: unconfined_engines.then_some(true),
         allowed_hosts: (!allow_hosts.is_empty()).then_some(allow_hosts),
         browser_url: browser.url,
         ..global.settings()

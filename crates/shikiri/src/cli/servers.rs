@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand, ValueEnum};
 use shikiri_app::App;
-use shikiri_app::servers::{ServerKind, ServerPatch, ServerReport};
+use shikiri_app::servers::{ServerKind, ServerPatch, ServerReport, is_private_url};
 use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::key::KeyScope;
 use shikiri_model::record::Stored;
 use shikiri_model::server::{McpServer, Transport, spec_url};
+use shikiri_model::tool::{ChangeKind, ToolChange};
 use shikiri_web::views::{Page, ServerCheckJson, ServerJson};
 
 use super::parts::{Status, all_pages, pair, sheet};
@@ -77,6 +78,9 @@ pub(super) enum Command {
         /// this name; can be given several times
         #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
         token: Vec<(String, String)>,
+        /// Know its tools as they are now, so that executions may use changed ones again
+        #[arg(long)]
+        accept_changes: bool,
         #[command(flatten)]
         tenant: TenantArgument,
         #[command(flatten)]
@@ -87,6 +91,7 @@ pub(super) enum Command {
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
+            Self::Check { accept_changes: true, .. } => Access::Write,
             Self::List { .. } | Self::Show { .. } | Self::Check { .. } => Access::Read,
             Self::Create { .. } | Self::Set { .. } | Self::Remove { .. } => Access::Write,
         }
@@ -110,8 +115,8 @@ pub(super) struct Change {
     /// Only this tool; can be given several times, empty for all
     #[arg(long = "allowed-tool", value_name = "TOOL")]
     allowed_tools: Vec<String>,
-    /// Whether it may be at an address of this machine or this network
-    #[arg(long, value_name = "BOOL")]
+    /// Let it be at an address of this machine or this network [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     allow_private: Option<bool>,
     #[arg(long)]
     status: Option<Status>,
@@ -195,6 +200,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Create { name, kind, change, tenant, json } => {
             let kind = Some(kind.into());
             let patch = ServerPatch { name: Some(name), kind, ..change.patch()? };
+            refuse_out_of_reach(&patch)?;
             show(app.create_server(by, &tenant.id, patch).await?, json)
         }
         Command::List { tenant, json } => list(app, &tenant.id, json).await,
@@ -209,10 +215,22 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             app.delete_server(&tenant.id, &server).await?;
             Output::stdout().line(&format!("MCP server {server} is removed"))
         }
-        Command::Check { server, token, tenant, json } => {
+        Command::Check { server, token, accept_changes, tenant, json } => {
             let tokens = token.into_iter().collect();
-            told(app.check_server(&tenant.id, &server, &tokens).await?, json)
+            let report = app.check_server(&tenant.id, &server, &tokens, accept_changes).await?;
+            told(report, accept_changes, json)
         }
+    }
+}
+
+/// A server at a private address that nobody opened could never be reached.
+fn refuse_out_of_reach(patch: &ServerPatch) -> Result<(), Failure> {
+    match patch.url.as_deref().filter(|url| is_private_url(url)) {
+        Some(url) if patch.allow_private.is_none() => {
+            let what = format!("{} is a private address", one_line(url));
+            Err(Failure::new(Exit::Refused, what, "add --allow-private if that is meant"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -253,7 +271,8 @@ fn show(stored: Stored<McpServer>, json: JsonArgument) -> Result<(), Failure> {
     }
     let server = &stored.value;
     let tools = server.allowed_tools.as_ref();
-    let headers = server.headers_template.iter().map(|(name, value)| format!("{name}: {value}"));
+    let headers = server.shown_headers();
+    let headers = headers.iter().map(|(name, value)| format!("{name}: {value}"));
     let mut lines = vec![
         ("MCP server", server.id.to_string()),
         ("name", server.name.clone()),
@@ -270,7 +289,22 @@ fn show(stored: Stored<McpServer>, json: JsonArgument) -> Result<(), Failure> {
     sheet(&lines)
 }
 
-fn told(report: ServerReport, json: JsonArgument) -> Result<(), Failure> {
+/// What the server said of its tools before, and what it says now.
+fn tell_changes(changes: &[ToolChange], is_accepted: bool) -> Result<(), Failure> {
+    let output = Output::stdout();
+    for line in changes.iter().flat_map(ToolChange::lines) {
+        output.line(&line)?;
+    }
+    if is_accepted {
+        return output.line("its tools are known as they are now");
+    }
+    if changes.iter().any(|change| change.kind == ChangeKind::Changed) {
+        output.line("changed tools are withheld from executions until you add --accept-changes")?;
+    }
+    Ok(())
+}
+
+fn told(report: ServerReport, is_accepted: bool, json: JsonArgument) -> Result<(), Failure> {
     let reachable = report.reachable;
     let detail = report.detail.clone();
     if json.json {
@@ -283,6 +317,7 @@ fn told(report: ServerReport, json: JsonArgument) -> Result<(), Failure> {
             ("server", one_line(&named.unwrap_or_default())),
             ("tools", tools.map_or("unknown".to_owned(), |tools| one_line(&tools))),
         ])?;
+        tell_changes(&report.changes, is_accepted)?;
     }
     if reachable {
         return Ok(());

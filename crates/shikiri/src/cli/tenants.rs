@@ -1,11 +1,13 @@
 //! `shikiri tenants create|list|show|set|delete`.
 
+use std::str::FromStr;
+
 use clap::{Args, Subcommand, ValueEnum};
 use shikiri_app::App;
 use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::Stored;
-use shikiri_model::tenant::{Tenant, TenantStatus};
+use shikiri_model::tenant::{EgressPolicy, Tenant, TenantStatus, TenantUse};
 use shikiri_web::views::{Page, TenantJson};
 
 use super::JsonArgument;
@@ -76,12 +78,31 @@ pub(super) struct Change {
     /// Whether its conversations have a folder
     #[arg(long, value_name = "BOOL")]
     workspace: Option<bool>,
+    /// Where its runs may connect to, besides their own model, tools and servers
+    #[arg(long)]
+    egress: Option<Egress>,
+    /// `none` lifts the limit, here and below
     #[arg(long, value_name = "N")]
-    max_concurrent_executions: Option<u32>,
+    max_concurrent_executions: Option<LimitArgument<u32>>,
     #[arg(long, value_name = "N")]
-    max_streams: Option<u32>,
+    max_streams: Option<LimitArgument<u32>>,
     #[arg(long, value_name = "N")]
-    requests_per_minute: Option<u32>,
+    requests_per_minute: Option<LimitArgument<u32>>,
+    /// Bytes of events, records, workspaces and engine homes
+    #[arg(long, value_name = "N")]
+    stored_bytes: Option<LimitArgument<u64>>,
+}
+
+/// A number, or `none` for no limit.
+#[derive(Clone, Copy)]
+struct LimitArgument<N>(Option<N>);
+
+impl<N: FromStr> FromStr for LimitArgument<N> {
+    type Err = N::Err;
+
+    fn from_str(text: &str) -> Result<Self, N::Err> {
+        if text == "none" { Ok(Self(None)) } else { text.parse().map(|limit| Self(Some(limit))) }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -90,16 +111,29 @@ enum Status {
     Inactive,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Egress {
+    /// Nowhere else
+    None,
+    /// Public addresses
+    Public,
+    /// Private addresses too, never this host's own
+    Open,
+}
+
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { id, change, json } => {
             let tenant = app.create_tenant(id, change.into()).await?;
-            show(tenant, json)
+            show(tenant, None, json)
         }
         Command::List { json } => list(app, json).await,
-        Command::Show { id, json } => show(app.tenant(&id).await?, json),
+        Command::Show { id, json } => {
+            let tenant = app.tenant(&id).await?;
+            show(tenant, Some(app.tenant_use(&id).await?), json)
+        }
         Command::Set { id, change, json } => {
-            show(app.update_tenant(&id, change.into()).await?, json)
+            show(app.update_tenant(&id, change.into()).await?, None, json)
         }
         Command::Delete { id, yes } => {
             app.tenant(&id).await?;
@@ -125,10 +159,16 @@ impl From<Change> for TenantPatch {
                 Status::Inactive => TenantStatus::Inactive,
             }),
             workspace_enabled: change.workspace,
+            egress: change.egress.map(|egress| match egress {
+                Egress::None => EgressPolicy::None,
+                Egress::Public => EgressPolicy::Public,
+                Egress::Open => EgressPolicy::Open,
+            }),
             limits: LimitsPatch {
-                max_concurrent_executions: change.max_concurrent_executions.map(Some),
-                max_streams: change.max_streams.map(Some),
-                requests_per_minute: change.requests_per_minute.map(Some),
+                max_concurrent_executions: change.max_concurrent_executions.map(|limit| limit.0),
+                max_streams: change.max_streams.map(|limit| limit.0),
+                requests_per_minute: change.requests_per_minute.map(|limit| limit.0),
+                stored_bytes: change.stored_bytes.map(|limit| limit.0),
             },
         }
     }
@@ -155,13 +195,26 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
     output.table(&["id", "status", "name"], &tenants.iter().map(row).collect::<Vec<_>>())
 }
 
-fn show(stored: Stored<Tenant>, json: JsonArgument) -> Result<(), Failure> {
+fn show(
+    stored: Stored<Tenant>,
+    used: Option<TenantUse>,
+    json: JsonArgument,
+) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
-        return output.json(&TenantJson::from(stored));
+        let tenant = TenantJson::from(stored);
+        return output.json(&match used {
+            Some(used) => tenant.with_use(used),
+            None => tenant,
+        });
     }
     let tenant = &stored.value;
     let limit = |limit: Option<u32>| limit.map_or("none".to_owned(), |n| n.to_string());
+    let stored_bytes = tenant.limits.stored_bytes.map_or("none".to_owned(), |n| n.to_string());
+    let stored_bytes = match used {
+        Some(used) => format!("{stored_bytes} ({} in use)", used.stored_bytes),
+        None => stored_bytes,
+    };
     let lines = [
         ("tenant", tenant.id.to_string()),
         ("name", one_line(&tenant.name)),
@@ -169,9 +222,11 @@ fn show(stored: Stored<Tenant>, json: JsonArgument) -> Result<(), Failure> {
         ("model", one_line(tenant.model_id.as_deref().unwrap_or("none"))),
         ("system prompt", short(&tenant.system_prompt, 80)),
         ("workspace", tenant.workspace_enabled.to_string()),
+        ("egress", tenant.egress.as_str().to_owned()),
         ("executions at once", limit(tenant.limits.max_concurrent_executions)),
         ("streams at once", limit(tenant.limits.max_streams)),
         ("requests a minute", limit(tenant.limits.requests_per_minute)),
+        ("stored bytes", stored_bytes),
         ("created", stored.created_at.to_string()),
     ];
     for (name, value) in lines {

@@ -1,10 +1,13 @@
-//! A tiny HTTP client for our own server: one connection per request, JSON and event streams.
-//! Nothing more is needed by the demo and the doctor, and hyper is in the program anyway.
+//! A tiny HTTP client for our own server: one connection per request, JSON and event streams, in
+//! the open or over TLS. Nothing more is needed by the demo and the doctor, and hyper is in the
+//! program anyway.
 
+mod server_url;
 mod sse;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,8 +18,12 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
+pub use server_url::ServerUrl;
 pub use sse::{EventStream, Frame};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,6 +36,8 @@ pub struct Client {
     /// As the server is called.
     host: String,
     key: String,
+    /// Whom the server's certificate must name; None in the open.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
 /// Where a server is asked for that listens there: one that listens everywhere, at home.
@@ -44,14 +53,39 @@ pub fn reachable(mut address: SocketAddr) -> SocketAddr {
 impl Client {
     pub fn new(address: SocketAddr, key: String) -> Self {
         let address = reachable(address);
-        Self { address, host: address.to_string(), key }
+        Self { address, host: address.to_string(), key, tls: None }
     }
 
-    /// To a server that is known as `host:port`.
-    pub async fn named(authority: &str, key: String) -> io::Result<Self> {
-        let address = tokio::net::lookup_host(authority).await?.next();
+    /// To a server that is known by a URL. Its key is set later: where it is decides on that.
+    pub async fn named(url: &ServerUrl) -> io::Result<Self> {
+        let address = tokio::net::lookup_host(url.place()).await?.next();
         let unknown = || io::Error::other("the name stands for no address");
-        Ok(Self { address: address.ok_or_else(unknown)?, host: authority.to_owned(), key })
+        let address = address.ok_or_else(unknown)?;
+        let tls = match url.is_secure {
+            true => {
+                // The machine's roots, and those of SSL_CERT_FILE.
+                let config = shikiri_client::tls().map_err(io::Error::other)?;
+                let name = ServerName::try_from(url.bare_host().to_owned());
+                let connector = TlsConnector::from(Arc::new(config));
+                Some((connector, name.map_err(io::Error::other)?))
+            }
+            false => None,
+        };
+        Ok(Self { address, host: url.authority.clone(), key: String::new(), tls })
+    }
+
+    #[must_use]
+    pub fn with_key(self, key: String) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Whether it is on this very machine, so that nobody else hears what is said.
+    pub fn is_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
     }
 
     pub fn host(&self) -> &str {
@@ -139,11 +173,25 @@ impl Client {
         let request = request.map_err(io::Error::other)?;
         let stream = TcpStream::connect(self.address);
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, stream).await??;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // It ends with the answer's body, or with the connection.
-        tokio::spawn(connection);
+        let mut sender = match &self.tls {
+            None => converse(stream).await?,
+            Some((connector, name)) => {
+                let secured = connector.connect(name.clone(), stream);
+                converse(tokio::time::timeout(ANSWER_TIMEOUT, secured).await??).await?
+            }
+        };
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, sender.send_request(request)).await?;
         answer.map_err(io::Error::other)
     }
+}
+
+/// Speaks HTTP on a connection that is there.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<http1::SendRequest<Full<Bytes>>> {
+    let shaken = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(io::Error::other)?;
+    // It ends with the answer's body, or with the connection.
+    tokio::spawn(connection);
+    Ok(sender)
 }

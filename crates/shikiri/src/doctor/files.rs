@@ -1,7 +1,7 @@
 //! The data folder and what lies in it.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
@@ -65,26 +65,12 @@ pub(super) fn admin_key(config: &Config) -> Finding {
 /// Damaged databases that were kept.
 pub(super) fn set_aside(config: &Config) -> Vec<Finding> {
     let StoreUrl::Sqlite(path) = &config.store else { return Vec::new() };
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
-    else {
-        return Vec::new();
-    };
-    let start = format!("{name}.damaged-");
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut kept: Vec<String> = names
-        .filter(|name| {
-            name.strip_prefix(&start).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
-        })
-        .collect();
-    kept.sort();
-    let finding = |name: String| {
-        let file = folder.join(name);
+    let finding = |file: PathBuf| {
         let text =
             format!("{} was damaged and set aside: look into it, then remove it", file.display());
         Finding::new("set aside", Verdict::Warn, text)
     };
-    kept.into_iter().map(finding).collect()
+    data_folder::damaged_copies(path).into_iter().map(finding).collect()
 }
 
 fn mode(path: &Path) -> Option<u32> {

@@ -3,8 +3,8 @@
 use hyper::{Method, StatusCode};
 use shikiri_app::execution::Engine as _;
 use shikiri_browser::{Prospect, prospect};
-use shikiri_engines::claude_code::{ClaudeCode, is_confined};
 use shikiri_engines::native::Native;
+use shikiri_model::confinement::ConfinementLevel;
 use shikiri_model::models::Model;
 
 use super::{Finding, Verdict};
@@ -75,14 +75,10 @@ pub(super) async fn server(config: &Config) -> Finding {
 
 pub(super) async fn claude(config: &Config) -> Finding {
     const CHECK: &str = "claude";
-    match ClaudeCode::new(config.claude_bin.clone()).program().await {
+    match wiring::claude_code(config).program().await {
         Ok(program) => {
             let text = format!("the claude-code engine drives {}", program.display());
-            if is_confined() {
-                return Finding::new(CHECK, Verdict::Ok, text);
-            }
-            let open = "this kernel has no Landlock, so a turn can read what this server can";
-            Finding::new(CHECK, Verdict::Warn, format!("{text}; {open}"))
+            Finding::new(CHECK, Verdict::Ok, text)
         }
         // Whoever named a program wants to use it.
         Err(error) if config.claude_bin.is_some() => {
@@ -93,6 +89,33 @@ pub(super) async fn claude(config: &Config) -> Finding {
             Finding::new(CHECK, Verdict::Info, text)
         }
     }
+}
+
+/// How far this machine lets Claude Code be confined.
+pub(super) async fn sandbox(config: &Config) -> Finding {
+    const CHECK: &str = "sandbox";
+    let claude_code = wiring::claude_code(config);
+    let reached = claude_code.reached_confinement().await;
+    let memory_limit = claude_code.memory_limit().await.as_str();
+    let user = match reached.engine_user {
+        Some(user) => format!("as the user {user}"),
+        None => "as this user".to_owned(),
+    };
+    let level = reached.level.as_str();
+    let text = format!(
+        "Claude Code is confined at the level {level}, {user}; memory limit: {memory_limit}"
+    );
+    if reached.level == ConfinementLevel::Namespaces {
+        return Finding::new(CHECK, Verdict::Ok, text);
+    }
+    let next = match reached.separates_tenants() {
+        true => "new namespaces are refused here, and would keep out more",
+        false => {
+            "only the tenant `local` may use it, on a server for this machine alone: let this \
+                  user make namespaces (user.max_user_namespaces, the container's seccomp profile)"
+        }
+    };
+    Finding::new(CHECK, Verdict::Warn, format!("{text}; {next}"))
 }
 
 /// Whether there is what the native engines need; whether it opens anything only the API knows.

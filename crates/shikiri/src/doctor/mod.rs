@@ -3,6 +3,7 @@
 mod files;
 mod machine;
 mod store;
+mod trust;
 
 use serde::Serialize;
 
@@ -35,14 +36,17 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = vec![
         machine::version(),
         machine::sqlite(),
-        files::data_folder(config),
+        trust::foreign_data(config).unwrap_or_else(|| files::data_folder(config)),
         files::admin_key(config),
         store::database(config).await,
+        store::sealing(config).await,
+        trust::project_trust(config),
         machine::disk_space(config),
         machine::server(config).await,
     ];
     findings.extend(files::set_aside(config));
     findings.push(machine::claude(config).await);
+    findings.push(machine::sandbox(config).await);
     findings.push(machine::native().await);
     findings.push(machine::browser(config));
     findings

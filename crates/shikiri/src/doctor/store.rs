@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use shikiri_app::sealing::{SealingKeys, SealingState};
 use shikiri_sqlite::{Database, OpenError, OpenOptions};
 
 use super::{Finding, Verdict};
@@ -10,6 +11,7 @@ use crate::store_url::StoreUrl;
 use crate::wiring::{self, Access};
 
 const DATABASE: &str = "database";
+const SEALING: &str = "sealing key";
 
 pub(super) async fn database(config: &Config) -> Finding {
     match &config.store {
@@ -59,6 +61,26 @@ async fn postgres(config: &Config) -> Finding {
             Finding::new(DATABASE, Verdict::Ok, text)
         }
         Err(error) => fail(error.to_string()),
+    }
+}
+
+/// Whether the key that seals secrets is the store's.
+pub(super) async fn sealing(config: &Config) -> Finding {
+    let keys = SealingKeys::new(config.sealing_key());
+    let shown = keys.path().display();
+    let Ok(store) = wiring::open_store(config, Access::Read).await else {
+        return Finding::new(SEALING, Verdict::Info, "the store cannot be looked at");
+    };
+    match keys.state(&*store).await {
+        Ok(SealingState::Fits) => {
+            let text = format!("{shown} is the store's: keep a copy apart from its backups");
+            Finding::new(SEALING, Verdict::Ok, text)
+        }
+        Ok(SealingState::Unused) => {
+            let text = format!("{shown} is not used yet; `shikiri serve` makes it");
+            Finding::new(SEALING, Verdict::Info, text)
+        }
+        Err(error) => Finding::new(SEALING, Verdict::Fail, error.to_string()),
     }
 }
 

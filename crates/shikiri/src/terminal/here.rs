@@ -1,6 +1,5 @@
 //! Executions in this process, on the store that servers use too.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,7 +15,7 @@ use shikiri_web::views::ExecutionJson;
 use super::{Choice, Local, Wanted};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
-use crate::wiring::{self, Access};
+use crate::wiring::{self, Access, Offer};
 
 const PAGE: u32 = 200;
 /// How long this process may take to join as a node, and how often that is looked at.
@@ -29,13 +28,13 @@ pub struct Here {
 }
 
 impl Here {
-    pub async fn open(config: &Config, tenant: TenantId) -> Result<Self, Failure> {
-        let app = wiring::open_app(config, &wiring::offer(), Access::Write).await?;
+    pub async fn open(config: &Config, offer: &Offer, tenant: TenantId) -> Result<Self, Failure> {
+        let app = wiring::open_app(config, offer, Access::Write).await?;
         let node = Node::start_for_own(app.clone());
         Ok(Self { app, node, tenant })
     }
 
-    pub(super) async fn models(&self) -> Result<Vec<Choice>, Failure> {
+    pub async fn models(&self) -> Result<Vec<Choice>, Failure> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let (models, next) = self.app.list_models(after, PAGE).await?;
@@ -49,6 +48,20 @@ impl Here {
                 None => return Ok(all),
             }
         }
+    }
+
+    /// The model that is used if none is asked for.
+    pub async fn usual_model(
+        &self,
+        conversation: Option<&ConversationId>,
+    ) -> Result<Option<String>, Failure> {
+        if let Some(conversation) = conversation {
+            let found = self.app.conversation(&self.tenant, conversation).await?;
+            if let Some(model) = found.value.model_id {
+                return Ok(Some(model.to_string()));
+            }
+        }
+        Ok(self.app.tenant(&self.tenant).await?.value.model_id)
     }
 
     pub(super) async fn new_conversation(&self) -> Result<ConversationId, Failure> {
@@ -65,7 +78,7 @@ impl Here {
             conversation: wanted.conversation,
             user_input: wanted.user_input,
             executor: Executor { user_id: wanted.user_id, name: None, email: None },
-            tokens: BTreeMap::new(),
+            tokens: wanted.tokens,
             preferred_skills: Vec::new(),
             model_id: model_id.transpose()?,
             idempotency_key: None,

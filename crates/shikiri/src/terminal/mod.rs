@@ -5,7 +5,7 @@ pub(crate) mod host;
 mod teller;
 mod there;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
 use shikiri_app::{App, Watch};
@@ -36,6 +36,8 @@ pub struct Wanted {
     /// On whose behalf.
     pub user_id: String,
     pub model_id: Option<String>,
+    /// Values for the headers of MCP servers.
+    pub tokens: BTreeMap<String, String>,
     pub limits: Limits,
 }
 

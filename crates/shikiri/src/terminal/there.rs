@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
 
 use super::{Choice, Happening, Wanted};
-use crate::client::{Client, EventStream, Frame};
+use crate::client::{Client, EventStream, Frame, ServerUrl};
 use crate::config::Config;
+use crate::data_folder;
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
 
@@ -26,9 +27,13 @@ pub struct There {
 
 impl There {
     pub async fn open(config: &Config, url: &str, tenant: TenantId) -> Result<Self, Failure> {
-        let authority = authority(url)?;
-        let client = Client::named(authority, key(config)).await.map_err(|e| gone(url, e))?;
-        Ok(Self { client, tenant })
+        let Some(parsed) = ServerUrl::parse(url) else {
+            let what = format!("--server: {url:?} is not a server's address");
+            return Err(Failure::usage(what, "write it like http://127.0.0.1:7420"));
+        };
+        let client = Client::named(&parsed).await.map_err(|error| gone(url, error))?;
+        let key = key(config, &client, url)?;
+        Ok(Self { client: client.with_key(key), tenant })
     }
 
     pub(super) async fn models(&self) -> Result<Vec<Choice>, Failure> {
@@ -61,6 +66,9 @@ impl There {
         });
         if let Some(model_id) = wanted.model_id {
             body["model_id"] = json!(model_id);
+        }
+        if !wanted.tokens.is_empty() {
+            body["tokens"] = json!(wanted.tokens);
         }
         if !wanted.limits.is_none() {
             body["limits"] = json!(wanted.limits);
@@ -160,29 +168,27 @@ impl Remote {
     }
 }
 
-/// Host and port.
-fn authority(url: &str) -> Result<&str, Failure> {
-    let wrong = |what| {
-        let what = format!("--server: {url:?} {what}");
-        Err(Failure::usage(what, "write it like http://127.0.0.1:7420"))
-    };
-    if url.starts_with("https://") {
-        return wrong("asks for TLS, which is a proxy's work");
+/// The key that goes to a server: one that was named for it, or, to this machine alone, the one in
+/// this project's data folder. No key goes over a network in the open.
+fn key(config: &Config, client: &Client, url: &str) -> Result<String, Failure> {
+    let named = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.trim().is_empty());
+    if let (None, true) = (&named, client.is_loopback()) {
+        data_folder::check(&config.root)?;
+        let kept = data_folder::read_key(&config.key_file())?;
+        return Ok(kept.map(|key| key.reveal().to_owned()).unwrap_or_default());
     }
-    let rest = url.strip_prefix("http://").unwrap_or(url);
-    let authority = rest.trim_end_matches('/');
-    let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    match port {
-        Some(_) if !authority.contains(['/', '@', '?', '#']) => Ok(authority),
-        _ => wrong("is not a server's address"),
+    match named {
+        Some(key) if client.is_secure() || client.is_loopback() => Ok(key.trim().to_owned()),
+        Some(_) => {
+            let what = format!("--server: a key would go to {url} in the open");
+            Err(Failure::new(Exit::Refused, what, "use an https:// address"))
+        }
+        None => {
+            let what = format!("--server: {url} is another machine, which gets no admin key");
+            let next = "put a key of that server into SHIKIRI_KEY";
+            Err(Failure::new(Exit::Refused, what, next))
+        }
     }
-}
-
-/// From the environment, else the one in this project's data folder.
-fn key(config: &Config) -> String {
-    let named = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.is_empty());
-    let kept = || std::fs::read_to_string(config.key_file()).unwrap_or_default();
-    named.unwrap_or_else(kept).trim().to_owned()
 }
 
 fn id_of<T: std::str::FromStr>(made: &Value) -> Result<T, Failure> {
@@ -218,19 +224,6 @@ fn refused(status: StatusCode, body: &Value) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_server_is_named_by_host_and_port() {
-        for good in ["http://127.0.0.1:7420/", "localhost:7420", "http://[::1]:1"] {
-            assert!(authority(good).is_ok(), "{good}");
-        }
-        for bad in ["", "http://", "https://host:1", "http://host", "http://a:1/v1", "http://u@a:1"]
-        {
-            let refused = authority(bad).unwrap_err();
-            assert_eq!(refused.code(), 2, "{bad}");
-            assert!(refused.to_string().contains("http://127.0.0.1:7420"), "{refused}");
-        }
-    }
 
     #[test]
     fn a_server_s_refusal_has_the_exit_code_of_ours() {

@@ -16,7 +16,7 @@ fn project(providers: &str) -> (TempDir, Cli) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join(".shikiri")).unwrap();
     std::fs::write(folder.path().join(".shikiri/providers.toml"), providers).unwrap();
-    let mut cli = Cli::new(PROGRAM, folder.path());
+    let mut cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
     if let Some(named) = std::env::var_os("SHIKIRI_CHROME_BIN") {
         cli = cli.env("SHIKIRI_CHROME_BIN", named);
     }

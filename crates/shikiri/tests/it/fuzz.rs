@@ -49,7 +49,10 @@ async fn random_ids_cursors_and_bodies_are_refused_without_harm() {
 async fn state(app: &TestApp, tenant: &Tenant) -> Vec<Value> {
     let mut state = Vec::new();
     for path in ["", "/keys", "/runs"] {
-        state.push(app.client().get(&tenant.path(path)).await.expect(200));
+        let mut answer = app.client().get(&tenant.path(path)).await.expect(200);
+        // The bytes that a tenant uses are counted a moment later.
+        answer.as_object_mut().unwrap().remove("use");
+        state.push(answer);
     }
     state
 }

@@ -7,7 +7,9 @@
     reason = "helpers of tests stand outside #[test]"
 )]
 
+mod audit;
 mod browser;
+mod changing_server;
 mod chaos;
 mod demo;
 mod disk_full;
@@ -20,9 +22,14 @@ mod http;
 mod lanes;
 mod mcp;
 mod program;
+mod public_surface;
+mod quotas;
 mod readme;
+mod secrets;
 mod teams;
 mod tidy;
+mod tmux;
+mod trust;
 mod walk;
 mod wire;
 

@@ -183,6 +183,7 @@ impl Term {
         let project = self.app.project(&seat.tenant, &seat.place.project).await?.value;
         let authorization = format!("Bearer {}", token.reveal());
         let door = Server {
+            id: None,
             name: SERVER.to_owned(),
             transport: Transport::Http { url: self.door.clone() },
             headers: BTreeMap::from([("Authorization".to_owned(), authorization)]),

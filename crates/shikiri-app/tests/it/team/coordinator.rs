@@ -192,6 +192,7 @@ impl Office {
             kind: Some(ServerKind::Http),
             url: Some("http://127.0.0.1:9/mcp".to_owned()),
             headers_template: Some([("Authorization".to_owned(), header.to_owned())].into()),
+            allow_private: Some(true),
             ..ServerPatch::default()
         };
         self.app.create_server(&KeyScope::Admin, &local(), patch).await.unwrap();

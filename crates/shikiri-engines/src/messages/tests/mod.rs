@@ -1,5 +1,6 @@
 //! The client against a model API on the loopback: what it sends, and what it makes of answers.
 
+mod aws;
 mod server;
 mod streams;
 
@@ -14,7 +15,9 @@ use shikiri_model::models::{EngineKind, Model};
 
 use self::server::{Reply, Server};
 use super::sign::{Keys, Unsigned};
-use super::{Client, Failure, Message, Provider, Request, Response, Role, title};
+use super::{
+    AwsCredentialSources, Client, Failure, Message, Provider, Request, Response, Role, title,
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 /// In every secret.
@@ -26,6 +29,13 @@ fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 fn model(engine: EngineKind) -> Model {
     Model { engine, ..Model::offline() }
+}
+
+async fn provider(engine: EngineKind, env: &BTreeMap<String, String>) -> Result<Provider, Failure> {
+    let provider =
+        Provider::from_env(&model(engine), env, &AwsCredentialSources::default()).await?;
+    provider.ensure_credentials().await?;
+    Ok(provider)
 }
 
 fn request() -> Request {
@@ -59,7 +69,7 @@ async fn sent_within(
     pairs: &[(&str, &str)],
 ) -> Result<Response, Failure> {
     let env = env(pairs);
-    let client = Client::new(Provider::from_env(&model(engine), &env)?, &env)?;
+    let client = Client::new(provider(engine, &env).await?, &env)?;
     let printed = format!("{client:?}");
     assert!(!printed.contains(CANARY), "{printed}");
     client.send(&request(), limit).await
@@ -119,7 +129,7 @@ async fn bedrock_gets_a_signature_over_what_arrives() {
         ("CLAUDE_CODE_USE_BEDROCK", "1"),
     ];
     let env = env(&pairs);
-    let provider = Provider::from_env(&model(EngineKind::ClaudeCode), &env).unwrap();
+    let provider = provider(EngineKind::ClaudeCode, &env).await.unwrap();
     let name = "us.anthropic.claude-haiku-4-5-20251001-v1:0";
     let request = Request { model: name.to_owned(), ..request() };
     Client::new(provider, &env).unwrap().send(&request, LIMIT).await.unwrap();
@@ -153,6 +163,7 @@ async fn bedrock_gets_a_signature_over_what_arrives() {
     let again = Unsigned {
         method: "POST",
         path,
+        query: "",
         headers: &headers,
         body: &arrived.body,
         region: "eu-central-1",
@@ -174,30 +185,31 @@ async fn bedrock_takes_a_bearer_token_and_the_models_region() {
     sent(EngineKind::Bedrock, &pairs).await.unwrap();
     assert_eq!(server.one().header("authorization"), format!("Bearer {CANARY}"));
 
-    let host = |region: Option<&str>, pairs: &[(&str, &str)]| {
+    let host = async |region: Option<&str>, pairs: &[(&str, &str)]| {
         let model = Model { region: region.map(str::to_owned), ..model(EngineKind::Bedrock) };
         let mut env = env(pairs);
         env.insert("AWS_BEARER_TOKEN_BEDROCK".to_owned(), CANARY.to_owned());
-        match Provider::from_env(&model, &env).unwrap() {
+        match Provider::from_env(&model, &env, &AwsCredentialSources::default()).await.unwrap() {
             Provider::Bedrock { base_url, .. } => base_url.host_str().unwrap().to_owned(),
             other => panic!("{other:?}"),
         }
     };
     let region = [("AWS_REGION", "ap-northeast-1")];
-    assert_eq!(host(Some("eu-west-1"), &region), "bedrock-runtime.eu-west-1.amazonaws.com");
-    assert_eq!(host(None, &region), "bedrock-runtime.ap-northeast-1.amazonaws.com");
-    assert_eq!(host(None, &[]), "bedrock-runtime.us-west-2.amazonaws.com");
+    assert_eq!(host(Some("eu-west-1"), &region).await, "bedrock-runtime.eu-west-1.amazonaws.com");
+    assert_eq!(host(None, &region).await, "bedrock-runtime.ap-northeast-1.amazonaws.com");
+    assert_eq!(host(None, &[]).await, "bedrock-runtime.us-west-2.amazonaws.com");
 }
 
 #[tokio::test]
 async fn what_is_missing_or_wrong_in_the_environment_is_named() {
     let key = ("ANTHROPIC_API_KEY", CANARY);
+    let no_role = ("AWS_EC2_METADATA_DISABLED", "true");
     let broken = format!("{CANARY}\n{CANARY}");
     let with_password = format!("https://user:{CANARY}@example.com");
     let cases = [
         (EngineKind::ClaudeCode, Vec::<(&str, &str)>::new(), "ANTHROPIC_API_KEY"),
-        (EngineKind::Bedrock, vec![key], "AWS_ACCESS_KEY_ID"),
-        (EngineKind::Bedrock, vec![("AWS_ACCESS_KEY_ID", "a")], "AWS_SECRET_ACCESS_KEY"),
+        (EngineKind::Bedrock, vec![key, no_role], "AWS_ACCESS_KEY_ID"),
+        (EngineKind::Bedrock, vec![("AWS_ACCESS_KEY_ID", "a"), no_role], "AWS_SECRET_ACCESS_KEY"),
         (EngineKind::Anthropic, vec![key, ("ANTHROPIC_BASE_URL", "file:///x")], "BASE_URL"),
         (EngineKind::Anthropic, vec![key, ("ANTHROPIC_BASE_URL", &with_password)], "BASE_URL"),
         (EngineKind::Anthropic, vec![key, ("https_proxy", "http://[")], "HTTPS_PROXY"),
@@ -354,7 +366,7 @@ async fn a_title_is_made_of_the_beginnings_and_has_at_most_fifty_characters() {
     said["content"][0]["text"] = json!(format!(" 「題\n名{}」", "あ".repeat(80)));
     let server = Server::start(vec![Reply::Whole("200 OK", said.to_string())]).await;
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
-    let titled = title(&title_order(&pairs)).await.unwrap();
+    let titled = title(&title_order(&pairs), &AwsCredentialSources::default()).await.unwrap();
     assert_eq!(titled.text, format!("題 名{}", "あ".repeat(47)));
     assert_eq!(titled.model, "claude-haiku-4-5-20251001");
     assert_eq!(titled.usage, Usage { input_tokens: 11, output_tokens: 3, ..Usage::default() });
@@ -371,7 +383,7 @@ async fn a_title_without_a_word_is_empty_and_was_paid_for() {
     said["content"][0]["text"] = json!(" \"\" ");
     let server = Server::start(vec![Reply::Whole("200 OK", said.to_string())]).await;
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
-    let titled = title(&title_order(&pairs)).await.unwrap();
+    let titled = title(&title_order(&pairs), &AwsCredentialSources::default()).await.unwrap();
     assert_eq!((titled.text.as_str(), titled.usage.input_tokens), ("", 11));
 }
 
@@ -380,6 +392,9 @@ async fn a_title_that_fails_tells_no_secret() {
     let error = json!({ "error": { "type": "e", "message": format!("key {CANARY}") } }).to_string();
     let server = Server::start(vec![Reply::Whole("403 Forbidden", error)]).await;
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
-    let error = title(&title_order(&pairs)).await.unwrap_err().to_string();
+    let error = title(&title_order(&pairs), &AwsCredentialSources::default())
+        .await
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, "the model API answered 403 e: key [hidden]");
 }

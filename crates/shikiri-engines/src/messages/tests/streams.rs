@@ -8,7 +8,7 @@ const START: &str = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\"
 
 async fn opened(url: &str) -> Result<Streaming, Failure> {
     let env = env(&[("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", url)]);
-    let provider = Provider::from_env(&model(EngineKind::Anthropic), &env)?;
+    let provider = provider(EngineKind::Anthropic, &env).await?;
     let client = Client::new(provider, &env)?;
     let messages = [json!({ "role": "user", "content": [{ "type": "text", "text": "木" }] })];
     let asked = client.prepare(&Ask {

@@ -6,15 +6,6 @@ use shikiri_testkit::peer;
 
 use super::*;
 
-/// A kernel without it is nothing that could be installed.
-#[expect(clippy::print_stderr, reason = "skipped is not passed, and should be seen")]
-fn can_confine() -> bool {
-    if !is_confined() {
-        eprintln!("SKIPPED: confines: this kernel has no Landlock");
-    }
-    is_confined()
-}
-
 /// What the commands of a turn gave, one by one.
 async fn commands(world: &World, order: Order, commands: &[String]) -> Vec<String> {
     let calls = commands.iter().map(|command| Reply::call("Bash", json!({ "command": command })));
@@ -25,9 +16,14 @@ async fn commands(world: &World, order: Order, commands: &[String]) -> Vec<Strin
     results.iter().map(|result| result["content"].as_str().unwrap().to_owned()).collect()
 }
 
+/// A run is either not allowed to, or finds nothing there.
+fn is_refused(result: &str) -> bool {
+    ["denied", "No such file", "No such process"].iter().any(|words| result.contains(words))
+}
+
 #[tokio::test]
 async fn a_command_reaches_its_own_folders_and_no_others() {
-    for cli in claude_programs().into_iter().filter(|_| can_confine()) {
+    for cli in claude_programs() {
         let world = world_of(&cli).await;
         let data = world.place.path();
         std::fs::write(data.join("admin.key"), "the-admin-key").unwrap();
@@ -48,19 +44,27 @@ async fn a_command_reaches_its_own_folders_and_no_others() {
                 "mknod disk b 254 0 && echo reached || echo denied; echo over".to_owned(),
                 "ln ../admin.key here; ln -s ../admin.key there; cat there; echo over".to_owned(),
                 "echo 木 > own && cp own $TMPDIR/b && mv $TMPDIR/b c && cat c && rm c".to_owned(),
-                format!("exec 3<>/dev/tcp/{address}; echo connected; echo x >/dev/null; id -u"),
+                // The model API is reached through the run's gateway alone.
+                format!(
+                    "(exec 3<>/dev/tcp/{address}) 2>/dev/null && echo reached; \
+                     gateway=${{ANTHROPIC_BASE_URL#http://}}; gateway=${{gateway%%/*}}; \
+                     exec 3<>/dev/tcp/${{gateway/://}} && echo connected; id -u"
+                ),
             ],
         )
         .await;
         let (held, free) = results.split_at(7);
         for result in held {
-            assert!(result.contains("denied") && result.ends_with("over"), "{result}");
+            assert!(is_refused(result) && result.ends_with("over"), "{result}");
             for secret in ["the-admin-key", "dear-diary", "diary\n", "PATH=", "reached"] {
                 assert!(!result.contains(secret), "{secret} in {result}");
             }
         }
         assert!(!data.join("neighbour/new").exists());
-        let user = rustix::process::getuid().as_raw();
+        let user = match rustix::process::getuid().as_raw() {
+            0 => shikiri_sandbox::ENGINE_USER,
+            user => user,
+        };
         assert_eq!(free, ["木".to_owned(), format!("connected\n{user}")]);
     }
 }
@@ -68,7 +72,7 @@ async fn a_command_reaches_its_own_folders_and_no_others() {
 /// The folder of a server may well be one of those that hold programs, such as `/opt`.
 #[tokio::test]
 async fn what_is_hidden_is_out_of_reach_below_a_folder_that_is_not() {
-    for cli in claude_programs().into_iter().filter(|_| can_confine()) {
+    for cli in claude_programs() {
         let mut world = world_of(&cli).await;
         let place = world.place.path().to_owned();
         for (name, content) in [("tools/a/tool", "a-tool"), ("tools/data/admin.key", "the-key")] {
@@ -81,7 +85,7 @@ async fn what_is_hidden_is_out_of_reach_below_a_folder_that_is_not() {
         let command = "cat ../tools/a/tool; cat ../tools/data/admin.key; echo over";
         let results = commands(&world, world.order("go"), &[command.to_owned()]).await;
         assert!(results[0].starts_with("a-tool"), "{results:?}");
-        assert!(results[0].contains("denied") && !results[0].contains("the-key"), "{results:?}");
+        assert!(is_refused(&results[0]) && !results[0].contains("the-key"), "{results:?}");
     }
 }
 
@@ -111,6 +115,7 @@ async fn a_server_that_is_a_program_finds_its_script_and_its_libraries() {
         std::fs::write(&script, SCRIPT).unwrap();
         let command = [&python, &script].map(|path| path.to_str().unwrap().to_owned()).to_vec();
         let server = Server {
+            id: None,
             name: "docs".to_owned(),
             transport: Transport::Stdio { command },
             headers: std::collections::BTreeMap::new(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use shikiri_app::execution::{Engine as _, Order, Told};
-use shikiri_engines::claude_code::{ClaudeCode, is_confined};
+use shikiri_engines::claude_code::ClaudeCode;
 use shikiri_model::execution::EngineMessage;
 use shikiri_model::models::Model;
 use shikiri_testkit::{Reply, TestEngine, claude_programs, wait_until};

@@ -66,6 +66,7 @@ async fn serve(State(mcp): State<Mcp>, headers: HeaderMap, body: String) -> Resp
 
 fn server(name: &str, url: &str, allowed: Option<&[&str]>) -> Server {
     Server {
+        id: None,
         name: name.to_owned(),
         transport: Transport::Http { url: url.to_owned() },
         headers: [("Authorization".to_owned(), "Bearer canary-5711".to_owned())].into(),
@@ -90,7 +91,9 @@ async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told
             server("dead", "http://127.0.0.1:1/mcp", None),
             server("greedy", "http://127.0.0.1:1/${ANTHROPIC_API_KEY}", None),
         ];
-        let ended = world.run(Order { servers, ..world.order("go") }).await;
+        let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap();
+        let loopback_ports = vec![port.parse().unwrap()];
+        let ended = world.run(Order { servers, loopback_ports, ..world.order("go") }).await;
 
         assert_eq!(ended.result(), "done");
         let warned: Vec<_> = ended.of("warning").into_iter().map(|w| &w["server"]).collect();

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::data_folder::KEY_PREFIX;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
+use crate::trust::ConfigUse;
 
 #[derive(Args)]
 pub(super) struct Install {
@@ -46,8 +47,13 @@ pub(super) struct Uninstall {
 }
 
 impl Install {
+    /// A key is made in the store where events are posted to a server.
+    pub(super) fn uses(&self) -> &'static [ConfigUse] {
+        if self.http.is_some() { &[ConfigUse::Store] } else { &[] }
+    }
+
     pub(super) async fn run(&self, config: &Config) -> Result<(), Failure> {
-        let file = SettingsFile::read(self.scope.file(config)?)?;
+        let file = self.scope.settings(config)?;
         // No key is made for a file that cannot hold it.
         let before = settings::found(file.text()).map_err(|fault| file.broken(&fault))?;
         let hook = self.hook(&file, config).await?;
@@ -98,7 +104,7 @@ impl Install {
 
 impl Uninstall {
     pub(super) fn run(&self, config: &Config) -> Result<(), Failure> {
-        let file = SettingsFile::read(self.scope.file(config)?)?;
+        let file = self.scope.settings(config)?;
         let broken = |fault| file.broken(&fault);
         let before = file.text();
         let mut text = settings::uninstall(before).map_err(broken)?;

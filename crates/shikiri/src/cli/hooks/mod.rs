@@ -19,11 +19,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use shikiri_app::App;
 
+use self::settings_file::SettingsFile;
+use super::my_login::claude_config_dir;
 use super::{Global, hook_reports};
 use crate::config::{Config, Surroundings};
 use crate::env_vars;
 use crate::exit::Failure;
 use crate::logging;
+use crate::trust::ConfigUse;
 use crate::wiring::Access;
 
 #[derive(Args)]
@@ -80,7 +83,10 @@ struct Scope {
 
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
-        Command::Install(of) => of.command.run(&of.project.config(global)?).await,
+        Command::Install(of) => {
+            let config = of.project.config_for(global, of.command.uses())?;
+            of.command.run(&config).await
+        }
         Command::Uninstall(of) => of.command.run(&of.project.config(global)?),
         Command::Status(of) => of.command.run(&of.project.config(global)?),
         Command::Init(of) => of.command.run(&of.project.config(global)?),
@@ -93,11 +99,15 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
 impl Project {
     /// What that project's hooks have told.
     async fn open(&self, global: &Global) -> Result<App, Failure> {
-        super::open(&self.config(global)?, Access::Read).await
+        super::open(&self.config_for(global, &[ConfigUse::Store])?, Access::Read).await
     }
 
-    /// The configuration of that project.
+    /// The configuration of that project, for commands about Claude Code's files alone.
     fn config(&self, global: &Global) -> Result<Config, Failure> {
+        self.config_for(global, &[])
+    }
+
+    fn config_for(&self, global: &Global, uses: &[ConfigUse]) -> Result<Config, Failure> {
         if let Some(folder) = self.folder.as_ref().filter(|folder| !folder.is_dir()) {
             let what = format!("--project: {} is not a folder", folder.display());
             return Err(Failure::usage(what, "name the project's folder"));
@@ -107,20 +117,20 @@ impl Project {
             Some(folder) if name == env_vars::CLAUDE_PROJECT_DIR.name => Some(folder.clone()),
             _ => std::env::var_os(name),
         };
-        let surroundings =
-            Surroundings { variable: &variable, current_folder: std::env::current_dir().ok() };
-        let config = Config::load(global.settings(), &surroundings)?;
+        let surroundings = Surroundings { variable: &variable, ..Surroundings::of_process() };
+        let config = Config::load_for(uses, global.settings(), &surroundings)?;
         logging::start(&config, "warn")?;
         Ok(config)
     }
 }
 
 impl Scope {
-    fn file(&self, config: &Config) -> Result<PathBuf, Failure> {
+    fn settings(&self, config: &Config) -> Result<SettingsFile, Failure> {
+        let root = &config.root;
         match self {
-            Self { user: true, .. } => user_file(),
-            Self { local: true, .. } => Ok(local_file(&config.root)),
-            _ => Ok(project_file(&config.root)),
+            Self { user: true, .. } => SettingsFile::read(user_file()?),
+            Self { local: true, .. } => SettingsFile::read_in_project(local_file(root), root),
+            _ => SettingsFile::read_in_project(project_file(root), root),
         }
     }
 
@@ -139,12 +149,5 @@ fn local_file(root: &Path) -> PathBuf {
 }
 
 fn user_file() -> Result<PathBuf, Failure> {
-    let set = |variable: env_vars::EnvVar| {
-        std::env::var_os(variable.name).filter(|value| !value.is_empty()).map(PathBuf::from)
-    };
-    let home = || set(env_vars::HOME).map(|home| home.join(".claude"));
-    let folder = set(env_vars::CLAUDE_CONFIG_DIR).or_else(home).ok_or_else(|| {
-        Failure::usage("--user: your home folder is not known", "set HOME or CLAUDE_CONFIG_DIR")
-    })?;
-    Ok(folder.join("settings.json"))
+    Ok(claude_config_dir("--user")?.join("settings.json"))
 }

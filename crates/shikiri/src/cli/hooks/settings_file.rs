@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::jsonc::Fault;
 use crate::exit::{Exit, Failure};
+use crate::trust::tracked_files;
 
 /// Larger than this it is no settings file.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
@@ -23,6 +24,26 @@ pub(super) struct SettingsFile {
 }
 
 impl SettingsFile {
+    /// The file of a project. A link that came with a repository must not lead to other files of its
+    /// user; one that the user made may.
+    pub(super) fn read_in_project(path: PathBuf, root: &Path) -> Result<Self, Failure> {
+        let file = Self::read(path)?;
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_outside = !real(&file.target).starts_with(real(root));
+        let folder = file.path.parent().and_then(Path::file_name).map(Path::new);
+        let tracked = folder.filter(|_| is_outside).map(|folder| tracked_files(root, folder));
+        let is_link = |path: &PathBuf| root.join(path).is_symlink();
+        match tracked.and_then(Result::ok).and_then(|tracked| tracked.into_iter().find(is_link)) {
+            None => Ok(file),
+            Some(link) => {
+                let (link, target) = (link.display(), file.target.display());
+                let what = format!("{link} is tracked by git and leads out of it, to {target}");
+                let next = "remove the link, or use --user for your own settings";
+                Err(Failure::new(Exit::Refused, what, next))
+            }
+        }
+    }
+
     pub(super) fn read(path: PathBuf) -> Result<Self, Failure> {
         let target = match path.canonicalize() {
             Ok(target) => target,

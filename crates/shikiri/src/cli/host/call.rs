@@ -47,6 +47,9 @@ pub(super) struct Following {
     /// Ask nobody: questions are declined
     #[arg(long)]
     no_input: bool,
+    /// Call a tool though its server says something else of it than before
+    #[arg(long)]
+    accept_changes: bool,
     /// Give up after so long, in seconds, and tell the server [default: a day after it was called]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
@@ -139,7 +142,11 @@ impl Following {
     /// Who watches: a person, unless a program reads or everything was said beforehand.
     fn seat(&self) -> Seat {
         let is_said = self.yes || self.no_input || self.json || self.events;
-        if !is_said && is_attended() { Seat::at_terminal() } else { Seat::Empty(self.audience()) }
+        if !is_said && is_attended() {
+            Seat::at_terminal(self.accept_changes)
+        } else {
+            Seat::Empty(self.audience())
+        }
     }
 
     fn audience(&self) -> Plain {
@@ -148,7 +155,8 @@ impl Following {
             (false, true) => Told::Silent,
             (false, false) => Told::Lines,
         };
-        Plain { beforehand: if self.yes { Beforehand::Yes } else { Beforehand::No }, told }
+        let beforehand = if self.yes { Beforehand::Yes } else { Beforehand::No };
+        Plain { beforehand, accepts_changes: self.accept_changes, told }
     }
 
     pub(super) fn report(&self, called: Called) -> Result<(), Failure> {

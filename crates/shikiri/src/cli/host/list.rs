@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use shikiri_app::host::{Host, Listed};
 use shikiri_client::Tool;
 use shikiri_model::host::clean_line;
+use shikiri_model::tool::ChangeKind;
 
 use super::count;
 use crate::cli::JsonArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::terminal::host::{columns, width};
+use crate::terminal::host::{changes_line, columns, difference, width};
 
 #[derive(Args)]
 pub(super) struct ListArguments {
@@ -24,6 +25,9 @@ pub(super) struct ListArguments {
 pub(super) struct ToolsArguments {
     /// Only this server's
     server: Option<String>,
+    /// Know its tools as they are now, after their definitions changed
+    #[arg(long, requires = "server")]
+    accept: bool,
     #[command(flatten)]
     json: JsonArgument,
 }
@@ -110,11 +114,22 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
                 .remarks
                 .iter()
                 .for_each(|remark| note(&format!("shikiri: {name}: {}", clean_line(remark))));
+            let changes = host.changes(name, &offer.tools).await?;
+            changes.iter().for_each(|change| note(&difference(name, change)));
+            if arguments.accept {
+                host.accept_all(name, &offer.tools).await?;
+                note(&format!("shikiri: the tools of {name} are known as they are now"));
+            } else if changes.iter().any(|change| change.kind == ChangeKind::Changed) {
+                note(&format!("shikiri: accept this with `shikiri host tools {name} --accept`"));
+            }
             found.push((name.clone(), offer.tools));
         }
         None => {
             let listed = host.list().await;
             for one in &listed {
+                if !one.changes.is_empty() {
+                    note(&changes_line(&one.server, &one.changes));
+                }
                 match &one.offer {
                     Ok((_, offer)) => found.push((one.server.clone(), offer.tools.clone())),
                     Err(error) => note(&clean_line(&format!("shikiri: {}: {error}", one.server))),

@@ -57,14 +57,16 @@ enum Command {
 
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let config = global.config()?;
-    let app = open(&config, Access::Write).await?;
     let command = arguments.command.as_ref();
     let wanted = Wanted {
         asks: command.is_some_and(Command::may_ask) && is_attended(),
         left: command.is_none_or(|command| matches!(command, Command::Resume(_))),
         nothing: matches!(command, Some(Command::Tokens(_))),
     };
-    let host = arguments.places.host(app, &config, wanted).await?.with_speaker(wiring::speaker());
+    let content = arguments.places.content(&config, wanted)?;
+    let app = open(&config, Access::Write).await?;
+    let host = arguments.places.host(app, &config, wanted, content.as_deref()).await?;
+    let host = host.with_speaker(wiring::speaker());
     let Some(command) = arguments.command else {
         return shell::run(host, &config).await;
     };
@@ -106,7 +108,7 @@ impl From<HostError> for Failure {
             HostError::NoServer { .. } | HostError::NoTool { .. } => Exit::NotFound,
             HostError::Server { ref error, .. } => exit_of(error),
             HostError::Cancelled { .. } => Exit::Failed,
-            HostError::Call(_) => Exit::Refused,
+            HostError::Call(_) | HostError::Changed { .. } => Exit::Refused,
             HostError::Plan(_) => Exit::Usage,
             HostError::App(error) => return error.into(),
         };

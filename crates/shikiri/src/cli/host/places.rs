@@ -15,9 +15,11 @@ use shikiri_model::server::{Transport, fill_in};
 
 use super::login::Terminal;
 use crate::config::Config;
+use crate::data_folder;
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::output::note;
+use crate::trust::FileRequest;
 
 /// Larger ones are no configuration.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -58,10 +60,11 @@ impl Places {
         app: App,
         config: &Config,
         wanted: Wanted,
+        content: Option<&str>,
     ) -> Result<Host, Failure> {
         let servers = match &self.url {
             Some(url) => vec![self.by_address(url, config)?],
-            None => self.by_name(&app, config, wanted).await?,
+            None => self.by_name(&app, config, wanted, content).await?,
         };
         let introduction = Introduction {
             name: "shikiri".to_owned(),
@@ -79,6 +82,40 @@ impl Places {
         let host =
             Host::new(app, TenantId::local(), servers, introduction)?.with_authorities(authorities);
         Ok(if self.url.is_some() { host.by_address() } else { host })
+    }
+
+    fn file(&self, config: &Config) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| config.root.join(FILE))
+    }
+
+    /// The text of the file that names servers, if the command wants any of it. The project's own
+    /// counts only after trust: nothing is filled in, started or sent before.
+    pub(super) fn content(
+        &self,
+        config: &Config,
+        wanted: Wanted,
+    ) -> Result<Option<String>, Failure> {
+        if self.url.is_some() || wanted.nothing {
+            return Ok(None);
+        }
+        let file = self.file(config);
+        let text = match read_file(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.config.is_none() => {
+                return Ok(None);
+            }
+            Err(error) => {
+                let what = format!("{} cannot be read: {error}", file.display());
+                return Err(Failure::new(Exit::Usage, what, "name another with --config"));
+            }
+        };
+        // Another file that --config names is the person's choice, as every flag is.
+        let own = config.trust.root().join(FILE);
+        if file.canonicalize().ok() == own.canonicalize().ok() {
+            let request = FileRequest::mcp_servers(&text);
+            config.trust.require(&request, &request.names())?;
+        }
+        Ok(Some(text))
     }
 
     fn by_address(&self, url: &str, config: &Config) -> Result<ServerSpec, Failure> {
@@ -112,17 +149,12 @@ impl Places {
         app: &App,
         config: &Config,
         wanted: Wanted,
+        content: Option<&str>,
     ) -> Result<Vec<ServerSpec>, Failure> {
-        let file = self.config.clone().unwrap_or_else(|| config.root.join(FILE));
-        let mut servers = match read_file(&file) {
-            Ok(text) => named(&text, &file)?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.config.is_none() => {
-                Vec::new()
-            }
-            Err(error) => {
-                let what = format!("{} cannot be read: {error}", file.display());
-                return Err(Failure::new(Exit::Usage, what, "name another with --config"));
-            }
+        let file = self.file(config);
+        let mut servers = match content {
+            Some(text) => named(text, &file)?,
+            None => Vec::new(),
         };
         let left = if wanted.left { left_by_address(app, config).await? } else { Vec::new() };
         for spec in stored(app).await?.into_iter().chain(left) {
@@ -153,15 +185,14 @@ fn authority_for(
     Some(Arc::new(oauth_for(app, config, spec, browser)?))
 }
 
-/// Logins are kept in the store, sealed with a key of the project's folder.
+/// Logins are kept in the store, sealed with its key.
 pub(super) fn oauth_for(
     app: &App,
     config: &Config,
     spec: &ServerSpec,
     browser: Option<Arc<dyn Browser>>,
 ) -> Option<OAuth> {
-    let key = config.data_folder().join("host.key");
-    let vault = SealedVault::new(app.clone(), TenantId::local(), key);
+    let vault = SealedVault::new(app.clone(), TenantId::local(), config.sealing_key());
     OAuth::new(spec, Arc::new(vault), browser)
 }
 
@@ -262,11 +293,8 @@ fn key_for(url: &str, config: &Config) -> Option<String> {
         return None;
     }
     let set = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.is_empty());
-    let kept = || {
-        let text = std::fs::read_to_string(config.key_file()).ok()?;
-        Some(text.trim().to_owned()).filter(|key| !key.is_empty())
-    };
-    set.or_else(kept)
+    let kept = || data_folder::read_key(&config.key_file()).ok().flatten();
+    set.or_else(|| kept().map(|key| key.reveal().to_owned()))
 }
 
 #[cfg(test)]

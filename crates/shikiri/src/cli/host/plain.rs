@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use shikiri_app::host::{Audience, Consent, Shown};
 use shikiri_model::host::{Answer, Form, HostCall, clean, clean_line};
+use shikiri_model::tool::ToolChange;
 
 use crate::output::{Output, note};
-use crate::terminal::host::offline_sample;
+use crate::terminal::host::{changes_line, difference, offline_sample};
 
 /// What is answered when nobody can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(super) enum Told {
 
 pub(super) struct Plain {
     pub(super) beforehand: Beforehand,
+    /// Tools may be called though their definitions changed.
+    pub(super) accepts_changes: bool,
     pub(super) told: Told,
 }
 
@@ -46,6 +49,17 @@ impl Audience for Plain {
                 }
             }
         }
+    }
+
+    fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
+        note(&changes_line(server, changes));
+    }
+
+    /// The difference is shown in any case. `--yes` is for what a server asks while it is called, so
+    /// it does not agree to a change of the server itself.
+    async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
+        note(&difference(server, change));
+        self.accepts_changes
     }
 
     async fn ask(&self, call: &HostCall, form: &Form) -> Answer {

@@ -1,6 +1,7 @@
 //! `shikiri host plan GOAL`: a model makes a plan of the tools that there are. It is checked by the
 //! rules that hold for files, and shown before anything is called.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,8 @@ use shikiri_model::host::plan::{Offers, Plan};
 use super::run::{Telling, Which, carry_out, parse};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
+use crate::owner_file::create_for_owner;
+use crate::terminal::host::changes_line;
 
 /// Characters of the catalogue that a model is shown.
 const MAX_CATALOGUE: usize = 60_000;
@@ -47,6 +50,9 @@ pub(super) struct Arguments {
     /// Carry it out without asking; questions of servers are declined
     #[arg(long)]
     yes: bool,
+    /// Call tools though their servers say something else of them than before
+    #[arg(long)]
+    accept_changes: bool,
     /// Print the report as JSON, if it is carried out
     #[arg(long)]
     json: bool,
@@ -55,7 +61,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
     let unavailable = |why: NoText| Failure::told(Exit::Unavailable, why);
     let model = host.writing_model().await?.ok_or_else(|| unavailable(NoText::NoModel))?;
-    let (catalogue, offers) = catalogue(host).await?;
+    let (catalogue, offers) = catalogue(host, arguments.accept_changes).await?;
     note(&format!("shikiri: asking the model {} for a plan", model.id));
     let plan = made(host, &arguments.goal, &catalogue, &offers).await?;
     let text = toml::to_string(&plan).map_err(|error| Failure::told(Exit::Failed, error))?;
@@ -74,7 +80,12 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
         );
         return Ok(());
     }
-    let telling = Telling { agree: false, no_input: arguments.yes, json: arguments.json };
+    let telling = Telling {
+        agree: false,
+        no_input: arguments.yes,
+        accept_changes: arguments.accept_changes,
+        json: arguments.json,
+    };
     carry_out(host, plan, Which::Fresh, telling).await
 }
 
@@ -115,13 +126,21 @@ fn plan_in(said: &str) -> Result<Plan, String> {
     parse(text)
 }
 
-/// What there is to plan with, in words.
-async fn catalogue(host: &Host) -> Result<(String, Offers), Failure> {
+/// What there is to plan with, in words. A model does not see tools whose definitions changed, unless
+/// they were accepted.
+async fn catalogue(host: &Host, accepts_changes: bool) -> Result<(String, Offers), Failure> {
     let mut text = String::new();
     let mut offers = Offers::default();
     for listed in host.list().await {
+        let changed: BTreeSet<String> = match accepts_changes {
+            true => BTreeSet::new(),
+            false => listed.changed_tools().map(|changed| changed.change.tool).collect(),
+        };
+        if !listed.changes.is_empty() {
+            note(&changes_line(&listed.server, &listed.changes));
+        }
         let tools = match listed.offer {
-            Ok((_, offer)) => offer.tools,
+            Ok((_, offer)) => offer.tools.into_iter().filter(|tool| !changed.contains(&tool.name)),
             Err(error) => {
                 note(&format!("shikiri: {}: {error}", listed.server));
                 continue;
@@ -149,7 +168,7 @@ fn described(server: &str, tool: &Tool) -> String {
 }
 
 fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    let made = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    let made = create_for_owner(path).and_then(|mut file| file.write_all(text.as_bytes()));
     made.map_err(|error| {
         let what = format!("{} cannot be written: {error}", path.display());
         Failure::new(Exit::Usage, what, "name another file with --save")

@@ -9,13 +9,14 @@ use serde_json::Value;
 use shikiri_app::host::{Audience, Consent, PlanAudience, Shown};
 use shikiri_model::host::plan::{Plan, PlanRun, TaskRun, TaskState};
 use shikiri_model::host::{Answer, Form, HostCall, clean_line};
+use shikiri_model::tool::ToolChange;
 use tokio::sync::watch;
 
 use super::is_attended;
 use super::plain::{Beforehand, Plain, Told, line};
 use super::run::Telling;
 use crate::output::{Output, Style, note};
-use crate::terminal::host::{Person, Screen};
+use crate::terminal::host::{Person, Screen, changes_line, difference};
 
 /// Deeper ones are not indented further.
 const MAX_INDENT: usize = 8;
@@ -26,6 +27,7 @@ pub(super) struct PlanView {
     person: Option<Person>,
     /// Answers, where nobody is asked.
     plain: Plain,
+    accepts_changes: bool,
     asks: bool,
     run: Mutex<Option<PlanRun>>,
 }
@@ -38,7 +40,12 @@ impl PlanView {
         Self {
             is_silent,
             person: has_screen.then(|| Person::new(&Screen::new())),
-            plain: Plain { beforehand, told: Told::Silent },
+            plain: Plain {
+                beforehand,
+                accepts_changes: telling.accept_changes,
+                told: Told::Silent,
+            },
+            accepts_changes: telling.accept_changes,
             asks: has_screen && is_attended() && !telling.agree && !telling.no_input,
             run: Mutex::default(),
         }
@@ -89,6 +96,22 @@ impl Audience for PlanView {
         }
         if let (false, Some(said), Some(task)) = (self.is_silent, line(shown), self.task_of(call)) {
             note(&format!("{task}: {said}"));
+        }
+    }
+
+    fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
+        self.say(&changes_line(server, changes));
+    }
+
+    async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
+        match &self.person {
+            Some(person) if self.asks && !self.accepts_changes => {
+                person.accepts_change(server, change).await
+            }
+            _ => {
+                self.say(&difference(server, change));
+                self.accepts_changes
+            }
         }
     }
 

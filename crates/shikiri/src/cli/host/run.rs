@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::Host;
+use shikiri_app::host::{Host, Survey};
 use shikiri_model::host::clean;
 use shikiri_model::host::plan::{MAX_PLAN, Plan, PlanRun, PlanState, TaskRun, TaskState};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,9 @@ pub(super) struct Telling {
     /// Ask nobody: questions are declined
     #[arg(long)]
     pub(super) no_input: bool,
+    /// Call tools though their servers say something else of them than before
+    #[arg(long)]
+    pub(super) accept_changes: bool,
     /// Print the whole report as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -75,10 +78,16 @@ pub(super) async fn carry_out(
         let what = "no run of this plan was left unfinished";
         return Err(Failure::new(Exit::NotFound, what, "leave --resume out to start one"));
     }
-    let (offers, troubles) = host.offers().await;
+    let Survey { offers, troubles, changed } = host.survey().await;
     for (server, error) in troubles {
         note(&format!("shikiri: {server}: {error}"));
     }
+    let view = PlanView::new(telling);
+    let agreed = host.agree_to_plan(&plan, changed, &view).await;
+    if agreed.is_err() {
+        view.end();
+    }
+    agreed?;
     let stored = match left {
         Some(left) => {
             let taken = host.take_up_plan(&left).await?;
@@ -93,7 +102,6 @@ pub(super) async fn carry_out(
             begun
         }
     };
-    let view = PlanView::new(telling);
     view.begin(&stored.value);
     let cancel = CancellationToken::new();
     let carrying = Box::pin(host.carry_out(stored, offers, &view, &cancel));

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use shikiri_app::host::{Audience, Called, Consent, HostError, Shown};
 use shikiri_model::host::{Answer, Form, HostCall};
+use shikiri_model::tool::ToolChange;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +22,8 @@ pub(super) enum Seat {
 }
 
 impl Seat {
-    pub(super) fn at_terminal() -> Self {
-        Self::Taken(Arc::new(Person::new(&Screen::new())))
+    pub(super) fn at_terminal(accepts_changes: bool) -> Self {
+        Self::Taken(Arc::new(Person::new(&Screen::new()).accepting_changes(accepts_changes)))
     }
 
     fn audience(&self) -> &dyn Audience {
@@ -114,6 +115,14 @@ pub(super) async fn attend<T>(
 impl Audience for Seat {
     fn show(&self, call: &HostCall, shown: &Shown) {
         self.audience().show(call, shown);
+    }
+
+    fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
+        self.audience().tell_changes(server, changes);
+    }
+
+    async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
+        self.audience().accepts_change(server, change).await
     }
 
     async fn ask(&self, call: &HostCall, form: &Form) -> Answer {

@@ -1,6 +1,7 @@
 //! Calls at a terminal: a person watches them and answers what servers ask.
 
 mod ask;
+mod changes;
 mod editor;
 mod offline;
 mod results;
@@ -16,10 +17,12 @@ use serde_json::{Map, Value};
 use shikiri_app::host::{Audience, Consent, Shown};
 use shikiri_model::host::{Answer, Form, HostCall, clean, clean_line};
 use shikiri_model::ids::HostCallId;
+use shikiri_model::tool::ToolChange;
 
 use crate::output::{Output, Style};
 use screen::RowKey;
 
+pub(crate) use changes::{changes_line, difference};
 pub(crate) use editor::{CommandLine, Typed};
 pub(crate) use offline::offline_sample;
 pub(crate) use results::result_lines;
@@ -33,6 +36,8 @@ const PROMPT_LINES: usize = 6;
 pub(crate) struct Person {
     screen: Arc<Screen>,
     seen: Mutex<Seen>,
+    /// Said beforehand: tools may be called though their definitions changed.
+    accepts_changes: bool,
 }
 
 #[derive(Default)]
@@ -45,7 +50,12 @@ struct Seen {
 
 impl Person {
     pub(crate) fn new(screen: &Arc<Screen>) -> Self {
-        Self { screen: Arc::clone(screen), seen: Mutex::default() }
+        Self { screen: Arc::clone(screen), seen: Mutex::default(), accepts_changes: false }
+    }
+
+    /// Who has said beforehand whether changed tools may be called.
+    pub(crate) fn accepting_changes(self, accepts_changes: bool) -> Self {
+        Self { accepts_changes, ..self }
     }
 
     pub(crate) fn screen(&self) -> &Arc<Screen> {
@@ -139,6 +149,20 @@ impl Audience for Person {
             // Its bar is there from the first sign of it.
             _ => drop(self.row(call)),
         }
+    }
+
+    fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
+        self.screen.say(&changes_line(server, changes));
+    }
+
+    async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
+        let keyboard = self.screen.keyboard().await;
+        self.screen.say(&difference(server, change));
+        if self.accepts_changes {
+            return true;
+        }
+        let label = "Call it, and know it as it is now? (y/n) ";
+        matches!(ask::yes_or_no(&self.screen, &keyboard, label).await, ask::Said::Yes)
     }
 
     async fn ask(&self, call: &HostCall, form: &Form) -> Answer {

@@ -4,9 +4,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use shikiri_browser::{BrowserOptions, prospect};
-use shikiri_testkit::{ChatSite, Cli, Client, Follower, Signal, skip, wait_until};
+use shikiri_testkit::{ChatSite, Cli, Follower, KeeperClient, Signal, skip, wait_until};
 
 use super::{is_used, project, run};
 
@@ -52,12 +52,9 @@ fn told(command: &mut Follower, words: &str) {
     assert!(found.is_some(), "{words:?} was not told:\n{}", command.output());
 }
 
-/// What the browser of a project answers at its port.
-async fn devtools(folder: &std::path::Path, path: &str) -> String {
-    let profile = folder.join(".shikiri/browser/local/profile");
-    let told = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap();
-    let browser = Client::new(&format!("http://127.0.0.1:{}", told.lines().next().unwrap()));
-    browser.get(&format!("/json/{path}")).await.text()
+/// The browser of a project, as another process drives it.
+fn browser(folder: &std::path::Path) -> KeeperClient {
+    KeeperClient::connect(&folder.join(".shikiri/browser/local"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +75,7 @@ async fn a_person_logs_in_once_in_a_window_and_stays_logged_in_without_one() {
         told(&mut login, "open: logged in");
         told(&mut login, "locked: waits for a login");
     });
-    let version = devtools(folder.path(), "version").await;
+    let version = browser(folder.path()).call("Browser.getVersion", &json!({})).to_string();
     assert!(version.contains("Chrome/") && !version.contains("Headless"), "{version}");
     // The person logs in.
     let mut known = locked.clone();
@@ -87,13 +84,12 @@ async fn a_person_logs_in_once_in_a_window_and_stays_logged_in_without_one() {
     tokio::task::block_in_place(|| told(&mut login, "locked: logged in"));
     site.change("locked", locked);
     // The pages are closed one by one, as a person does it.
-    let pages: Value = serde_json::from_str(&devtools(folder.path(), "list").await).unwrap();
-    let of_site =
-        |page: &&Value| page["url"].as_str().is_some_and(|u| u.starts_with(site.origin()));
-    let tabs: Vec<_> = pages.as_array().unwrap().iter().filter(of_site).collect();
-    assert_eq!(tabs.len(), 2, "{pages}");
-    for tab in tabs {
-        devtools(folder.path(), &format!("close/{}", tab["id"].as_str().unwrap())).await;
+    let mut window = browser(folder.path());
+    let pages = window.tabs();
+    let tabs: Vec<_> = pages.iter().filter(|(_, url)| url.starts_with(site.origin())).collect();
+    assert_eq!(tabs.len(), 2, "{pages:?}");
+    for (tab, _) in tabs {
+        window.close_tab(tab);
     }
     let code = tokio::task::block_in_place(|| login.wait(PATIENCE));
     assert_eq!(code, 0, "{}", login.output());

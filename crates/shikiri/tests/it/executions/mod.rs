@@ -3,11 +3,14 @@
 mod conversations;
 mod engines;
 mod files;
+mod gateway;
+mod hostile_files;
 pub(crate) mod kit;
 mod lock;
 mod models;
 mod offline;
 mod openapi;
+mod sandbox;
 mod schemathesis;
 mod secrets;
 mod server_checks;

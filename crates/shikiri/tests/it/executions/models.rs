@@ -26,7 +26,7 @@ async fn a_fresh_store_has_the_offline_model_and_local_uses_it() {
         json!({
             "id": "offline", "engine": "offline", "model_name": "offline", "region": null,
             "status": "active", "aliases": [], "subagent_model": null, "env": {}, "prices": free,
-            "created_at": null, "updated_at": null,
+            "secret_env": [], "created_at": null, "updated_at": null,
         })
     );
 }
@@ -59,8 +59,10 @@ async fn a_model_is_made_changed_and_never_tells_its_secrets() {
 
     // Any key may look, and sees nothing of the environment.
     let mut seen = tenant.client.get(path).await.expect(200);
-    assert_eq!(seen.get("env"), None);
-    seen["env"] = back["env"].clone();
+    for hidden in ["env", "secret_env"] {
+        assert_eq!(seen.get(hidden), None);
+        seen[hidden] = back[hidden].clone();
+    }
     assert_eq!(seen, back);
     let list = tenant.client.get("/v1/models").await;
     assert_eq!(list.expect(200)["items"].as_array().unwrap().len(), 2);

@@ -115,7 +115,7 @@ async fn a_document_is_made_a_server_and_tried_from_the_terminal() {
     std::fs::write(&file, PETSTORE).unwrap();
     let (file, base) = (file.to_str().unwrap(), format!("{url}/api/v3"));
     let create = ["servers", "create", "pets", "--type", "openapi", "--spec", file, "--url", &base];
-    let made = cli.run(&[&create[..], &["--json"]].concat()).done().json();
+    let made = cli.run(&[&create[..], &["--allow-private", "--json"]].concat()).done().json();
     let id = made["id"].as_str().unwrap();
     let shown = cli.run(&["servers", "show", id]).done().stdout;
     assert!(shown.contains(&base) && shown.contains("openapi"), "{shown}");

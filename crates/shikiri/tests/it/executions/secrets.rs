@@ -117,7 +117,9 @@ async fn a_cli_that_tells_all(world: &World) {
     let answer = talk.post(&body, &[]).await;
     let told = events(&answer.text());
     let end = &terminal(&told).data;
-    assert_eq!(end["result"], "[REDACTED] [REDACTED] [REDACTED]", "{}", answer.text());
+    // The token of the request and that of the run. It has no credential of the operator's.
+    let result = end["result"].as_str().unwrap();
+    assert_eq!(result.trim(), "[REDACTED] [REDACTED]", "{}", answer.text());
     world.canaries.in_answer("what a CLI told", &answer);
     let path = talk.path("/messages");
     world.get(&talk.tenant.client, &path).await;

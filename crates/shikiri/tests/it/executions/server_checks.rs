@@ -75,7 +75,7 @@ async fn a_server_that_is_a_program_is_started_heard_and_ended() {
     let report = tenant.client.post(&path, &json!({})).await.expect(200);
     let expected = json!({
         "reachable": true, "detail": "answers, with MCP 2025-11-25",
-        "server": { "name": "蛇", "version": "1" }, "tools": ["探す", "b"],
+        "server": { "name": "蛇", "version": "1" }, "tools": ["探す", "b"], "changes": [],
     });
     assert_eq!(report, expected);
     // Its child is gone with it: what is left is at most a name in the table.
@@ -170,7 +170,7 @@ async fn a_server_of_the_older_kind_is_tried_and_a_silent_one_is_given_up() {
     let report = tenant.client.post(&old_path, &json!({})).await.expect(200);
     let expected = json!({
         "reachable": true, "detail": "answers, with MCP 2024-11-05",
-        "server": { "name": "old", "version": "0" }, "tools": ["a", "b"],
+        "server": { "name": "old", "version": "0" }, "tools": ["a", "b"], "changes": [],
     });
     assert_eq!(report, expected);
     serving.abort();

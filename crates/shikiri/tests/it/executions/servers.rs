@@ -186,7 +186,10 @@ async fn private_addresses_are_the_admins_to_open() {
     assert_eq!((&shown["type"], &shown["url"]), (&json!("http"), &json!("http://127.0.0.1:9/")));
     let change = json!({ "headers_template": { "X-A": "b" }, "allow_private": true });
     client.patch(&open, &change).await.expect(200);
-    let moved = json!({ "url": "http://127.0.0.1:10/", "allow_private": false });
+    // A hidden value does not move with it.
+    let mut moved = json!({ "url": "http://127.0.0.1:10/", "allow_private": false });
+    client.patch(&open, &moved).await.problem(400);
+    moved["headers_template"] = json!({});
     client.patch(&open, &moved).await.expect(200);
     client.patch(&open, &json!({ "allow_private": true })).await.problem(403);
     admin.patch(&open, &json!({ "allow_private": true })).await.expect(200);
@@ -208,6 +211,7 @@ fn servers_live_on_the_command_line() {
         "Authorization: Bearer ${github}",
         "--allowed-tool",
         "a",
+        "--allow-private",
         "--json",
     ];
     let made = cli.run(&create).done().json();
@@ -226,7 +230,6 @@ fn servers_live_on_the_command_line() {
     assert_eq!(cli.run(&stdio).done().json()["command"], json!(["sh", "-c", "exit 0"]));
     let list = cli.run(&["servers", "list"]).done().stdout;
     assert!(list.contains("http://127.0.0.1:9/mcp") && list.contains("sh -c exit 0"), "{list}");
-    // The command line is the admin's: what it names may be anywhere, unless it says otherwise.
     assert!(cli.run(&["servers", "show", id]).done().stdout.contains("private addresses  true"));
     cli.run(&["servers", "set", id, "--allow-private", "false"]).done();
     assert!(cli.run(&["servers", "show", id]).done().stdout.contains("private addresses  false"));

@@ -97,7 +97,7 @@ async fn what_is_wrong_is_told_before_anything_starts() {
     assert_eq!(code(with("tokens", json!({ "a": "x\r\ny" })), 400).await, "INVALID_REQUEST");
     assert_eq!(code(with("unknown", json!(1)), 400).await, "INVALID_REQUEST");
 
-    let server = json!({ "name": "docs", "type": "http", "url": "http://127.0.0.1:9/mcp",
+    let server = json!({ "name": "docs", "type": "http", "url": "http://127.0.0.1:9/mcp", "allow_private": true,
         "headers_template": { "Authorization": "Bearer ${docs_key}" } });
     let made = local.client.post(&local.path("/mcp-servers"), &server).await.expect(201);
     assert_eq!(code(Talk::body("x"), 400).await, "MISSING_TOKEN");

@@ -123,7 +123,8 @@ fn what_fails_or_is_not_there_has_its_exit_code() {
     cli.run(&["run", ""]).refused(2, &["user_input"]);
     cli.run(&["models", "set", "offline", "--status", "inactive"]).done();
     cli.run(&["run", "x", "--model", "offline"]).refused(3, &["offline", "models set"]);
-    cli.run(&["run", "x", "--server", "https://host:1"]).refused(2, &["TLS", "http://"]);
+    cli.run(&["run", "x", "--server", "http://host"]).refused(2, &["http://127.0.0.1:7420"]);
+    cli.run(&["run", "x", "--server", "https://127.0.0.1:1"]).refused(5, &["127.0.0.1:1"]);
     cli.run(&["run", "x", "--server", "127.0.0.1:1"]).refused(5, &["127.0.0.1:1", "serve"]);
     assert_eq!(conversations(), before, "what is refused leaves no conversation behind");
     cli.run(&["executions", "show", "exe_0"]).refused(4, &["exe_0", "executions list"]);

@@ -359,3 +359,22 @@ fn the_readmes_commands_run() {
     assert!(said.contains("testers change tests only"), "{said}");
     assert!(read(world.settings()).contains("SubagentStart"));
 }
+
+/// A link that a repository brings could name any file of the user's; one that the user made may.
+#[test]
+fn a_link_out_of_the_project_that_git_tracks_is_not_followed() {
+    let world = World::new();
+    let project = world.folder.path().join("project");
+    let secret = world.folder.path().join("credentials.json");
+    fs::write(&secret, r#"{"key":"canary"}"#).unwrap();
+    symlink(&secret, world.settings()).unwrap();
+    let git = |words: &[&str]| {
+        let done = Command::new("git").arg("-C").arg(&project).args(words).output().unwrap();
+        assert!(done.status.success(), "git {words:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    world.cli.run(&["hooks", "install"]).refused(3, &["tracked by git", "--user"]);
+    assert_eq!(read(&secret), r#"{"key":"canary"}"#);
+    assert_eq!(world.files(), ["settings.json"]);
+}

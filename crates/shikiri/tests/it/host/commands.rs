@@ -20,7 +20,7 @@ struct Desk {
 impl Desk {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let cli = Cli::new(PROGRAM, folder.path());
+        let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
         Self { folder, cli }
     }
 
@@ -138,7 +138,7 @@ async fn headers_are_filled_in_from_the_environment_wherever_they_are_written() 
     assert_eq!(calls[1].header("x-key"), Some("s3cret"));
     assert_eq!(calls[2].header("x-flag"), Some("s3cret"));
 
-    let without = Cli::new(PROGRAM, desk.path());
+    let without = Cli::new(PROGRAM, desk.path()).env("SHIKIRI_TRUST", "1");
     let ended = tokio::task::block_in_place(|| without.run(&flag));
     ended.refused(2, &["X-Flag", "HOST_TEST_KEY is not set"]);
     let ended = tokio::task::block_in_place(|| without.run(&["host", "call", "file", "t"]));

@@ -133,7 +133,7 @@ async fn whoever_cannot_be_listed_is_told_beside_the_others() {
     let file = json!({ "mcpServers": servers }).to_string();
     std::fs::write(folder.path().join(".mcp.json"), file).unwrap();
 
-    let cli = Cli::new(PROGRAM, folder.path());
+    let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
     let start = Instant::now();
     let listed = tokio::task::block_in_place(|| cli.run(&["host", "list", "--json"])).done();
     assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
@@ -182,7 +182,7 @@ async fn tools_that_make_no_sense_are_left_out_and_named() {
     })
     .await;
     let folder = TempDir::new().unwrap();
-    let cli = Cli::new(PROGRAM, folder.path());
+    let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
     let list = |url: &str| {
         let words = ["host", "--url", url, "list", "--json"];
         let listed = tokio::task::block_in_place(|| cli.run(&words)).done().json();
@@ -295,7 +295,7 @@ async fn a_call_that_is_lied_about_ends_with_a_clear_line() {
         let raw = Raw::start(part).await;
         calls.spawn_blocking(move || {
             let folder = TempDir::new().unwrap();
-            let cli = Cli::new(PROGRAM, folder.path());
+            let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
             let start = Instant::now();
             let call = ["host", "--url", &raw.url, "call", "t", "--timeout", "8", "--json"];
             let ended = cli.run(&call);
@@ -338,7 +338,7 @@ async fn a_program_that_dies_or_prints_nonsense_in_a_call() {
     let folder = TempDir::new().unwrap();
     let file = json!({ "mcpServers": servers }).to_string();
     std::fs::write(folder.path().join(".mcp.json"), file).unwrap();
-    let cli = Cli::new(PROGRAM, folder.path());
+    let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
     let run = |words: &[&str]| tokio::task::block_in_place(|| cli.run(words));
     let ended = run(&["host", "call", "dies", "t", "--json"]);
     ended.refused(1, &["out of ink", "is not known"]);
@@ -363,7 +363,7 @@ async fn a_thousand_questions_at_once_are_too_many() {
     })
     .await;
     let folder = TempDir::new().unwrap();
-    let cli = Cli::new(PROGRAM, folder.path());
+    let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
     let words = ["host", "--url", &server.url, "call", "t", "--json"];
     let ended = tokio::task::block_in_place(|| cli.run(&words)).done();
     assert_eq!(ended.json()["result"]["content"][0]["text"], "enough");

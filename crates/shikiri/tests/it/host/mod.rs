@@ -11,3 +11,4 @@ mod plans;
 mod raw;
 mod stranger;
 mod terminal;
+mod tool_pins;

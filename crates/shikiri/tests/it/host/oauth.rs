@@ -28,7 +28,8 @@ impl World {
         let servers = json!({ "mcpServers": { "fake": { "url": fake.url() } } });
         fs::write(folder.path().join(".mcp.json"), servers.to_string()).unwrap();
         // Whatever anything logs is looked through for secrets.
-        let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_LOG", "trace");
+        let cli =
+            Cli::new(PROGRAM, folder.path()).env("SHIKIRI_LOG", "trace").env("SHIKIRI_TRUST", "1");
         Self { fake, folder, cli }
     }
 
@@ -97,6 +98,23 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
+/// A key that somebody else put there could open what it seals.
+#[tokio::test(flavor = "multi_thread")]
+async fn sealing_key_that_others_can_read_or_that_is_a_link_is_refused() {
+    let world = World::new().await;
+    let key = world.folder.path().join(".shikiri/sealing.key");
+    fs::create_dir(key.parent().unwrap()).unwrap();
+    fs::write(&key, "0".repeat(64)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let (code, told) = world.log_in().await;
+    assert!(code != 0 && told.contains("others may read the sealing key"), "{code}: {told}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&key, world.folder.path().join("elsewhere.key")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere.key", &key).unwrap();
+    let (code, told) = world.log_in().await;
+    assert!(code != 0 && told.contains("sealing.key: is a link"), "{code}: {told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_logs_in_once_and_every_later_command_is_known() {
     let world = World::new().await;
@@ -129,10 +147,10 @@ async fn no_secret_lies_in_the_project_in_clear() {
             assert!(!contains(bytes, secret.as_bytes()), "{secret} lies in {name}");
         }
     }
-    let key = world.data().join("host.key");
+    let key = world.data().join("sealing.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let key = fs::read_to_string(key).unwrap();
-    let elsewhere = found.iter().filter(|(name, _)| !name.ends_with("host.key"));
+    let elsewhere = found.iter().filter(|(name, _)| !name.ends_with("sealing.key"));
     for (name, bytes) in elsewhere {
         assert!(!contains(bytes, key.trim().as_bytes()), "the key lies in {name}");
     }
@@ -196,22 +214,20 @@ async fn what_one_issuer_gave_is_not_shown_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_that_was_kept_with_another_key_is_explained_and_removed() {
+async fn a_login_that_was_kept_with_another_key_is_explained_and_stays() {
     let world = World::new().await;
     world.logged_in().await;
-    let key = world.data().join("host.key");
+    let key = world.data().join("sealing.key");
+    let kept = fs::read_to_string(&key).unwrap();
     fs::write(&key, "0".repeat(64)).unwrap();
     let ended = world.call();
-    assert_eq!(ended.code, 3, "{ended:?}");
-    assert!(ended.stderr.contains("kept with another key"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("`shikiri host login fake`"), "{}", ended.stderr);
-    assert!(!world.call().stderr.contains("another key"), "it is gone");
-    world.logged_in().await;
-    world.assert_called();
+    assert_ne!(ended.code, 0, "{ended:?}");
+    assert!(ended.stderr.contains("sealed with another key"), "{}", ended.stderr);
     fs::write(&key, "nonsense").unwrap();
-    world.assert_refused("does not hold a key: remove it and log in again");
+    world.assert_refused("does not hold a sealing key");
     fs::remove_file(&key).unwrap();
-    world.assert_refused("`shikiri host login fake`");
-    world.logged_in().await;
+    world.assert_refused("SHIKIRI_SEALING_KEY_FILE");
+    fs::write(&key, kept).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     world.assert_called();
 }

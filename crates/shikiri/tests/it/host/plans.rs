@@ -27,7 +27,7 @@ impl Desk {
         let folder = TempDir::new().unwrap();
         let file = json!({ "mcpServers": servers }).to_string();
         std::fs::write(folder.path().join(".mcp.json"), file).unwrap();
-        let cli = Cli::new(PROGRAM, folder.path());
+        let cli = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1");
         Self { folder, cli }
     }
 

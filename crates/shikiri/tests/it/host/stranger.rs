@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+
+/// For what must come; a machine that builds at the same time is slow.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// It ends when dropped.
 pub(super) struct Stranger {
@@ -73,12 +77,15 @@ impl Stranger {
 
     /// The next call that is made.
     pub(super) async fn called(&mut self) -> Call {
-        self.calls.recv().await.unwrap()
+        let called = tokio::time::timeout(PATIENCE, self.calls.recv()).await;
+        called.expect("no call came").unwrap()
     }
 
     /// Waits until so many calls were taken back.
     pub(super) async fn cancelled(&self, count: u32) {
-        self.shared.cancelled.subscribe().wait_for(|known| *known >= count).await.unwrap();
+        let mut cancelled = self.shared.cancelled.subscribe();
+        let cancelled = tokio::time::timeout(PATIENCE, cancelled.wait_for(|known| *known >= count));
+        let _ = cancelled.await.expect("no call was taken back").unwrap();
     }
 }
 

@@ -3,7 +3,6 @@
 mod plans;
 mod prompt;
 mod questions;
-mod tmux;
 
 use std::process::Command;
 
@@ -13,7 +12,7 @@ use tempfile::TempDir;
 
 use super::stranger::Stranger;
 use crate::PROGRAM;
-use tmux::Pane;
+use crate::tmux::Pane;
 
 const SIZE: (u16, u16) = (100, 30);
 
@@ -108,7 +107,9 @@ async fn ctrl_c_in_a_question_cancels_the_call() {
     let Some(pane) = Pane::start(&command, SIZE).await else { return };
     let call = server.called().await;
     let asking = tokio::spawn(async move {
-        call.elicit("Sure?", json!({ "confirm": { "type": "boolean" } })).await
+        call.elicit("Sure?", json!({ "confirm": { "type": "boolean" } })).await;
+        // The call stays open: the end of its stream would be news to the host as well.
+        std::future::pending::<()>().await;
     });
     pane.sees("Yes or no? (y/n)").await;
     pane.keys(&["C-c"]);
@@ -154,14 +155,24 @@ async fn nothing_that_a_server_says_steers_the_terminal() {
         {
             "name": "tool", "title": bad("title"), "description": bad("description"),
             "inputSchema": { "type": "object", "properties": {
-                (bad("argument")): { "type": "string", "description": bad("about"), "default": bad("default") },
-                "kind": { "type": "string", "enum": [bad("first"), "second"] },
+                "argument": { "type": "string", "description": bad("about"), "default": "plain" },
+                "kind": { "type": "string", "enum": ["first", "second"] },
             } },
         },
+        { "name": "argued", "inputSchema": { "type": "object", "properties": {
+            (bad("argument")): { "type": "string" },
+        } } },
+        { "name": "chosen", "inputSchema": { "type": "object", "properties": {
+            "kind": { "type": "string", "enum": [bad("first"), "second"] },
+        } } },
     ]);
     let mut server = Stranger::start(tools).await;
     let Some(pane) = Pane::start(&host(&folder, &server.url, &[]), SIZE).await else { return };
     pane.sees("shikiri>").await;
+    // What has to be sent back as it is cannot be cleaned.
+    for name in ["named", "argued", "chosen"] {
+        pane.sees(&format!("the tool \"{name}\" is left out")).await;
+    }
     pane.line("tools");
     pane.sees("ARGUMENTS").await;
     pane.line("details tool");

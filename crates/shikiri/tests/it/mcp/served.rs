@@ -41,7 +41,7 @@ impl Served {
             ..Settings::default()
         };
         let current_folder = Some(folder.path().to_owned());
-        let surroundings = Surroundings { variable: &|_| None, current_folder };
+        let surroundings = Surroundings { variable: &|_| None, current_folder, ask: |_| None };
         let config = Config::load(settings, &surroundings).unwrap_or_else(|e| panic!("{e:?}"));
         let running = Running::start(&config, offer).await.unwrap_or_else(|e| panic!("{e:?}"));
         let key = std::fs::read_to_string(folder.path().join(".shikiri/admin.key")).unwrap();

@@ -129,6 +129,8 @@ mod tests {
                 },
                 "required": ["class"],
             }),
+            annotations: Value::Null,
+            fingerprint: String::new(),
             is_repeatable: false,
         }
     }

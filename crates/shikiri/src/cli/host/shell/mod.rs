@@ -17,7 +17,7 @@ use super::{count, is_attended};
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::signals::Signals;
-use crate::terminal::host::{CommandLine, Screen, Typed, columns, width};
+use crate::terminal::host::{CommandLine, Screen, Typed, changes_line, columns, width};
 use catalogue::{Catalogue, details};
 use jobs::Jobs;
 use words::{COMMANDS, Wish};
@@ -140,6 +140,9 @@ impl Shell {
         let listed = self.host.list().await;
         self.catalogue = Catalogue::of(&listed);
         for one in &listed {
+            if !one.changes.is_empty() {
+                self.screen.say(&changes_line(&one.server, &one.changes));
+            }
             match &one.offer {
                 Err(error) => {
                     self.screen.say(&clean_line(&format!("shikiri: {}: {error}", one.server)));

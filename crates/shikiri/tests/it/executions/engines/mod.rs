@@ -4,6 +4,7 @@
 mod limits;
 mod lost;
 mod stops;
+mod tool_pins;
 mod toolbox;
 mod turns;
 

@@ -57,6 +57,7 @@ impl Home {
 
     pub(super) fn cli(&self) -> Cli {
         Cli::new(PROGRAM, self.folder.path())
+            .env("SHIKIRI_TRUST", "1")
             .env("SHIKIRI_KEY", &self.key)
             .env("SHIKIRI_DURABILITY", "normal")
     }

@@ -16,6 +16,7 @@ const GOOD: &str = "```toml\n\
 async fn desk(model: &FakeModel, stub: &Stub) -> Desk {
     let mut desk = Desk::with_stubs(&[("only", stub)]);
     desk.cli = Cli::new(crate::PROGRAM, desk.path())
+        .env("SHIKIRI_TRUST", "1")
         .env("ANTHROPIC_BASE_URL", model.url())
         .env("ANTHROPIC_API_KEY", "secret-of-the-test");
     let create = ["models", "create", "m", "--engine", "anthropic", "--model-name", "fake"];

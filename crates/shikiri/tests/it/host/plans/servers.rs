@@ -194,7 +194,8 @@ async fn starting_over_leaves_the_unfinished_run_alone() {
 async fn an_interrupted_plan_cancels_its_calls_and_says_what_is_missing() {
     let app = server().await;
     let desk = Desk::with_servers(&[("only", &app)]);
-    desk.write(CHAIN);
+    // Long enough not to end by itself while the cancellation is on its way.
+    desk.write(&CHAIN.replace("steps = 15", "steps = 50"));
     let mut host = desk.cli.start(&["host", "run", "plan.toml", "--yes"]);
     until_running(&app, "long_running_agent").await;
     host.signal(shikiri_testkit::Signal::INT);

@@ -5,9 +5,9 @@ use serde_json::json;
 use shikiri_testkit::Cli;
 
 use super::super::stranger::Stranger;
-use super::tmux::Pane;
 use super::{SIZE, lines, tool};
 use crate::PROGRAM;
+use crate::tmux::Pane;
 
 const PLAN: &str = r#"
     [[task]]
@@ -31,7 +31,11 @@ async fn a_plan_is_watched_as_a_tree_and_its_questions_are_asked() {
     let servers = json!({ "mcpServers": { "it": { "url": server.url } } });
     std::fs::write(folder.path().join(".mcp.json"), servers.to_string()).unwrap();
     std::fs::write(folder.path().join("plan.toml"), PLAN).unwrap();
-    let command = Cli::new(PROGRAM, folder.path()).command(&["host", "run", "plan.toml"]);
+    let command = Cli::new(PROGRAM, folder.path()).env("SHIKIRI_TRUST", "1").command(&[
+        "host",
+        "run",
+        "plan.toml",
+    ]);
     let Some(pane) = Pane::start(&command, SIZE).await else { return };
     let (first, second) = (server.called().await, server.called().await);
     pane.sees("▸ north: running at it").await;

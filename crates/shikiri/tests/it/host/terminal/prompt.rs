@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::super::stranger::Stranger;
-use super::tmux::Pane;
 use super::{SIZE, host, lines, tool};
+use crate::tmux::Pane;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_prompt_calls_tools_before_the_person_and_behind() {

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use shikiri_testkit::{Cli, FakeModel, Reply, TestApp};
 
 use super::super::stranger::{Call, Stranger};
-use super::tmux::Pane;
 use super::{SIZE, host, lines, tool};
 use crate::PROGRAM;
+use crate::tmux::Pane;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_is_filled_in_field_by_field() {

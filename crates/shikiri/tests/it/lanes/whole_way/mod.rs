@@ -2,6 +2,7 @@
 //! bridge, a Chromium, and chat pages of our own in the places of ChatGPT and Gemini.
 
 mod crowd;
+mod devtools;
 mod endings;
 mod hindrances;
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use shikiri_browser::{BrowserOptions, prospect};
-use shikiri_testkit::{Builder, ChatSite, Cli, Client, TestApp, skip};
+use shikiri_testkit::{Builder, ChatSite, Cli, KeeperClient, TestApp, skip};
 use tempfile::TempDir;
 
 use super::exported;
@@ -60,7 +61,7 @@ impl Home {
     }
 
     fn cli(&self) -> Cli {
-        let cli = Cli::new(PROGRAM, self.folder.path());
+        let cli = Cli::new(PROGRAM, self.folder.path()).env("SHIKIRI_TRUST", "1");
         match std::env::var_os("SHIKIRI_CHROME_BIN") {
             Some(named) => cli.env("SHIKIRI_CHROME_BIN", named),
             None => cli,
@@ -68,7 +69,7 @@ impl Home {
     }
 
     fn server(&self) -> Builder {
-        let server = TestApp::new(PROGRAM).root(self.folder.path());
+        let server = TestApp::new(PROGRAM).root(self.folder.path()).env("SHIKIRI_TRUST", "1");
         match std::env::var("SHIKIRI_CHROME_BIN") {
             Ok(named) => server.env("SHIKIRI_CHROME_BIN", named),
             Err(_) => server,
@@ -79,11 +80,8 @@ impl Home {
     async fn close_tab(&self, lane: &str, provider: &str) {
         let lanes = tokio::task::block_in_place(|| exported(&self.cli()));
         let tab = lanes["agents"][lane][provider]["tabId"].as_str().expect("a tab").to_owned();
-        let profile = self.folder.path().join(".shikiri/browser/local/profile");
-        let told = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap();
-        let browser = Client::new(&format!("http://127.0.0.1:{}", told.lines().next().unwrap()));
-        let closed = browser.get(&format!("/json/close/{tab}")).await;
-        assert_eq!(closed.status, 200, "{tab} was not closed: {}", closed.text());
+        let browser = self.folder.path().join(".shikiri/browser/local");
+        tokio::task::block_in_place(|| KeeperClient::connect(&browser).close_tab(&tab));
     }
 
     /// The address of a chat, as the site knows it.

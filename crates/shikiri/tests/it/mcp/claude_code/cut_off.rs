@@ -70,7 +70,9 @@ async fn a_server_that_ends_lets_the_call_be_resumed_or_answers_with_the_run() {
         if protocol == OLDER {
             assert_eq!(answer, json!({ "steps": STEPS }));
         } else {
-            assert_eq!((&answer["status"], &answer["result"]), (&json!("running"), &Value::Null));
+            // Queued: the server that ends has already put its run back for the next one.
+            let goes_on = ["running", "queued"].map(Value::from).contains(&answer["status"]);
+            assert!(goes_on && answer["result"].is_null(), "{answer}");
         }
         let status = data(&waited.text);
         assert_eq!(

@@ -11,14 +11,14 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program in a pane. Its tmux ends when dropped.
-pub(super) struct Pane {
+pub(crate) struct Pane {
     folder: TempDir,
     size: (u16, u16),
 }
 
 impl Pane {
     /// None, and said loudly, where there is no tmux.
-    pub(super) async fn start(command: &Command, size: (u16, u16)) -> Option<Self> {
+    pub(crate) async fn start(command: &Command, size: (u16, u16)) -> Option<Self> {
         let has_tmux = Command::new("tmux").arg("-V").stdout(Stdio::null()).status();
         if !has_tmux.is_ok_and(|status| status.success()) {
             skip("the host at a terminal", "tmux is not installed: apt-get install tmux");
@@ -56,40 +56,40 @@ impl Pane {
     }
 
     /// Presses keys, by tmux's names for them.
-    pub(super) fn keys(&self, keys: &[&str]) {
+    pub(crate) fn keys(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
     /// Types a text and the key Enter.
-    pub(super) fn line(&self, text: &str) {
+    pub(crate) fn line(&self, text: &str) {
         if !text.is_empty() {
             self.tmux(&["send-keys", "-l", text]);
         }
         self.keys(&["Enter"]);
     }
 
-    pub(super) fn resize(&mut self, width: u16) {
+    pub(crate) fn resize(&mut self, width: u16) {
         self.size.0 = width;
         let (width, height) = (width.to_string(), self.size.1.to_string());
         self.tmux(&["resize-window", "-x", &width, "-y", &height]);
     }
 
     /// What is on the screen, with what has gone off its top.
-    pub(super) fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
     }
 
     /// Every byte that was written to the terminal.
-    pub(super) fn raw(&self) -> Vec<u8> {
+    pub(crate) fn raw(&self) -> Vec<u8> {
         std::fs::read(self.raw_file()).unwrap_or_default()
     }
 
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         self.tmux(&["display-message", "-p", "#{pane_title}"])
     }
 
     /// Waits until the screen is as wanted.
-    pub(super) async fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut seen = String::new();
         let looking = wait_until(what, PATIENCE, async || {
             seen = self.screen();
@@ -101,12 +101,12 @@ impl Pane {
     }
 
     /// Waits until a text is on the screen.
-    pub(super) async fn sees(&self, text: &str) -> String {
+    pub(crate) async fn sees(&self, text: &str) -> String {
         self.until(text, |screen| screen.contains(text)).await
     }
 
     /// The exit code of the program.
-    pub(super) async fn ended(&self) -> i32 {
+    pub(crate) async fn ended(&self) -> i32 {
         let mut code = String::new();
         wait_until("the program ends", PATIENCE, async || {
             code = std::fs::read_to_string(self.status_file()).unwrap_or_default();

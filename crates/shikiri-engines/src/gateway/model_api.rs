@@ -1,0 +1,206 @@
+//! Forwards requests for the model API to the operator's upstream, with the operator's credential.
+//! Method, path, query, headers and bodies pass as they are, streaming both ways. A request to
+//! Bedrock is signed again, so its body is read first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response, StatusCode, request};
+use http_body_util::{BodyDataStream, BodyExt as _, Limited};
+use hyper::body::{Body as _, Incoming};
+use reqwest::Url;
+use serde_json::json;
+use shikiri_app::execution::Order;
+
+use super::observer::{ModelApiObserver, ModelCallId};
+use super::proxy::strip_hop_by_hop;
+use super::server::{GatewayBody, body, text};
+use crate::claude_login::ClaudeLogin;
+use crate::messages::http::HttpClients;
+use crate::messages::{AwsCredentialSources, Failure, Upstream};
+
+/// Bedrock takes 25 MB.
+const MAX_SIGNED_BODY: usize = 64 * 1024 * 1024;
+/// What a run sends to prove who it is, and what belongs to one hop or to the old signature.
+const REPLACED: [&str; 8] = [
+    "authorization",
+    "x-api-key",
+    "host",
+    "expect",
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-amz-content-sha256",
+    "amz-sdk-request",
+];
+/// The doors of the gateway, and the paths behind them that are the API's.
+const ANTHROPIC_PREFIX: &str = "/anthropic";
+const ANTHROPIC_PATHS: [&str; 1] = ["/v1/"];
+const BEDROCK_PREFIX: &str = "/bedrock";
+const BEDROCK_PATHS: [&str; 2] = ["/model/", "/inference-profiles"];
+
+pub(super) struct ModelApi {
+    upstream: Upstream,
+    http: reqwest::Client,
+    observer: Arc<dyn ModelApiObserver>,
+    calls: AtomicU64,
+}
+
+impl ModelApi {
+    pub(super) async fn new(
+        order: &Order,
+        clients: &HttpClients,
+        aws: &AwsCredentialSources,
+        observer: Arc<dyn ModelApiObserver>,
+        login: Option<&ClaudeLogin>,
+    ) -> Result<Self, Failure> {
+        let upstream = match login {
+            Some(login) => Upstream::with_login(&order.model, &order.env, login.clone())?,
+            None => Upstream::from_env(&order.model, &order.env, aws).await?,
+        };
+        let http = clients.forwarding(&order.env)?;
+        Ok(Self { upstream, http, observer, calls: AtomicU64::new(0) })
+    }
+
+    pub(super) fn is_bedrock(&self) -> bool {
+        self.upstream.is_bedrock()
+    }
+
+    pub(super) fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    pub(super) async fn forward(&self, request: Request<Incoming>) -> Response<GatewayBody> {
+        let Some(url) = self.url(&request) else {
+            return text(StatusCode::NOT_FOUND, "this is no path of the model API");
+        };
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let (mut head, body) = request.into_parts();
+        strip_hop_by_hop(&mut head.headers);
+        for name in REPLACED {
+            head.headers.remove(name);
+        }
+        self.observer.request(call, &head);
+        let sent = if self.is_bedrock() {
+            self.send_signed(call, url, head, body).await
+        } else {
+            self.send_streaming(call, url, head, body).await
+        };
+        match sent {
+            Ok(response) => self.answer(call, response),
+            Err(error) => error.response(),
+        }
+    }
+
+    /// Where a request goes, if its path is one of the API's.
+    fn url<B>(&self, request: &Request<B>) -> Option<Url> {
+        let (prefix, paths): (_, &[&str]) = match self.is_bedrock() {
+            true => (BEDROCK_PREFIX, &BEDROCK_PATHS),
+            false => (ANTHROPIC_PREFIX, &ANTHROPIC_PATHS),
+        };
+        let path = request.uri().path().strip_prefix(prefix)?;
+        if !paths.iter().any(|start| path.starts_with(start)) || has_dot_segment(path) {
+            return None;
+        }
+        let query = request.uri().query();
+        self.upstream.url(path, query)
+    }
+
+    async fn send_streaming(
+        &self,
+        call: ModelCallId,
+        url: Url,
+        head: request::Parts,
+        body: Incoming,
+    ) -> Result<reqwest::Response, ForwardError> {
+        let mut headers = head.headers;
+        self.upstream.add_credential(&mut headers)?;
+        let mut request = self.http.request(head.method, url).headers(headers);
+        if !body.is_end_stream() {
+            let observer = Arc::clone(&self.observer);
+            let pieces = BodyDataStream::new(body)
+                .inspect_ok(move |bytes| observer.request_bytes(call, bytes));
+            request = request.body(reqwest::Body::wrap_stream(pieces));
+        }
+        Ok(request.send().await?)
+    }
+
+    async fn send_signed(
+        &self,
+        call: ModelCallId,
+        url: Url,
+        head: request::Parts,
+        body: Incoming,
+    ) -> Result<reqwest::Response, ForwardError> {
+        let body = Limited::new(body, MAX_SIGNED_BODY).collect().await;
+        let body: Bytes = body.map_err(|_| ForwardError::Body)?.to_bytes();
+        self.observer.request_bytes(call, &body);
+        let mut headers: HeaderMap = head.headers;
+        self.upstream.sign(&head.method, &url, &mut headers, &body).await?;
+        let request = self.http.request(head.method, url).headers(headers);
+        Ok(request.body(body).send().await?)
+    }
+
+    fn answer(&self, call: ModelCallId, response: reqwest::Response) -> Response<GatewayBody> {
+        let (mut head, body) = Response::<reqwest::Body>::from(response).into_parts();
+        strip_hop_by_hop(&mut head.headers);
+        self.observer.response(call, &head);
+        let observer = Arc::clone(&self.observer);
+        let body = body.map_frame(move |frame| {
+            if let Some(bytes) = frame.data_ref() {
+                observer.response_bytes(call, bytes);
+            }
+            frame
+        });
+        Response::from_parts(head, body.map_err(Into::into).boxed_unsync())
+    }
+}
+
+/// Whether a path would be another one once it is read: `/v1/../admin`.
+fn has_dot_segment(path: &str) -> bool {
+    path.split(['/', '\\']).any(|segment| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        plain == "." || plain == ".."
+    })
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ForwardError {
+    #[error("{0}")]
+    Credential(#[from] Failure),
+    #[error("the request's body could not be read, or is larger than 64 MiB")]
+    Body,
+    #[error("the model API cannot be reached: {}", without_url(.0))]
+    Upstream(#[from] reqwest::Error),
+}
+
+impl ForwardError {
+    /// In the API's own form, so that the engine tells the reason.
+    fn response(&self) -> Response<GatewayBody> {
+        let (status, kind) = match self {
+            Self::Credential(_) => (StatusCode::UNAUTHORIZED, "authentication_error"),
+            Self::Body => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
+            Self::Upstream(_) => (StatusCode::BAD_GATEWAY, "api_error"),
+        };
+        let error = json!({ "type": kind, "message": self.to_string() });
+        let document = json!({ "type": "error", "error": error, "message": self.to_string() });
+        let mut response = Response::new(body(document.to_string()));
+        *response.status_mut() = status;
+        let kind = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// The causes of a failure, without the upstream's address, which may hold a password.
+fn without_url(error: &reqwest::Error) -> String {
+    let mut causes = Vec::new();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    if causes.is_empty() { "it did not answer".to_owned() } else { causes.join(": ") }
+}
