@@ -184,12 +184,9 @@ impl LoginPage {
         self.page.is_open()
     }
 
-    /// Whether somebody is logged in by now; None once the page was closed.
+    /// Whether a person is logged in; `None` if the page cannot tell: it is closed, or closing.
     pub async fn is_logged_in(&self) -> Option<bool> {
-        if !self.page.is_open() {
-            return None;
-        }
-        let look = self.page.look(&Asked::new(&self.provider, "")).await;
-        Some(look.is_ok_and(|look| look.input && !look.login && self.provider.is_home(&look.url)))
+        let look = self.page.look(&Asked::new(&self.provider, "")).await.ok()?;
+        Some(look.input && !look.login && self.provider.is_home(&look.url))
     }
 }

@@ -6,6 +6,7 @@ mod crowd;
 mod devtools;
 mod endings;
 mod hindrances;
+mod login;
 mod pages;
 mod starting;
 mod world;

@@ -138,7 +138,7 @@ async fn login(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     tell(&pages, &known, arguments.json.json)
 }
 
-/// Tells what has changed; of a page that was closed the last state counts.
+/// Reports changes. The last known state of a closed page counts.
 async fn look(pages: &[LoginPage], known: &mut [Option<bool>]) {
     for (page, known) in pages.iter().zip(known) {
         let now = page.is_logged_in().await;
