@@ -1,16 +1,16 @@
-//! Debian's packages, for a machine where one command shall bring whatever the tests need.
+//! Debian packages, for machines on which one command installs whatever the tests need.
 
 use std::path::Path;
 use std::process::Command;
 
 use shikiri_testpg::running_as_root;
 
-/// Whether this is Debian, or one of its children.
+/// Whether this is Debian or a derivative.
 pub(crate) fn on_debian() -> bool {
     Path::new("/etc/debian_version").exists()
 }
 
-/// Whether packages may be installed without asking anybody.
+/// Whether packages may be installed without asking.
 pub(crate) fn may_install() -> bool {
     on_debian() && running_as_root()
 }
@@ -30,7 +30,7 @@ pub(crate) fn install(package: &str) -> Command {
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    // Another apt at work is waited for; a settings file that somebody changed is kept.
+    // Waits for another running apt, and keeps modified settings files.
     command.args(["-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"]);
     command
 }

@@ -23,13 +23,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     command.arg(&arguments.name).args(&arguments.arguments);
     postgres.export(&mut command);
     if arguments.name == "hook" {
-        // Hooks are measured as users have them.
+        // Hooks are measured in the form in which users install them.
         let programs = Programs::build()?;
         command.env("SHIKIRI_BENCH_EMPTY", programs.empty()?);
         command.env("SHIKIRI_BENCH_DIST", programs.folder);
     }
     if arguments.name == "teams" {
-        // Two of its worlds are processes of the program itself, which lies beside the benchmark.
+        // Two of its environments are processes of the main program, which must be beside the
+        // benchmark.
         run_command(&mut cargo(["build", "--release", "--package", "shikiri"]))?;
     }
     run_command(Peers::if_installed().export(&mut command))

@@ -5,15 +5,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The workspace's folder: xtask lives directly below it. Asked of the cargo that runs us, for
-/// a build folder shared by two clones may hand one clone the program built in the other.
+/// The workspace's folder; xtask is directly below it. The running cargo tells it, because two
+/// clones may share a build folder and run each other's program.
 pub(crate) fn workspace_root() -> PathBuf {
     let built_in = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built_in, PathBuf::from);
     xtask.parent().map(Path::to_path_buf).unwrap_or(xtask)
 }
 
-/// The cargo that runs us, in the workspace's root.
+/// The cargo that runs this program, in the workspace's root.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -21,7 +21,7 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     command
 }
 
-/// Shows a command, runs it, and takes anything but exit 0 for a failure.
+/// Prints a command and runs it. Every exit code except 0 is a failure.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     println!("$ {shown}");
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// As [`run`], with everything on stderr: for a command whose stdout is somebody's input.
+/// As [`run`], with all output on stderr: for a command whose stdout is read by another program.
 pub(crate) fn run_aside(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -40,12 +40,12 @@ pub(crate) fn run_aside(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Whether a command runs and ends well, without showing anything of it.
+/// Whether a command runs and succeeds, without showing its output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// With `CI=true`, only what is optional may be left out.
+/// With `CI=true`, only optional parts may be skipped.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask chaos NAME`: the stories in which things are killed. They are ordinary tests of
-//! the program's `chaos` modules; here they run alone, with their output, and on request long.
+//! `cargo xtask chaos NAME`: tests that kill processes. They are ordinary tests in the program's
+//! `chaos` modules. This command runs them alone, with their output, and on request in their long
+//! form.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -42,8 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     run_command(Peers::if_installed().export(&mut command))
 }
 
-/// The stories that a name selects, as they can be named. The harness calls zero tests a success;
-/// a chaos run that did nothing must not look like one that held.
+/// The tests that a name selects. The test harness reports zero tests as success, but a chaos run
+/// without tests must fail.
 fn matching(stories: &str) -> Result<Vec<String>> {
     let listing = ["test", "--quiet", "--package", "shikiri", "--test", "it", "--"];
     let output = cargo(listing).args([stories, "--list"]).output()?;
@@ -57,7 +58,7 @@ fn stories_in(listed: &str) -> Vec<String> {
     listed
         .lines()
         .filter_map(|line| Some(line.strip_suffix(": test")?.split_once("chaos::")?.1))
-        // No story, but the door through which the children of the stories come in.
+        // Not a test: the entry point of the children that tests start.
         .filter(|name| *name != "child_role" && !name.ends_with("::child_role"))
         .map(str::to_owned)
         .collect()

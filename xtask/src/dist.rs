@@ -1,9 +1,9 @@
-//! `cargo xtask dist`: the programs that users install, each one file that needs no libraries, as
+//! `cargo xtask dist`: the programs for users, each one file without library dependencies, as
 //! `dist/shikiri-VERSION-TARGET.tar.gz` with its checksum.
 //!
-//! Where Rust's musl target and a C compiler for it are installed, they are used. Else the C library
-//! of this machine is linked in, with one limit: names of hosts are then looked up in files and by
-//! DNS, and other sources of nsswitch.conf need the same C library on the machine that runs it.
+//! If Rust's musl target and a C compiler for it are installed, they are used. Otherwise this
+//! machine's C library is linked in, with one limit: host names are resolved by files and DNS only.
+//! Other sources of nsswitch.conf need the same C library on the target machine.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -14,18 +14,22 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{cargo, run as run_command, succeeds, workspace_root};
+use crate::notices;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What goes into the archive besides the programs.
+/// Further files of the archive.
 const PAPERS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// A program is one file, loaded where it was linked to: nothing in it has to be adjusted when it
-/// starts, and a hook starts at every tool call.
+/// The licences of the linked crates.
+const NOTICES: &str = "THIRD-PARTY-NOTICES";
+
+/// A program is one file, loaded at its link address: no relocation is needed at start, and a hook
+/// starts at every tool call.
 const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static";
 
-/// SQLite without what a hook does not use, and with small first allocations: code and memory that
-/// are touched for the first time are most of a hook's time.
+/// SQLite without features that a hook does not use, and with small initial allocations. A hook
+/// spends most of its time on touching code and memory for the first time.
 const HOOK_SQLITE: &str = "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS \
     -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE -USQLITE_ENABLE_DBSTAT_VTAB \
     -USQLITE_ENABLE_STAT4 -USQLITE_ENABLE_API_ARMOR -USQLITE_ENABLE_COLUMN_METADATA \
@@ -33,14 +37,14 @@ const HOOK_SQLITE: &str = "-USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS
     -DSQLITE_OMIT_SHARED_CACHE -DSQLITE_OMIT_DESERIALIZE -DSQLITE_DEFAULT_MEMSTATUS=0 \
     -DSQLITE_DEFAULT_PCACHE_INITSZ=0 -DSQLITE_DEFAULT_LOOKASIDE=512,24";
 
-/// Reserves memory in smaller steps: what `shikiri` reserves first it also fills in part, which is
-/// a third of the time of `shikiri hook`. And does not ask for huge pages: the first byte of one
-/// has two megabytes filled.
+/// Reserves memory in smaller steps, and without huge pages. `shikiri` fills part of its first
+/// reservation, which takes a third of the time of `shikiri hook`. The first byte of a huge page
+/// fills two megabytes.
 const MIMALLOC: &str = "-DMI_DEFAULT_ARENA_RESERVE=65536L -DMI_NO_THP";
 
-/// Programs that are built, for a benchmark of what users install.
+/// Built programs, for a benchmark of what users install.
 pub(crate) struct Programs {
-    /// With `shikiri` and `shikiri-hook`.
+    /// The folder with `shikiri` and `shikiri-hook`.
     pub(crate) folder: PathBuf,
     target: String,
 }
@@ -54,6 +58,8 @@ pub(crate) fn run() -> Result<()> {
         let copied = fs::copy(workspace_root().join(paper), programs.folder.join(paper));
         copied.with_context(|| format!("cannot copy {paper}"))?;
     }
+    let notices = notices::third_party_notices(&programs.target)?;
+    fs::write(programs.folder.join(NOTICES), notices).context("cannot write the notices")?;
     let archive = format!("{name}.tar.gz");
     let mut tar = Command::new("tar");
     tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
@@ -77,7 +83,7 @@ impl Programs {
         for (profile, program) in [("dist", "shikiri"), ("dist-hook", "shikiri-hook")] {
             let built = target_folder().join(&target).join(profile).join(program);
             let copy = folder.join(program);
-            // Not over a program that runs.
+            // Never overwrite a running program.
             let _ = fs::remove_file(&copy);
             fs::copy(&built, &copy).with_context(|| format!("no {}", built.display()))?;
             ensure!(is_static(&copy)?, "{program} still needs libraries");
@@ -85,8 +91,8 @@ impl Programs {
         Ok(Programs { folder, target })
     }
 
-    /// The least that a process can do: `empty` as anybody builds it, `empty-static` as the hook is
-    /// built. In one folder.
+    /// The smallest possible processes, in one folder: `empty` as usually built, `empty-static`
+    /// built as the hook is.
     pub(crate) fn empty(&self) -> Result<PathBuf> {
         let folder = target_folder().join(&self.target).join("dist-hook");
         let source = workspace_root().join("crates/shikiri-bench/peers/empty.rs");
@@ -103,7 +109,7 @@ impl Programs {
         Ok(folder)
     }
 
-    /// They start, and the hook answers an event with nothing and keeps it.
+    /// Checks that they start, and that the hook stores an event and answers with nothing.
     fn prove(&self) -> Result<()> {
         run_command(Command::new(self.folder.join("shikiri")).arg("--version"))?;
         let project = std::env::temp_dir().join(format!("shikiri-dist-{}", std::process::id()));
@@ -117,11 +123,11 @@ impl Programs {
         Ok(())
     }
 
-    /// Whether the hook's log of writes is moved into the database when it is told to.
+    /// Whether the hook's write-ahead log is merged into the database on request.
     fn tidy(&self, project: &Path) -> Result<bool> {
         let database = project.join(".shikiri/state.db");
         let log = || fs::metadata(project.join(".shikiri/state.db-wal")).map_or(0, |log| log.len());
-        // Enough of it that it can get shorter.
+        // Enough for the log to get shorter.
         for _ in 0..8 {
             ensure!(self.answer(project)?, "the hook did not answer");
         }
@@ -148,7 +154,7 @@ fn name(target: &str) -> String {
 }
 
 fn build(profile: &str, package: &str, target: &str) -> Command {
-    // The target is named even if it is this machine's: build scripts and macros are then built
+    // The target is named even if it is this machine's, so that build scripts and macros are built
     // without these flags.
     let mut command = cargo(["build", "--profile", profile, "--package", package]);
     command.args(["--bin", package, "--target", target]).env("RUSTFLAGS", STATIC);
@@ -156,9 +162,9 @@ fn build(profile: &str, package: &str, target: &str) -> Command {
 }
 
 fn target() -> Result<String> {
-    let told = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let version_info = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
+    let version_info = String::from_utf8_lossy(&version_info.stdout).into_owned();
+    let host = version_info.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc does not tell this machine's target")?;
     let musl = host.replace("-gnu", "-musl");
     let installed = Command::new("rustup").args(["target", "list", "--installed"]).output();
@@ -174,7 +180,7 @@ fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set))
 }
 
-/// Whether nothing has to load libraries for it: an ELF file that names no interpreter.
+/// Whether it needs no libraries: an ELF file without an interpreter.
 fn is_static(program: &Path) -> Result<bool> {
     const INTERPRETER: u32 = 3;
     let file = File::open(program)?;

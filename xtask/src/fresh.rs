@@ -1,19 +1,18 @@
-//! `cargo xtask fresh`: proves that somebody who has only Rust can clone the repository and see
-//! the demo. HEAD is cloned, so that files forgotten in a commit are missed here and not there;
-//! HOME is empty and the environment is cleared, so that nothing of this machine helps.
+//! `cargo xtask fresh`: proves that a user who has only Rust can clone the repository and see the
+//! demo. HEAD is cloned, so that a file missing from a commit is noticed. HOME is empty and the
+//! environment is cleared, so that nothing of this machine helps.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::cargo::{cargo, run as run_command, workspace_root};
 
-/// What a bare machine may have set too: how to reach the network.
+/// Variables that a bare machine may have too: how to reach the network.
 const PASSED_ON: [&str; 8] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -36,18 +35,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     prove(arguments.target_dir.as_deref())
 }
 
-/// Clones HEAD, builds it in release mode and plays the demo, as the README says.
+/// Clones HEAD, builds it in release mode and plays the demo, as in the README.
 pub(crate) fn prove(target_dir: Option<&Path>) -> Result<()> {
-    let place = Place::make()?;
-    let clone = place.0.join("shikiri");
+    let scratch = ScratchFolder::make()?;
+    let clone = scratch.0.join("shikiri");
     clone_head(&clone)?;
-    let home = place.0.join("home");
+    let home = scratch.0.join("home");
     fs::create_dir(&home)?;
     let target = match target_dir {
-        // Apart from the workspace's own files: cargo tells two clones in one build folder apart
-        // by file times only, and would take the clone's code for ours afterwards.
+        // Separate from the workspace's own files: in a shared build folder, cargo distinguishes
+        // two clones only by file times and would take the clone's code for ours afterwards.
         Some(chosen) => std::path::absolute(chosen)?.join("fresh"),
-        None => place.0.join("target"),
+        None => scratch.0.join("target"),
     };
     let mut demo = Command::new("cargo");
     demo.args(["run", "--release", "--", "demo", "--once"]).current_dir(&clone);
@@ -70,7 +69,7 @@ fn clone_head(clone: &Path) -> Result<()> {
     if !changes.stdout.is_empty() {
         println!("NOTE: there are changes that are not committed; only HEAD is proved");
     }
-    // A real copy: a clone of a path would share its objects through hard links.
+    // A real copy: a clone from a path would share its objects through hard links.
     run_command(git().args(["clone", "--quiet", "--no-hardlinks", "."]).arg(clone))
 }
 
@@ -78,7 +77,7 @@ fn bare_environment() -> Result<Vec<(OsString, OsString)>> {
     let cargo_home = rust_home("CARGO_HOME", ".cargo")?;
     let mut path = vec![cargo_home.join("bin")];
     if !path[0].join("cargo").exists() {
-        // A Rust that the distribution brought, without rustup.
+        // Rust comes from the distribution, without rustup.
         let program = PathBuf::from(cargo([]).get_program());
         path.extend(program.parent().map(Path::to_path_buf));
     }
@@ -94,28 +93,28 @@ fn bare_environment() -> Result<Vec<(OsString, OsString)>> {
     Ok(environment)
 }
 
-/// Part of the Rust installation, which a fresh machine has as well; by default in HOME.
+/// Part of the Rust installation, which a bare machine has too; by default in HOME.
 fn rust_home(variable: &str, default: &str) -> Result<PathBuf> {
     if let Some(set) = env::var_os(variable) {
         return Ok(set.into());
     }
-    // As cargo and rustup do: without HOME, the folder that the system has for this user.
+    // As cargo and rustup do: without HOME, the system's folder of this user.
     let home = env::home_dir().with_context(|| format!("neither {variable} nor HOME is set"))?;
     Ok(home.join(default))
 }
 
 /// A temporary folder, removed at the end.
-struct Place(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Place {
-    fn make() -> Result<Place> {
+impl ScratchFolder {
+    fn make() -> Result<ScratchFolder> {
         let folder = env::temp_dir().join(format!("shikiri-fresh-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Place(folder))
+        Ok(ScratchFolder(folder))
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

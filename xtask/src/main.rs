@@ -1,5 +1,6 @@
-//! Development commands, run as `cargo xtask COMMAND`: one file per command, so that what CI
-//! runs is what anybody runs. Kept light, because every change to the product waits for it.
+//! Development commands, run as `cargo xtask COMMAND`: one file per command. CI runs the same
+//! commands as developers. The crate is kept small, because every change to the product waits for
+//! it.
 
 #![expect(
     clippy::print_stdout,
@@ -11,8 +12,10 @@ mod apt;
 mod bench;
 mod cargo;
 mod chaos;
+mod deny;
 mod dist;
 mod fresh;
+mod notices;
 mod peers;
 mod postgres;
 mod provision;
@@ -34,7 +37,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything CI checks: format, lints, rows, dependencies, and all tests on both databases
+    /// Whether a checkout works: the tests on both databases; --all adds what else CI checks
     Test(test::Arguments),
     /// Run a benchmark in a release build
     Bench(bench::Arguments),
@@ -42,6 +45,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Check that every requirement has its test
     Rows,
+    /// Check the licences, sources and advisories of other people's crates; installs cargo-deny
+    Deny,
     /// Install the programs of others that tests speak with; prints the lines that name them
     Peers,
     /// Build the programs that users install, as an archive in `dist`
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Rows => rows::run(),
+        Command::Deny => deny::run(),
         Command::Peers => peers::run(),
         Command::Dist => dist::run(),
         Command::Fresh(arguments) => fresh::run(&arguments),

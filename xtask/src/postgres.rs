@@ -1,6 +1,6 @@
-//! The database that a command's children test against, handed to them in
-//! `SHIKIRI_TEST_POSTGRES`. Ctrl-C and `kill` need no care here: the cluster's guard sees us end
-//! and ends it.
+//! The database for a command's tests, passed to them in `SHIKIRI_TEST_POSTGRES`. Ctrl-C and `kill`
+//! need no handling here: the cluster's guard notices the end of this process and stops the
+//! cluster.
 
 use std::env;
 use std::process::Command;
@@ -14,16 +14,16 @@ use crate::provision::{Provision, provide};
 const VARIABLE: &str = "SHIKIRI_TEST_POSTGRES";
 
 pub(crate) enum Postgres {
-    /// Ours, for as long as this value lives.
+    /// Our own, as long as this value lives.
     Started(Cluster),
-    /// The caller exported the variable; children inherit it.
+    /// The caller has exported the variable; children inherit it.
     Given,
     None,
 }
 
 impl Postgres {
-    /// For tests: installs PostgreSQL where it may, and gives the reason where there is none.
-    /// With `CI=true` that is an error.
+    /// For tests: installs PostgreSQL if permitted. Returns the reason if there is none; with
+    /// `CI=true` that is an error.
     pub(crate) fn for_tests() -> Result<(Postgres, Option<String>)> {
         if env::var_os(VARIABLE).is_some() {
             println!("using the database in {VARIABLE}");
@@ -36,7 +36,7 @@ impl Postgres {
         }
     }
 
-    /// For commands that merely profit from it: used if installed.
+    /// For commands that use it if possible: used if installed.
     pub(crate) fn if_installed() -> Result<Postgres> {
         if env::var_os(VARIABLE).is_some() {
             return Ok(Postgres::Given);
@@ -54,7 +54,7 @@ impl Postgres {
         Ok(Postgres::Started(cluster))
     }
 
-    /// Tells a child about it.
+    /// Sets the variable for a child.
     pub(crate) fn export<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match self {
             Postgres::Started(cluster) => command.env(VARIABLE, cluster.url()),

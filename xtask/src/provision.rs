@@ -1,8 +1,7 @@
-//! Gets PostgreSQL onto a bare Debian machine, so that one command tests everything there. Only
-//! ever the server's programs: no system cluster is made or started.
+//! Installs PostgreSQL on a bare Debian machine, so that one command tests everything there. Only
+//! the server's programs are installed: no system cluster is created or started.
 
-use std::env;
-use std::fs;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 use shikiri_testpg::Installed;
@@ -14,11 +13,11 @@ const CREATE_CLUSTER: &str = "/etc/postgresql-common/createcluster.conf";
 
 pub(crate) enum Provision {
     Found(Installed),
-    /// Why there is none, and exactly what to install.
+    /// Why it is missing, and exactly what to install.
     Missing(String),
 }
 
-/// The installed PostgreSQL; else one installed now, if we are root on Debian.
+/// The installed PostgreSQL; otherwise one installed now, if this is root on Debian.
 pub(crate) fn provide() -> Result<Provision> {
     if let Some(installed) = Installed::find() {
         return Ok(Provision::Found(installed));
@@ -46,7 +45,7 @@ fn advice(debian: bool) -> String {
 
 fn install_on_debian() -> Result<()> {
     run(&mut apt::update())?;
-    // The common part first: it brings the file that says whether a system cluster is made.
+    // The common package first: its settings file decides whether a system cluster is created.
     run(&mut apt::install("postgresql-common"))?;
     let settings = fs::read_to_string(CREATE_CLUSTER).unwrap_or_default();
     fs::write(CREATE_CLUSTER, without_main_cluster(&settings))
@@ -54,7 +53,7 @@ fn install_on_debian() -> Result<()> {
     run(&mut apt::install("postgresql"))
 }
 
-/// The settings with `create_main_cluster = false` in place of whatever they said about it.
+/// The settings with `create_main_cluster = false` instead of their own value.
 fn without_main_cluster(settings: &str) -> String {
     let about_it = |line: &str| line.trim_start().starts_with("create_main_cluster");
     settings

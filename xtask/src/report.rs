@@ -1,15 +1,15 @@
-//! The steps of a long command: a heading and a time for each, and at the end a summary in which
-//! a skipped part can be told from one that passed.
+//! The steps of a long command: a heading and a time for each, and a final summary that
+//! distinguishes skipped parts from passed ones.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How a step that did not fail ended.
+/// How a step ended that did not fail.
 pub(crate) enum Outcome {
     Passed,
     Skipped(String),
-    /// Left out, and no failure with `CI=true` either; the summary says so.
+    /// Skipped, and no failure with `CI=true` either. The summary says so.
     Optional(String),
 }
 
@@ -32,8 +32,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs a step. A failure is shown and kept; the next steps run all the same, so that one
-    /// run tells everything.
+    /// Runs a step. A failure is printed and recorded, and the next steps still run, so that one
+    /// run reports everything.
     pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<Outcome>) {
         println!("\n==> {name}");
         let start = Instant::now();
@@ -53,7 +53,7 @@ impl Report {
         self.step(name, || work().map(|()| Outcome::Passed));
     }
 
-    /// Notes a part that was left out on purpose.
+    /// Records a part that was skipped on purpose.
     pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
         self.parts.push(Part { name, end: End::Skipped(why.to_owned()), took: Duration::ZERO });
     }
@@ -72,7 +72,7 @@ impl Report {
         bail!("failed: {}", failed.join(", "));
     }
 
-    /// The last line: what a reader of nothing else has to know.
+    /// The last line, with the most important result.
     fn total(&self) -> String {
         let count = |word: &str, names: Vec<&str>| match names.len() {
             0 => String::new(),

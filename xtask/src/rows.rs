@@ -1,6 +1,6 @@
-//! `cargo xtask rows`: keeps `docs/requirements.md` true. Every required row stands in its part
-//! exactly once, every test it names exists, and a finished part has a test for each of its rows.
-//! All problems are reported together, each with its line.
+//! `cargo xtask rows`: checks `docs/requirements.md`. Every required row is in its part exactly
+//! once, every named test exists, and a finished part has a test for each of its rows. All problems
+//! are reported together, each with its line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -50,7 +50,7 @@ fn check_repository() -> anyhow::Result<Vec<String>> {
     })
 }
 
-/// What is wrong on a line of the document.
+/// A problem on a line of the document.
 fn problem(line: usize, text: impl std::fmt::Display) -> String {
     format!("{line}: {text}")
 }
@@ -115,7 +115,7 @@ fn parse<'a>(text: &'a str, problems: &mut Vec<String>) -> Vec<Part<'a>> {
     parts
 }
 
-/// None for the head of a table and the rule below it.
+/// None for the header of a table and the line below it.
 fn parse_row(line: usize, content: &str) -> Result<Option<Row<'_>>, String> {
     let inner = content.strip_prefix('|').and_then(|c| c.strip_suffix('|')).unwrap_or_default();
     let cells: Vec<_> = inner.split('|').map(str::trim).collect();
@@ -222,9 +222,9 @@ fn collect_tests(folder: &Path, tests: &mut BTreeSet<String>) -> anyhow::Result<
     Ok(())
 }
 
-/// Names of the functions marked as tests, and of those that are tests for every engine. Those in
-/// `proptest!` bear the same mark: without it they are not run, and so are no tests.
-fn test_names(source: &str) -> Vec<String> {
+/// Names of the functions that are tests, including those for every engine. Tests in `proptest!`
+/// have the same attribute: without it they do not run, and so do not count.
+pub(crate) fn test_names(source: &str) -> Vec<String> {
     let code = code_only(source);
     let marks = ["#[test]", "#[tokio::test]", "#[tokio::test("];
     let starts = marks.iter().flat_map(|mark| code.match_indices(mark)).map(|(at, _)| at);
@@ -274,7 +274,7 @@ fn code_only(source: &str) -> String {
     code
 }
 
-/// The length of the comment or literal that `rest` starts with, or 0.
+/// The length of the comment or literal at the start of `rest`, or 0.
 fn comment_or_literal(rest: &str) -> usize {
     let past = |from: usize, mark: &str| {
         rest[from..].find(mark).map_or(rest.len(), |at| from + at + mark.len())
@@ -289,7 +289,7 @@ fn comment_or_literal(rest: &str) -> usize {
         }
         (Some('"'), _) => quoted(rest, '"'),
         (Some('\''), Some('\\')) => quoted(rest, '\''),
-        // Anything else that starts with a quote is a lifetime.
+        // Any other quote starts a lifetime.
         (Some('\''), Some(c)) if chars.next() == Some('\'') => c.len_utf8() + 2,
         _ => 0,
     }

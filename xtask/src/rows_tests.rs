@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 
 use super::{PARTS, check, check_repository, expected_rows, test_names};
 
-/// A complete document with every part open and no tests.
+/// A complete document with all parts open and without tests.
 fn document() -> String {
     let mut text = String::from("# Requirements\n");
     for (part, _) in PARTS {
@@ -60,7 +60,7 @@ fn a_complete_document_is_summed_up_part_by_part() {
     assert_eq!(summary[1], "lanes            open      20 rows, 1 with tests");
 }
 
-/// The part native-engines is finished, and this stands for the tests of each of its rows.
+/// The part native-engines is finished, and each of its rows has these tests.
 fn document_finished(tests: &str) -> String {
     let text =
         document_with("## native-engines\n\nStatus: open", "## native-engines\n\nStatus: finished");

@@ -1,4 +1,4 @@
-//! The tools that some checks need and that not every Rust brings.
+//! Tools of some checks that not every Rust installation has.
 
 use std::process::Command;
 
@@ -8,8 +8,9 @@ use crate::apt;
 use crate::cargo::{cargo, in_ci, run, succeeds};
 use crate::report::Outcome;
 
-/// Does the work of a part of the toolchain. Without it the check is skipped with advice: rustup's
-/// minimal profile has neither rustfmt nor clippy. With `CI=true` that is an error.
+/// Runs a check with a component of the toolchain. If it is missing, the check is skipped with
+/// advice: rustup's minimal profile has neither rustfmt nor clippy. With `CI=true` that is an
+/// error.
 pub(crate) fn with_component(
     component: &str,
     work: impl FnOnce() -> Result<()>,
@@ -24,17 +25,19 @@ pub(crate) fn with_component(
     Ok(Outcome::Skipped(why))
 }
 
-/// Under which name cargo knows it.
+/// The component's name as a cargo command.
 fn subcommand(component: &str) -> &str {
     component.strip_prefix("rust").unwrap_or(component)
 }
 
-/// Has tmux, in which tests type at the host's terminal; installs it if we are root on Debian.
+/// Provides tmux, in which tests type at the host's terminal; installs it if this is root on
+/// Debian.
 pub(crate) fn provide_tmux() -> Result<Outcome> {
     provide("tmux", || succeeds(Command::new("tmux").arg("-V")))
 }
 
-/// Has a Chrome, in which tests ask chat pages of their own; installs Debian's if we are root there.
+/// Provides a Chrome, in which tests ask their own chat pages; installs Debian's if this is root
+/// there.
 pub(crate) fn provide_chromium() -> Result<Outcome> {
     let named = std::env::var_os("SHIKIRI_CHROME_BIN");
     provide("chromium", || {
@@ -44,7 +47,7 @@ pub(crate) fn provide_chromium() -> Result<Outcome> {
     })
 }
 
-/// Has a display for the window in which tests log in; installs it in the same way.
+/// Provides a display for the login window of tests; installs it in the same way.
 pub(crate) fn provide_xvfb() -> Result<Outcome> {
     provide("xvfb", || succeeds(Command::new("Xvfb").arg("-help")))
 }
@@ -63,17 +66,6 @@ fn provide(package: &str, is_there: impl Fn() -> bool) -> Result<Outcome> {
         bail!("{why} (CI=true forbids skipping)");
     }
     Ok(Outcome::Skipped(why))
-}
-
-/// Does what needs cargo-deny. Optional, also with `CI=true`: it is no part of Rust, takes minutes
-/// to install, and judges the crates of others, which a change of ours rarely touches.
-pub(crate) fn with_deny(work: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
-    if succeeds(&mut cargo(["deny", "--version"])) {
-        return work();
-    }
-    let why = "no failure, not even in CI: cargo-deny is no part of Rust and is not installed; \
-               `cargo install cargo-deny --locked`";
-    Ok(Outcome::Optional(why.to_owned()))
 }
 
 #[cfg(test)]

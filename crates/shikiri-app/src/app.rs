@@ -1,36 +1,25 @@
-//! `App`: the store, the agents and the settings, held by every door.
+//! `App`: the services of all domains, as the doors use them.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shikiri_executions::execution::EngineRegistry;
+use shikiri_executions::{EnvironmentVariables, ExecutionOptions, Executions};
+use shikiri_lanes::{LaneOptions, LaneRuntime, LaneSweep, Lanes, NoBrowser};
 use shikiri_model::audit::AuditOrigin;
 use shikiri_model::confinement::ConfinementPolicy;
-use shikiri_model::event::{Seq, StreamId};
-use shikiri_model::ids::{Entropy, TenantId};
-use shikiri_model::record::{Document, Expect, RecordChange, Stored};
 use shikiri_model::team::TeamLimits;
-use shikiri_store::{Commit, CommitError, Store, StoreError, StoreExt};
+use shikiri_runtime::run::{DurableAgent, NodeServices, WorkerNode};
+use shikiri_runtime::sealing::SealingKeys;
+use shikiri_runtime::{Runtime, RuntimeOptions};
+use shikiri_store::Store;
+use shikiri_subagents::{HookFiles, Subagents};
+use shikiri_teams::{ExpiryTask, Teams};
+use shikiri_tenancy::connections::ConnectionSweep;
+use shikiri_tenancy::{ConnectionOptions, Tenancy};
 
-use crate::connections::ConnectionCounts;
-use crate::error::AppError;
-use crate::execution::Engines;
-use crate::gate::limits::Slots;
-use crate::hooks::{Claims, HookFiles};
-use crate::lane::{LaneOptions, Lanes, PageDriver};
-use crate::metered::{Counters, Metered};
-use crate::run::{Agent, Agents, Here};
-use crate::sealing::{SealedStore, SealingKeys};
-use crate::storage::StorageCounters;
-use crate::team::{Arrivals, Tries};
-use crate::watch::Watch;
-use crate::workspace::Workspaces;
-
-/// How often a use case starts over when somebody else changed the record first.
-const MAX_TRIES: u32 = 50;
-
+/// The settings of all domains.
 #[derive(Clone, Debug)]
 pub struct AppOptions {
     /// After this long without renewal, a node's runs are taken over.
@@ -41,13 +30,13 @@ pub struct AppOptions {
     pub cancel_grace: Duration,
     /// Events of ended streams are kept this long.
     pub retention: Duration,
-    /// A connection ends when it was not used for so long.
+    /// How long a connection may be idle before it ends.
     pub connection_idle: Duration,
-    /// Connections that one principal may have; past that, its idlest ones end.
+    /// Connections that one principal may have. One more ends the one that was idle longest.
     pub max_connections: usize,
-    /// Where files of conversations and engines lie; without it there are none.
+    /// The folder for files of conversations and engines. Without it there are none.
     pub data: Option<PathBuf>,
-    /// Bytes that one workspace may hold for more to be put in.
+    /// Bytes in a workspace above which nothing more can be uploaded.
     pub max_workspace: u64,
     /// How long an engine may work on one execution.
     pub execution_timeout: Duration,
@@ -58,198 +47,170 @@ pub struct AppOptions {
     /// How long a conversation stays locked by an execution that does not renew it.
     pub lock_lease: Duration,
     /// What engines see of this process's environment.
-    pub engine_env: Environment,
-    /// Which confinement of engines is good enough.
+    pub engine_env: EnvironmentVariables,
+    /// The confinement that engines must have.
     pub confinement_policy: ConfinementPolicy,
     /// How long sessions, delegations and dialogues of teams may stay open.
     pub team: TeamLimits,
     pub lanes: LaneOptions,
 }
 
-/// Variables and their values, which may be secrets: printed, only the names are shown.
-#[derive(Clone, Default)]
-pub struct Environment(pub BTreeMap<String, String>);
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
 impl Default for AppOptions {
     fn default() -> Self {
+        let (runtime, connections) = (RuntimeOptions::default(), ConnectionOptions::default());
+        let executions = ExecutionOptions::default();
         Self {
-            node_lease: Duration::from_secs(15),
-            max_runs: 1_024,
-            cancel_grace: Duration::from_secs(10),
-            retention: Duration::from_secs(30 * 24 * 3_600),
-            connection_idle: Duration::from_secs(24 * 3_600),
-            max_connections: 4_096,
-            data: None,
-            max_workspace: 1024 * 1024 * 1024,
-            execution_timeout: Duration::from_secs(300),
-            drain_wait: Duration::from_secs(5),
-            lock_wait: Duration::from_secs(5),
-            lock_lease: Duration::from_secs(600),
-            engine_env: Environment::default(),
-            confinement_policy: ConfinementPolicy::default(),
+            node_lease: runtime.node_lease,
+            max_runs: runtime.max_runs,
+            cancel_grace: runtime.cancel_grace,
+            retention: runtime.retention,
+            connection_idle: connections.idle,
+            max_connections: connections.max_per_principal,
+            data: runtime.data,
+            max_workspace: executions.max_workspace,
+            execution_timeout: executions.timeout,
+            drain_wait: runtime.drain_wait,
+            lock_wait: executions.lock_wait,
+            lock_lease: executions.lock_lease,
+            engine_env: executions.engine_env,
+            confinement_policy: executions.confinement_policy,
             team: TeamLimits::default(),
             lanes: LaneOptions::default(),
         }
     }
 }
 
+impl AppOptions {
+    fn runtime(&self) -> RuntimeOptions {
+        RuntimeOptions {
+            node_lease: self.node_lease,
+            max_runs: self.max_runs,
+            cancel_grace: self.cancel_grace,
+            retention: self.retention,
+            drain_wait: self.drain_wait,
+            data: self.data.clone(),
+        }
+    }
+
+    fn connections(&self) -> ConnectionOptions {
+        ConnectionOptions { idle: self.connection_idle, max_per_principal: self.max_connections }
+    }
+
+    fn executions(&self) -> ExecutionOptions {
+        ExecutionOptions {
+            max_workspace: self.max_workspace,
+            timeout: self.execution_timeout,
+            lock_wait: self.lock_wait,
+            lock_lease: self.lock_lease,
+            engine_env: self.engine_env.clone(),
+            confinement_policy: self.confinement_policy,
+        }
+    }
+}
+
+/// Cheap to clone: the clones share everything but the origin of their changes.
 #[derive(Clone)]
 pub struct App {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) agents: Arc<Agents>,
-    pub(crate) options: Arc<AppOptions>,
-    pub(crate) connection_counts: Arc<ConnectionCounts>,
-    pub(crate) here: Arc<Here>,
-    pub(crate) workspaces: Arc<Workspaces>,
-    pub(crate) engines: Engines,
-    pub(crate) execution_slots: Arc<Slots>,
-    pub(crate) claims: Arc<Claims>,
-    pub(crate) hook_files: Option<Arc<dyn HookFiles>>,
-    pub(crate) tries: Arc<Tries>,
-    pub(crate) lanes: Arc<Lanes>,
-    pub(crate) arrivals: Arc<Arrivals>,
-    pub(crate) storage: Arc<StorageCounters>,
-    /// Who makes the changes that are made through this handle.
-    pub(crate) origin: Arc<AuditOrigin>,
-    /// None in a store that seals nothing, as tests have it.
-    pub(crate) sealing: Option<Arc<SealingKeys>>,
-    /// Shows secrets as they are stored.
-    pub(crate) bare_store: Arc<dyn Store>,
-    counters: Arc<Counters>,
+    pub runtime: Runtime,
+    pub tenancy: Tenancy,
+    pub executions: Executions,
+    pub teams: Teams,
+    pub lanes: Lanes,
+    pub subagents: Subagents,
+    options: Arc<AppOptions>,
 }
 
 impl App {
-    pub fn new(store: Arc<dyn Store>, agents: Vec<Arc<dyn Agent>>, options: AppOptions) -> Self {
-        let (counters, storage) = (Arc::<Counters>::default(), Arc::<StorageCounters>::default());
-        let metered =
-            Metered { store, counters: Arc::clone(&counters), storage: Arc::clone(&storage) };
-        let store: Arc<dyn Store> = Arc::new(metered);
-        Self {
-            sealing: None,
-            bare_store: Arc::clone(&store),
-            store,
-            agents: Arc::new(Agents::new(agents)),
-            options: Arc::new(options),
-            connection_counts: Arc::default(),
-            here: Arc::default(),
-            workspaces: Arc::default(),
-            engines: Engines::default(),
-            execution_slots: Arc::new(Slots::new("executions", usize::MAX)),
-            claims: Arc::default(),
-            hook_files: None,
-            tries: Arc::default(),
-            lanes: Arc::default(),
-            arrivals: Arc::default(),
-            storage,
-            origin: Arc::new(AuditOrigin::system()),
-            counters,
-        }
+    /// Services without engines, without pages for lanes and without hook files.
+    pub fn new(
+        store: Arc<dyn Store>,
+        agents: Vec<Arc<dyn DurableAgent>>,
+        options: AppOptions,
+    ) -> Self {
+        let runtime = Runtime::new(store, agents, options.runtime());
+        let tenancy = Tenancy::new(runtime.clone(), options.connections());
+        let engines = EngineRegistry::default();
+        let executions = Executions::new(tenancy.clone(), engines, options.executions());
+        let teams = Teams::new(tenancy.clone(), executions.clone(), options.team.clone());
+        let lane_runtime = LaneRuntime::new(Arc::new(NoBrowser), options.lanes.clone());
+        let lanes = Lanes::new(runtime.clone(), Arc::new(lane_runtime));
+        let subagents = Subagents::new(tenancy.clone(), None);
+        Self { runtime, tenancy, executions, teams, lanes, subagents, options: Arc::new(options) }
     }
 
     /// With engines for executions.
     #[must_use]
-    pub fn with_engines(mut self, engines: Engines) -> Self {
-        self.engines = engines;
+    pub fn with_engines(mut self, engines: EngineRegistry) -> Self {
+        self.executions = self.executions.with_engines(engines);
+        let (tenancy, limits) = (self.tenancy.clone(), self.options.team.clone());
+        self.teams = Teams::new(tenancy, self.executions.clone(), limits);
         self
     }
 
-    /// With what puts questions to the providers' pages.
+    /// With the lanes of this process, which all agents that ask share.
     #[must_use]
-    pub fn with_pages(mut self, pages: Arc<dyn PageDriver>) -> Self {
-        self.lanes = Arc::new(Lanes::new(pages));
+    pub fn with_lanes(mut self, lanes: Arc<LaneRuntime>) -> Self {
+        self.lanes = Lanes::new(self.runtime.clone(), lanes);
         self
     }
 
     /// With a key that seals the secrets of records.
     #[must_use]
-    pub fn with_sealing(mut self, keys: Arc<SealingKeys>) -> Self {
-        let store = Arc::clone(&self.bare_store);
-        self.store = Arc::new(SealedStore { store, keys: Arc::clone(&keys) });
-        self.sealing = Some(keys);
-        self
+    pub fn with_sealing(self, keys: Arc<SealingKeys>) -> Self {
+        let runtime = self.runtime.clone().with_sealing(keys);
+        self.with_runtime(runtime)
     }
 
-    /// With what hooks find on the disk.
+    /// With access to the files that hooks need.
     #[must_use]
     pub fn with_hook_files(mut self, files: Arc<dyn HookFiles>) -> Self {
-        self.hook_files = Some(files);
+        self.subagents = Subagents::new(self.tenancy.clone(), Some(files));
         self
     }
 
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+    /// The same app, whose changes are audited as made by `origin`.
+    #[must_use]
+    pub fn acting_as(&self, origin: AuditOrigin) -> Self {
+        self.clone().with_runtime(self.runtime.acting_as(origin))
+    }
+
+    fn with_runtime(self, runtime: Runtime) -> Self {
+        Self {
+            tenancy: self.tenancy.with_runtime(runtime.clone()),
+            executions: self.executions.with_runtime(runtime.clone()),
+            teams: self.teams.with_runtime(runtime.clone()),
+            lanes: self.lanes.with_runtime(runtime.clone()),
+            subagents: self.subagents.with_runtime(runtime.clone()),
+            runtime,
+            options: self.options,
+        }
     }
 
     pub fn options(&self) -> &AppOptions {
         &self.options
     }
 
-    pub fn counters(&self) -> &Arc<Counters> {
-        &self.counters
+    /// Joins as a node that executes runs: those started here and those in the queue.
+    pub fn start_worker(&self) -> WorkerNode {
+        self.executions.empty_trash();
+        WorkerNode::start(self.node_services())
     }
 
-    /// Follows a stream: first what is there after `after`, then what comes.
-    pub async fn watch(
-        &self,
-        tenant: &TenantId,
-        stream: StreamId,
-        after: Seq,
-    ) -> Result<Watch, StoreError> {
-        Watch::start(Arc::clone(&self.store), tenant.clone(), stream, after).await
+    /// Executes only the runs that are started in this process, and leaves the queue to other
+    /// nodes: for a process that will soon end.
+    pub fn start_own_worker(&self) -> WorkerNode {
+        WorkerNode::start_for_own(self.node_services())
     }
 
-    /// Changes a record by a pure function, starting over when somebody else was first.
-    pub(crate) async fn update<T: Document + Clone + Send + Sync>(
-        &self,
-        tenant: &TenantId,
-        id: &str,
-        change: impl Fn(&mut T) -> Result<(), AppError> + Send,
-    ) -> Result<Stored<T>, AppError> {
-        for _ in 0..MAX_TRIES {
-            let Some(mut stored) = self.store.load::<T>(tenant, id).await? else {
-                return Err(AppError::not_found(T::KIND, id));
-            };
-            let before = stored.value.clone();
-            change(&mut stored.value)?;
-            let put = RecordChange::put(&stored.value, Expect::Version(stored.version))?;
-            let mut commit = Commit::new().record(put);
-            commit.appends.extend(self.audit(Some(&before), Some(&stored.value))?);
-            match self.store.commit(commit).await {
-                Ok(committed) => {
-                    stored.version += 1;
-                    stored.updated_at = committed.at;
-                    return Ok(stored);
-                }
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
-            }
+    fn node_services(&self) -> NodeServices {
+        NodeServices {
+            runtime: self.runtime.clone(),
+            handlers: vec![Arc::new(self.executions.clone())],
+            tasks: vec![
+                Arc::new(ConnectionSweep(self.tenancy.clone())),
+                Arc::new(ExpiryTask(self.teams.clone())),
+                Arc::new(LaneSweep(self.lanes.clone())),
+            ],
         }
-        Err(busy(T::KIND, id))
     }
-}
-
-pub(crate) fn busy(kind: &str, id: &str) -> AppError {
-    AppError::Unavailable(format!("{kind} {id} is changing too fast: try again"))
-}
-
-pub(crate) fn max_tries() -> u32 {
-    MAX_TRIES
-}
-
-/// Fresh randomness for an id.
-pub(crate) fn entropy() -> Result<Entropy, AppError> {
-    random()
-}
-
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], AppError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| AppError::Broken(format!("the system gave no randomness: {e}")))?;
-    Ok(bytes)
 }

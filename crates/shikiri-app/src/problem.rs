@@ -1,20 +1,19 @@
-//! A failure as a caller is told of it: one form for every door.
+//! Failures as callers see them: one form for every door.
 //!
-//! A caller gets a stable code and a text that says what to do. The cause of a fault of ours goes
-//! to the log alone, under an id that the caller gets too: it may name files, hosts or other
-//! tenants' things.
+//! A caller gets a stable code and a text that says what to do. The cause of an internal error goes
+//! only to the log, because it may name files, hosts or data of other tenants. The caller gets the
+//! id under which it is logged.
 
 use std::time::Duration;
 
-use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
 use serde::Serialize;
 use shikiri_model::ids::RunId;
 use shikiri_model::team::RefusalCode;
 
-use crate::app::random;
-use crate::error::AppError;
-use crate::team::TeamError;
-use crate::watch::WatchError;
+use shikiri_runtime::{AppError, WatchError, random};
+use shikiri_teams::TeamError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemCode {
@@ -127,7 +126,7 @@ impl ProblemCode {
     }
 }
 
-/// A failure on its way to the caller. Nothing in it is secret.
+/// A failure as it is sent to the caller. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     pub code: ProblemCode,
@@ -138,13 +137,13 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
     /// The execution that is in the way.
     pub execution_id: Option<String>,
-    /// Under which the log has the cause.
+    /// The id under which the log has the cause.
     pub error_id: Option<String>,
 }
 
 /// RFC 9457, with a stable `code`.
 #[derive(Serialize)]
-pub struct ProblemJson<'a> {
+struct ProblemJson<'a> {
     #[serde(rename = "type")]
     kind: String,
     title: &'static str,
@@ -184,7 +183,7 @@ impl Problem {
         Self { field: Some(field), ..Self::new(ProblemCode::InvalidRequest, detail) }
     }
 
-    /// A fault of ours. The cause is logged, and only its id is told.
+    /// An internal error. The cause is logged, and the caller gets only its id.
     pub fn internal(cause: &str) -> Self {
         let id = error_id();
         tracing::error!(error_id = id, cause, "a request failed");
@@ -209,7 +208,7 @@ impl Problem {
         Self { error_id: Some(id), ..Self::new(ProblemCode::Unavailable, UNKNOWN) }
     }
 
-    pub fn body(&self) -> ProblemJson<'_> {
+    fn body(&self) -> ProblemJson<'_> {
         let (status, code, title) = self.code.row();
         ProblemJson {
             kind: format!("urn:shikiri:problem:{code}"),
@@ -224,18 +223,32 @@ impl Problem {
         }
     }
 
+    /// The HTTP answer of every door. Without a body if it cannot be written as JSON.
+    pub fn to_response(&self) -> Response<Vec<u8>> {
+        let (status, ..) = self.code.row();
+        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = self.retry_after_seconds() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
     pub fn retry_after_ms(&self) -> Option<u64> {
         self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// For the header `Retry-After`: whole seconds, and not too few.
-    pub fn retry_after_seconds(&self) -> Option<u64> {
+    /// For the header `Retry-After`: whole seconds, rounded up, at least one.
+    fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after_ms().map(|ms| ms.div_ceil(1_000).max(1))
     }
 }
 
 fn error_id() -> String {
-    // Without randomness there is still a line in the log to look for.
+    // Without randomness the id still leads to a line in the log.
     let bytes: [u8; 8] = random().unwrap_or_default();
     format!("err_{:016x}", u64::from_le_bytes(bytes))
 }
@@ -252,7 +265,7 @@ impl From<AppError> for Problem {
             AppError::Forbidden(_) => Self::new(ProblemCode::Forbidden, text),
             AppError::Locked { execution, retry_after, .. } => Self {
                 retry_after: Some(retry_after),
-                // A change holds a conversation too, and has no id.
+                // A change of the conversation locks it too, and has no id.
                 execution_id: Some(execution).filter(|holder| is_execution(holder)),
                 ..Self::new(ProblemCode::ConversationLocked, text)
             },
@@ -291,7 +304,7 @@ impl From<WatchError> for Problem {
     }
 }
 
-/// What a person can be refused; the rest is for agents' sessions.
+/// The refusals that a person can meet. The others occur only in agents' sessions.
 fn refused(code: RefusalCode) -> ProblemCode {
     match code {
         RefusalCode::AgentNotFound => ProblemCode::AgentNotFound,

@@ -1,6 +1,10 @@
-//! Benchmarks of Shikiri against what is possible and against its peers, measured in one run:
-//! variants take turns in rounds, a figure is the median over the rounds, and goals are set on
-//! ratios wherever a machine's own speed would blur them. A missed goal is exit code 1.
+//! Benchmarks of Shikiri against theoretical limits and against its peers, measured in one run. Variants
+//! take turns in rounds, and a figure is the median of the rounds. Goals are ratios where absolute times
+//! would depend on the machine. A missed goal makes the exit code 1.
+//!
+//! Each benchmark is a module with the name of its command. It returns `Figure`s, which `report`
+//! prints and compares with their goals. `world` holds the settings of the run and `child` the processes
+//! that it starts. To start reading: `figure.rs`, then `hook.rs`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -77,11 +81,11 @@ struct Options {
 
 fn main() -> Result<ExitCode> {
     // An engine starts this program again to look after what it runs.
-    if let Some(ended) = shikiri_engines::claude_code::supervise_if_asked() {
+    if let Some(ended) = shikiri_engines::claude_code::run_supervisor_if_requested() {
         return Ok(ended);
     }
     // So does the browser bridge.
-    if let Some(ended) = shikiri_browser::keep_if_asked() {
+    if let Some(ended) = shikiri_browser::run_keeper_if_requested() {
         return Ok(ended);
     }
     if let Some(done) = executions::fake_claude::run_if_asked() {

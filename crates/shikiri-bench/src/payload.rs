@@ -2,7 +2,7 @@
 
 use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_store::{Append, Commit};
+use shikiri_store::{Commit, StreamAppend};
 
 use crate::machine::monotonic_ns;
 
@@ -32,7 +32,7 @@ pub(crate) fn handed_in(data: &str) -> Option<u64> {
 
 /// One event for the end of one stream.
 pub(crate) fn commit(stream: &StreamId) -> Commit {
-    Commit::new().append(Append::new(TenantId::local(), stream.clone(), vec![event()]))
+    Commit::new().append(StreamAppend::new(TenantId::local(), stream.clone(), vec![event()]))
 }
 
 /// One event as it lies in a row.

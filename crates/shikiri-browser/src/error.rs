@@ -1,36 +1,36 @@
-//! What can go wrong between us and a browser.
+//! Errors of the browser and of the provider file.
 
 use std::path::PathBuf;
 
-/// Named after what whoever asked can do about it.
+/// The variants say what the caller can do.
 #[derive(Debug, thiserror::Error)]
 pub enum BrowserError {
-    /// There is none to be had; the text says what would help.
+    /// No browser is available; the text says what helps.
     #[error("{0}")]
     Unavailable(String),
-    /// The tab or the browser is gone: a new one can be opened.
+    /// The tab or the browser has closed: open a new one.
     #[error("{0}")]
     Lost(String),
-    /// The browser would not do it.
+    /// The browser refused a command.
     #[error("the browser refused {method}: {message}")]
     Refused { method: String, message: String },
-    /// No answer in time: whether it was done is not known.
+    /// No answer in time: the command may have run.
     #[error("the browser did not answer {method} in time")]
     Late { method: String },
-    /// Our script met something in the page that it cannot deal with.
+    /// The script failed in the page.
     #[error("the page could not be read: {0}")]
     Unreadable(String),
-    /// The field and the selector that the browser does not understand.
+    /// A field's selector that the browser cannot parse.
     #[error("the selector {0:?} is none")]
     BadSelector(String),
     #[error(transparent)]
-    Book(#[from] BookError),
+    ProviderFile(#[from] ProviderFileError),
 }
 
 /// The project's `providers.toml` is wrong.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {text}", file.display())]
-pub struct BookError {
+pub struct ProviderFileError {
     pub file: PathBuf,
     pub text: String,
 }
@@ -44,14 +44,14 @@ impl BrowserError {
         Self::Lost(text.into())
     }
 
-    /// The page went elsewhere, and our script's place with it: nothing of it was run.
-    pub(crate) fn is_moved(&self) -> bool {
+    /// Whether the page navigated before the script ran.
+    pub(crate) fn is_context_missing(&self) -> bool {
         matches!(self, Self::Refused { message, .. }
             if message.contains("Cannot find context") || message.contains("uniqueContextId not found"))
     }
 
-    /// The same, in the middle of our script: it may have been run.
-    pub(crate) fn is_cut_off(&self) -> bool {
+    /// Whether the page navigated while the script ran, which may have had its effect.
+    pub(crate) fn is_context_destroyed(&self) -> bool {
         matches!(self, Self::Refused { message, .. }
             if message.contains("context was destroyed") || message.contains("Inspected target navigated"))
     }

@@ -1,27 +1,27 @@
-//! What can go wrong between us and a server, told so that a person knows the next step.
+//! Errors between the client and a server, with texts that tell the user the next step.
 
-use shikiri_model::host::clean_line;
+use shikiri_model::host::sanitize_line;
 
-use crate::wire::RpcError;
+use crate::rpc_messages::ServerRpcError;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody is there, or no longer. Trying again may help.
+    /// The server cannot be reached. Trying again may help.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
-    /// The server does not know our session any more.
+    /// The server no longer knows our session.
     #[error("the session has ended at the server")]
     SessionGone,
-    /// It wants to know who we are.
+    /// The server requires authentication.
     #[error("{0}")]
     Unauthorized(String),
-    /// It answered with a status that is no success.
+    /// It answered with an HTTP error status.
     #[error("answered with status {status}{}", colon(.said))]
     Refused { status: u16, said: String },
-    /// It answered by the protocol, with an error.
+    /// It answered with a JSON-RPC error.
     #[error("{}", .0.shown())]
-    Rpc(RpcError),
-    /// What it said is no message of the protocol, or too much of it.
+    Rpc(ServerRpcError),
+    /// Its message is invalid or too large.
     #[error("does not keep to the protocol: {0}")]
     Garbled(String),
     #[error("did not answer within {0} s")]
@@ -32,13 +32,13 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether what was asked may have been done all the same: the answer was lost on its way.
-    pub(crate) fn leaves_in_doubt(&self) -> bool {
+    /// Whether the request may have been executed although its answer was lost.
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::Cut(_) | Self::Refused { status: 502 | 504, .. })
     }
 
-    /// Whether it may be another story in a moment.
-    pub fn is_passing(&self) -> bool {
+    /// Whether a later attempt may succeed.
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::Slow(_) | Self::Cut(_) => true,
             Self::Refused { status, .. } => {
@@ -50,6 +50,6 @@ impl ClientError {
 }
 
 fn colon(said: &str) -> String {
-    let said = clean_line(said);
+    let said = sanitize_line(said);
     if said.is_empty() { said } else { format!(": {said}") }
 }

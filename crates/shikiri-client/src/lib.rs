@@ -1,31 +1,36 @@
-//! The one MCP client of Shikiri: it speaks both eras of the protocol over HTTP and stdio, and
-//! follows a call so that another process can take it up where this one left it.
+//! The one MCP client of Shikiri: it speaks both eras of the protocol over HTTP and stdio, and the
+//! older one over the SSE transport of 2024. It follows a call so that another process can resume
+//! it where this one stopped. The product's other HTTP clients share its set-up and its SSE parser.
 //!
-//! Everything that a server says is a stranger's word: bounded in size, never taken for more than
-//! text, and cleaned before it is shown.
+//! All data of a server is untrusted: it is bounded in size, only treated as text, and sanitised
+//! before it is shown.
 
-mod authority;
+mod background_reader;
 mod call;
+mod call_handler;
 mod error;
 mod exchange;
-mod headers;
-mod link;
-mod listener;
+mod http_setup;
+mod loopback_url;
+mod mcp_headers;
+mod message_router;
 mod oauth;
-mod place;
-mod router;
+mod rpc_messages;
 mod server;
+mod sse_parser;
+mod token_provider;
 mod tools;
-mod wire;
-mod witness;
+mod transport;
 
-pub use authority::{Authority, Challenge};
-pub use call::{End, Order, follow};
+pub use call::{ClientToolCall, FollowOutcome, follow_call};
+pub use call_handler::{CallHandler, CallOwnershipLost};
 pub use error::ClientError;
-pub use link::tls::tls;
-pub use oauth::{Browser, OAuth, Vault};
-pub use place::is_here;
-pub use server::{About, Introduction, Server};
-pub use tools::{Offer, Tool};
-pub use wire::RpcError;
-pub use witness::{LetGo, Witness};
+pub use http_setup::{ProxyRules, describe_http_error, http_client_builder, pin_addresses};
+pub use loopback_url::is_loopback_url;
+pub use oauth::{LoginBrowser, OAuthTokenProvider, TokenStore};
+pub use rpc_messages::ServerRpcError;
+pub use server::{ClientOptions, ServerConnection, ServerInfo};
+pub use sse_parser::{SseEvent, SseEventTooLarge, SseParser};
+pub use token_provider::{AuthChallenge, TokenProvider};
+pub use tools::{ServerTool, ServerToolList};
+pub use transport::tls::tls_config;

@@ -1,15 +1,15 @@
-//! What a server offers.
+//! The tools of a server.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_model::tool::{Definition, ToolDefinition};
+use shikiri_model::tool::{ToolDefinition, ToolDescription};
 
 use crate::error::ClientError;
-use crate::headers;
-use crate::server::Server;
+use crate::mcp_headers;
+use crate::server::ServerConnection;
 
-/// Bounds on what is listed to us.
+/// Bounds on a server's list of tools.
 const MAX_PAGES: usize = 100;
 const MAX_TOOLS: usize = 5_000;
 const MAX_REMARKS: usize = 20;
@@ -18,33 +18,33 @@ const LISTING: Duration = Duration::from_secs(20);
 
 /// A tool, as the server describes it, without invisible characters.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
+pub struct ServerTool {
     pub name: String,
     pub title: Option<String>,
     pub description: String,
     pub input_schema: Value,
     pub annotations: Value,
-    /// Of all that the server says of it.
+    /// Fingerprint of the whole definition.
     pub fingerprint: String,
-    /// Sending a call of it twice does no harm, the server says.
+    /// Whether, according to the server, sending a call twice is harmless.
     pub is_repeatable: bool,
 }
 
-/// What was listed, and what of it cannot be called.
+/// The listed tools, and remarks on those that cannot be called.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Offer {
-    pub tools: Vec<Tool>,
+pub struct ServerToolList {
+    pub tools: Vec<ServerTool>,
     pub remarks: Vec<String>,
 }
 
-impl Server {
-    pub async fn tools(&self) -> Result<Offer, ClientError> {
+impl ServerConnection {
+    pub async fn tools(&self) -> Result<ServerToolList, ClientError> {
         let listed = tokio::time::timeout(LISTING, self.list_tools()).await;
         listed.unwrap_or(Err(ClientError::Slow(LISTING.as_secs())))
     }
 
-    async fn list_tools(&self) -> Result<Offer, ClientError> {
-        let mut offer = Offer::default();
+    async fn list_tools(&self) -> Result<ServerToolList, ClientError> {
+        let mut offer = ServerToolList::default();
         let mut cursor: Option<String> = None;
         let mut pages = 0;
         loop {
@@ -53,12 +53,12 @@ impl Server {
                 Some(cursor) => json!({ "cursor": cursor }),
                 None => json!({}),
             };
-            let page = self.ask("tools/list", params).await?;
+            let page = self.send_request("tools/list", params).await?;
             let tools = page.get("tools").and_then(Value::as_array);
             let tools = tools
                 .ok_or_else(|| ClientError::Garbled("its list of tools is no list".to_owned()))?;
             for tool in tools {
-                match Tool::read(tool) {
+                match ServerTool::read(tool) {
                     Ok(tool) => offer.tools.push(tool),
                     Err(remark) => offer.remarks.push(remark),
                 }
@@ -85,32 +85,33 @@ impl Server {
         Ok(offer)
     }
 
-    /// One tool; None if the server has no such.
-    pub async fn tool(&self, name: &str) -> Result<Option<Tool>, ClientError> {
+    /// One tool; None if the server does not have it.
+    pub async fn tool(&self, name: &str) -> Result<Option<ServerTool>, ClientError> {
         Ok(self.tools().await?.tools.into_iter().find(|tool| tool.name == name))
     }
 }
 
-impl Tool {
-    /// As a server lists it; the error says why it cannot be called.
+impl ServerTool {
+    /// Reads a tool from a server's list. The error says why it cannot be called.
     pub fn read(tool: &Value) -> Result<Self, String> {
-        let ToolDefinition { name, shown, fingerprint } = ToolDefinition::read(tool)?;
-        let Definition { title, description, input_schema, annotations } = shown;
-        if let Some(problem) = headers::unfit(&input_schema) {
+        let ToolDefinition { name, shown, fingerprint } =
+            ToolDefinition::read(tool).map_err(|error| error.to_string())?;
+        let ToolDescription { title, description, input_schema, annotations } = shown;
+        if let Some(problem) = mcp_headers::find_invalid_mark(&input_schema) {
             return Err(format!("the tool {name:?} is left out: {problem}"));
         }
         let hint = |key: &str| annotations.get(key) == Some(&Value::Bool(true));
-        // It tells a call that it has seen from a new one.
+        // The server recognises a call that it has already received.
         let knows_calls = tool["_meta"].get("shikiri/call") == Some(&Value::Bool(true));
         let is_repeatable = hint("readOnlyHint") || hint("idempotentHint") || knows_calls;
         Ok(Self { name, title, description, input_schema, annotations, fingerprint, is_repeatable })
     }
 
-    /// What is compared with what was known of it.
+    /// The definition, for comparison with its pin.
     pub fn definition(&self) -> ToolDefinition {
         ToolDefinition {
             name: self.name.clone(),
-            shown: Definition {
+            shown: ToolDescription {
                 title: self.title.clone(),
                 description: self.description.clone(),
                 input_schema: self.input_schema.clone(),
@@ -120,7 +121,7 @@ impl Tool {
         }
     }
 
-    /// Its arguments: name, schema, and whether they must be there.
+    /// The arguments: name, schema, and whether they are required.
     pub fn arguments(&self) -> Vec<(&str, &Value, bool)> {
         let properties = self.input_schema.get("properties").and_then(Value::as_object);
         let required = self.input_schema.get("required").and_then(Value::as_array);

@@ -1,15 +1,15 @@
 //! A person's own Claude login: what Claude Code keeps after `/login`, or a token made by
 //! `claude setup-token`.
 //!
-//! It is lent to the runs of one process and kept nowhere: the gateway of a run adds it to requests,
-//! and reads it anew for each one, because the person's own Claude Code renews it from time to time.
+//! The gateway of a run adds it to each request. It is never stored, and is read again for each
+//! request, because the person's own Claude Code renews it from time to time.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use shikiri_model::key::Secret;
+use shikiri_model::key::SecretToken;
 use shikiri_model::time::Timestamp;
 
 use crate::messages::now;
@@ -17,17 +17,17 @@ use crate::messages::now;
 const FILE: &str = ".credentials.json";
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// Cloning copies where it is, or the token itself.
+/// The source of the login: a file or a token.
 #[derive(Clone, Debug)]
-pub struct ClaudeLogin(Source);
+pub struct ClaudeLogin(ClaudeLoginSource);
 
 #[derive(Clone, Debug)]
-enum Source {
-    Token(Secret),
+enum ClaudeLoginSource {
+    Token(SecretToken),
     File(PathBuf),
 }
 
-/// Why there is no login that could be lent. The texts hold nothing of it.
+/// Why no login can be used. The texts hold no part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaudeLoginError {
     #[error(
@@ -41,7 +41,7 @@ pub enum ClaudeLoginError {
     Expired(Timestamp),
 }
 
-/// The part of Claude Code's file that is of use.
+/// The used part of Claude Code's file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LoginFile {
@@ -57,27 +57,27 @@ struct StoredLogin {
 }
 
 impl ClaudeLogin {
-    /// The token if one is given, else what Claude Code keeps in its configuration folder. Fails
-    /// unless it can be used now.
+    /// Uses the given token, or else the login in Claude Code's configuration folder. Fails unless it
+    /// is valid now.
     pub fn find(token: Option<&str>, config_dir: &Path) -> Result<Self, ClaudeLoginError> {
         let token = token.map(str::trim).filter(|token| !token.is_empty());
         let login = Self(match token {
-            Some(token) => Source::Token(Secret::from_caller(token)),
-            None => Source::File(config_dir.join(FILE)),
+            Some(token) => ClaudeLoginSource::Token(SecretToken::from_caller(token)),
+            None => ClaudeLoginSource::File(config_dir.join(FILE)),
         });
         login.access_token(now())?;
         Ok(login)
     }
 
-    pub(crate) fn access_token(&self, now: Timestamp) -> Result<Secret, ClaudeLoginError> {
+    pub(crate) fn access_token(&self, now: Timestamp) -> Result<SecretToken, ClaudeLoginError> {
         let path = match &self.0 {
-            Source::Token(token) => return Ok(token.clone()),
-            Source::File(path) => path,
+            ClaudeLoginSource::Token(token) => return Ok(token.clone()),
+            ClaudeLoginSource::File(path) => path,
         };
         let stored = read(path)?;
         match stored.expires_at.map(Timestamp::from_millis) {
             Some(expiry) if expiry <= now => Err(ClaudeLoginError::Expired(expiry)),
-            _ => Ok(Secret::from_caller(&stored.access_token)),
+            _ => Ok(SecretToken::from_caller(&stored.access_token)),
         }
     }
 }
@@ -91,7 +91,7 @@ fn read(path: &Path) -> Result<StoredLogin, ClaudeLoginError> {
     let mut text = String::new();
     let reading = file.take(MAX_FILE).read_to_string(&mut text);
     reading.map_err(|error| unreadable(error.to_string()))?;
-    // What serde says about it could quote a value.
+    // The error of serde could quote a secret.
     let parsed: LoginFile = serde_json::from_str(&text)
         .map_err(|_| unreadable("it does not have the form that Claude Code writes".to_owned()))?;
     let stored = parsed.claude_ai_oauth.filter(|login| !login.access_token.is_empty());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_read_anew_each_time() {
+    fn a_login_is_read_again_each_time() {
         let folder = folder(r#"{"claudeAiOauth":{"accessToken":"first","scopes":[]},"other":1}"#);
         let login = ClaudeLogin::find(None, folder.path()).unwrap();
         let renewed = r#"{"claudeAiOauth":{"accessToken":"second","expiresAt":32503680000000}}"#;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_lent_is_told_without_its_secrets() {
+    fn errors_of_a_login_hold_no_secrets() {
         let expired = r#"{"claudeAiOauth":{"accessToken":"canary","expiresAt":1000}}"#;
         let cut = r#"{"claudeAiOauth":{"accessToken":"canary""#;
         let wrong = r#"{"claudeAiOauth":"canary"}"#;

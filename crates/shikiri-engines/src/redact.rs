@@ -1,29 +1,29 @@
-//! Keeps what must stay secret out of what is told: values of headers, keys and tokens.
+//! Removes secrets from messages: values of headers, keys and tokens.
 
 use serde_json::Value;
-use shikiri_app::execution::Order;
+use shikiri_executions::execution::TurnRequest;
 use shikiri_model::execution::EngineMessage;
-use shikiri_model::key::Secret;
+use shikiri_model::key::SecretToken;
 
 const INSTEAD: &str = "[REDACTED]";
-/// Shorter ones are words that stand anywhere.
+/// Shorter values occur in other texts by chance.
 const SHORTEST: usize = 6;
-/// Headers that say nothing about who calls.
+/// Headers without credentials.
 const PLAIN_HEADERS: [&str; 3] = ["accept", "content-type", "user-agent"];
 /// Parts of the names of variables that hold secrets.
 const SECRET_NAMES: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 
 #[derive(Default)]
-pub(crate) struct Redactor {
-    /// The longest first: of two that start alike the longer one is meant.
+pub(crate) struct SecretRedactor {
+    /// Longest first, so that the longer of two with the same start is replaced.
     secrets: Vec<String>,
     /// The end of a streamed text that may be the start of a secret.
     held: String,
 }
 
-impl Redactor {
-    pub(crate) fn new(order: &Order) -> Self {
-        let headers = order.servers.iter().flat_map(|server| &server.headers);
+impl SecretRedactor {
+    pub(crate) fn new(request: &TurnRequest) -> Self {
+        let headers = request.servers.iter().flat_map(|server| &server.headers);
         let headers = headers
             .filter(|(name, _)| !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str()))
             .map(|(_, value)| value);
@@ -31,19 +31,20 @@ impl Redactor {
             let name = name.to_ascii_uppercase();
             SECRET_NAMES.iter().any(|part| name.contains(part))
         };
-        let variables = order.env.iter().filter(|(name, _)| is_secret(name)).map(|(_, v)| v);
-        let mut secrets = order.secrets.clone();
+        let variables = request.env.iter().filter(|(name, _)| is_secret(name)).map(|(_, v)| v);
+        let mut secrets = request.secrets.clone();
         for value in headers.chain(variables) {
             secrets.push(value.clone());
-            // What follows `Bearer` alone is the secret, too.
+            // The part after a scheme such as `Bearer` is a secret, too.
             secrets.extend(value.split_once(' ').map(|(_, rest)| rest.to_owned()));
         }
         Self::of(secrets)
     }
 
-    /// Also these are kept out from now on. Credentials that are fetched are not known before.
-    pub(crate) fn learn(&mut self, secrets: Vec<Secret>) {
-        let is_new = |secret: &Secret| self.secrets.iter().all(|known| known != secret.reveal());
+    /// Adds secrets, such as credentials that were fetched during the run.
+    pub(crate) fn add_secrets(&mut self, secrets: Vec<SecretToken>) {
+        let is_new =
+            |secret: &SecretToken| self.secrets.iter().all(|known| known != secret.reveal());
         let new: Vec<_> = secrets.iter().filter(|secret| is_new(secret)).collect();
         if !new.is_empty() {
             self.secrets.extend(new.into_iter().map(|secret| secret.reveal().to_owned()));
@@ -66,8 +67,8 @@ impl Redactor {
         }
     }
 
-    /// The text without secrets, and the rest of it, which, unless it is the end, may be the start
-    /// of one. Pieces give together what the whole gives.
+    /// The text without secrets, and a rest that may be the start of one, unless the text ends here.
+    /// The pieces of a text give together the same as the whole.
     fn scan<'a>(&self, text: &'a str, is_end: bool) -> (String, &'a str) {
         let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
         while let Some(next) = rest.chars().next() {
@@ -110,7 +111,7 @@ impl Redactor {
         }
     }
 
-    /// What may be told, which is less or more than one message while text is streamed.
+    /// The messages to send: none or several while text is streamed.
     pub(crate) fn message(&mut self, mut message: EngineMessage) -> Vec<EngineMessage> {
         if self.secrets.is_empty() {
             return vec![message];
@@ -119,7 +120,7 @@ impl Redactor {
         match &mut message {
             EngineMessage::TextDelta { text } => return self.piece(text).into_iter().collect(),
             EngineMessage::Text { text, parent, .. } | EngineMessage::Thinking { text, parent } => {
-                // What subagents tell may come between two pieces.
+                // Messages of subagents may come between two pieces.
                 told.extend(parent.is_none().then(|| self.flush()).flatten());
                 self.clean(text);
             }
@@ -128,7 +129,7 @@ impl Redactor {
                 self.clean(&mut tool.name);
                 self.clean_value(&mut tool.input);
             }
-            // The model chooses these words.
+            // The model chooses these texts.
             EngineMessage::SubagentStarted(start) => {
                 self.clean(&mut start.subagent_type);
                 start.model.iter_mut().for_each(|model| self.clean(model));
@@ -160,7 +161,7 @@ impl Redactor {
         (!text.is_empty()).then_some(EngineMessage::TextDelta { text })
     }
 
-    /// What was held back of a text that has ended.
+    /// The rest of a text that has ended.
     pub(crate) fn flush(&mut self) -> Option<EngineMessage> {
         let held = std::mem::take(&mut self.held);
         let text = self.text(&held);
@@ -175,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    fn redactor() -> Redactor {
-        Redactor::of(
+    fn redactor() -> SecretRedactor {
+        SecretRedactor::of(
             ["hunter22", "Bearer hunter22", "hunter22-木-long", "", "short"]
                 .map(Into::into)
                 .to_vec(),
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_leaves_in_whatever_form_it_comes() {
+    fn secrets_are_removed_from_texts_names_and_values() {
         let mut redactor = redactor();
         assert_eq!(redactor.text("sent Bearer hunter22!"), "sent [REDACTED]!");
         assert_eq!(redactor.text("Token token=hunter22"), "Token token=[REDACTED]");
@@ -224,7 +225,7 @@ mod tests {
     }
 
     /// The pieces that are told of a text that comes in these, and of its end.
-    fn streamed(redactor: &mut Redactor, pieces: &[&str]) -> Vec<String> {
+    fn streamed(redactor: &mut SecretRedactor, pieces: &[&str]) -> Vec<String> {
         let delta = |text: &str| EngineMessage::TextDelta { text: text.to_owned() };
         let whole = EngineMessage::Text { text: pieces.concat(), parent: None, streamed: true };
         // A subagent talks in between.

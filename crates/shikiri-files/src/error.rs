@@ -1,4 +1,4 @@
-//! Why something in an untrusted folder was not reached.
+//! Errors of access to an untrusted folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub enum FilesError {
     Link(PathBuf),
     #[error("{0:?} is no regular file")]
     NotRegular(PathBuf),
-    /// A hard link that was made to a file of somebody else.
+    /// A hard link to another user's file.
     #[error("{0:?} is another user's file with a second name")]
     ForeignHardLink(PathBuf),
     #[error("{path:?} has more than {max_bytes} bytes")]
@@ -27,7 +27,7 @@ impl FilesError {
         Self::Io { path: path.to_owned(), source: source.into() }
     }
 
-    /// The system's own word for it, if there is one.
+    /// The kind of the system's error, if it is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Io { source, .. } => Some(source.kind()),
@@ -39,8 +39,8 @@ impl FilesError {
         self.io_kind() == Some(io::ErrorKind::NotFound)
     }
 
-    /// Something that is no folder stands where one should be.
-    pub(crate) fn is_in_the_way(&self) -> bool {
+    /// Whether something other than a folder has its name.
+    pub(crate) fn is_not_folder(&self) -> bool {
         matches!(self, Self::Link(_)) || self.io_kind() == Some(io::ErrorKind::NotADirectory)
     }
 }

@@ -1,32 +1,51 @@
 //! Access to folders that an engine can write: its home, its session files and its workspace.
 //!
-//! Whatever lies in such a folder was put there by a stranger, who may still be at work: links,
-//! pipes, devices, files without end, folders without depth. So the server reaches into it through
-//! [`UntrustedDir`] alone, which promises:
+//! Such a folder may hold anything: links, pipes, devices, endless files, very deep folders. A program
+//! may change it at any time. So the server accesses it only through [`UntrustedDir`], which promises:
 //!
-//! - No link is followed, in any part of a path. Each part is opened on its own, relative to the
-//!   handle of the one before (`O_NOFOLLOW`), so there is nothing to check first and use later.
+//! - No link is followed, in any part of a path. Each part is opened relative to the handle of its
+//!   parent (`O_NOFOLLOW`), so no check can become outdated before the use.
 //! - Only regular files are opened, without waiting (`O_NONBLOCK`).
-//! - Reads have a bound in bytes, listings and walks one in entries. No walk recurses, and none
-//!   needs more than a few descriptors.
-//! - A file is written beside its place and renamed into it: what stood there is replaced.
-//! - Folders are removed by way of [`Trash`], whatever their depth.
+//! - Reads are limited in bytes, listings and walks in entries. No walk recurses, and none needs more
+//!   than a few descriptors.
+//! - A file is written to a temporary name and renamed, so it replaces an older entry at once.
+//! - [`Trash`] removes folders of any depth.
 //!
-//! Everything here blocks.
+//! All functions block.
+//!
+//! ```
+//! use shikiri_files::{FilesError, UntrustedDir};
+//!
+//! let folder = std::env::temp_dir().join(format!("files-example-{}", std::process::id()));
+//! let dir = UntrustedDir::create(&folder)?;
+//! dir.create_dir("notes")?.write("today.txt", b"hello")?;
+//! assert_eq!(dir.read("notes/today.txt", 100)?, b"hello");
+//!
+//! // A larger file, a link, or a path out of the folder is an error.
+//! assert!(matches!(dir.read("notes/today.txt", 3), Err(FilesError::TooLarge { .. })));
+//! std::os::unix::fs::symlink("/etc", folder.join("link")).unwrap();
+//! assert!(matches!(dir.read("link/hosts", 100), Err(FilesError::Link(_))));
+//! assert!(matches!(dir.read("../x", 100), Err(FilesError::InvalidPath(_))));
+//!
+//! shikiri_files::remove_tree(&folder)?;
+//! # Ok::<(), FilesError>(())
+//! ```
+//!
+//! To start reading: `untrusted_dir.rs`, then `file_access.rs`.
 
-mod dir;
+mod dir_walk;
 mod error;
-mod file;
-mod owner;
+mod file_access;
+mod file_owner;
 mod trash;
-mod walk;
+mod untrusted_dir;
 
-pub use dir::UntrustedDir;
+pub use dir_walk::{DirEntry, WalkEntry, WalkSummary};
 pub use error::FilesError;
-pub use file::{EntryKind, EntryStat};
-pub use owner::{FileOwner, HandOver};
+pub use file_access::{EntryKind, EntryStat};
+pub use file_owner::{FileOwner, HandOver};
 pub use trash::{Trash, remove_tree};
-pub use walk::{DirEntry, WalkEntry, WalkSummary};
+pub use untrusted_dir::UntrustedDir;
 
 #[cfg(test)]
 mod tests;

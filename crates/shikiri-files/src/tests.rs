@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
 use super::*;
 
-/// A folder of an agent, and beside it what is none of its business.
+/// A folder of an agent, and beside it files that it must not reach.
 struct TestFolder {
     place: tempfile::TempDir,
 }
@@ -204,7 +204,7 @@ fn a_file_is_read_up_to_a_bound() {
         assert!(matches!(refused, Err(FilesError::TooLarge { .. })), "{name}: {refused:?}");
     }
     assert_eq!(dir.read("ten", 10).unwrap(), b"0123456789");
-    // The system says 0 of this one, whatever it holds.
+    // The system reports the size 0 for this file.
     let system = UntrustedDir::open(Path::new("/proc/self")).err();
     assert!(matches!(system, Some(FilesError::Link(_))), "{system:?}");
     let memory = UntrustedDir::open(Path::new("/proc/sys")).unwrap().read("kernel/version", 3);
@@ -212,7 +212,7 @@ fn a_file_is_read_up_to_a_bound() {
 }
 
 #[test]
-fn what_is_in_the_way_of_a_folder_gives_way() {
+fn replace_dir_removes_entries_that_are_no_folders() {
     let folder = TestFolder::new();
     let dir = folder.dir();
     for what in ["link", "file link", "loop", "pipe", "file"] {
@@ -338,7 +338,7 @@ fn what_a_killed_process_left_in_the_trash_is_removed() {
 }
 
 #[test]
-fn a_folder_is_handed_over_without_what_may_be_somebody_elses() {
+fn handing_over_a_folder_skips_files_of_other_users() {
     const AGENT: FileOwner = FileOwner { uid: 4_711, gid: 4_712 };
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root gives files away");
@@ -372,7 +372,7 @@ fn a_folder_is_handed_over_without_what_may_be_somebody_elses() {
     assert_eq!(dir.hand_over(AGENT, 100_000).unwrap().changed, 0);
     assert!(!dir.hand_over(AGENT, 100).unwrap().is_complete);
 
-    let dir = dir.owned_by(Some(AGENT));
+    let dir = dir.with_owner(Some(AGENT));
     dir.create_dir("new/er").unwrap().write("file", b"1").unwrap();
     dir.replace_dir("pipe/x").unwrap();
     for path in ["new", "new/er", "new/er/file", "pipe", "pipe/x"] {

@@ -1,10 +1,9 @@
-//! Removal of whole folders, whatever an agent has made of them.
+//! Removes whole folders of any depth and content.
 //!
-//! A folder is first renamed into a folder of ours: from then on it is gone from its place, and no
-//! path of an agent leads to it. There it is taken apart without recursion: files are unlinked, and
-//! folders that hold something are renamed up to the top, to be taken apart in their turn. So the
-//! depth of a tree costs neither stack nor descriptors, and no path grows long. What a killed
-//! process leaves is removed by `empty`.
+//! A folder is first renamed into the trash, which no path of an agent reaches. There it is removed
+//! without recursion: files are unlinked, and folders that are not empty are renamed to the top and
+//! removed in turn. So a deep tree needs neither stack nor descriptors, and no path grows long. `empty`
+//! removes leftovers of killed processes.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -14,16 +13,16 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, flock, mkdirat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use crate::dir::{UntrustedDir, make_accessible, open_folder, open_trusted, split};
+use crate::dir_walk::is_dots;
 use crate::error::{AtPath as _, FilesError};
-use crate::walk::is_dots;
+use crate::untrusted_dir::{UntrustedDir, make_accessible, open_folder, open_trusted, split};
 
 /// No conversation's id begins with a dot.
 const NAME: &str = ".trash";
 /// How often a folder is listed again because entries were passed over or added.
 const MAX_PASSES: usize = 64;
 
-/// A folder of ours in the file system of what is removed. Processes may share it.
+/// A trusted folder in the file system of the removed ones. Processes may share it.
 #[derive(Debug)]
 pub struct Trash(UntrustedDir);
 
@@ -107,7 +106,7 @@ impl Trash {
         dir: BorrowedFd<'_>,
         name: &OsStr,
         path: &Path,
-    ) -> Result<Option<Job>, FilesError> {
+    ) -> Result<Option<TrashJob>, FilesError> {
         match unlink(dir, name) {
             Ok(()) | Err(Errno::NOENT) => return Ok(None),
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
@@ -118,19 +117,19 @@ impl Trash {
             Ok(()) => Ok(Some(job)),
             Err(errno) => {
                 let _ = unlinkat(&self.0, &job.name, AtFlags::REMOVEDIR);
-                // Somebody else removes it.
+                // Another process has removed it.
                 if errno == Errno::NOENT { Ok(None) } else { Err(FilesError::io(path, errno)) }
             }
         }
     }
 
-    fn delete(&self, job: Job, path: &Path) -> Result<(), FilesError> {
+    fn delete(&self, job: TrashJob, path: &Path) -> Result<(), FilesError> {
         clear(&job.folder, path)?;
         unlinkat(&self.0, &job.name, AtFlags::REMOVEDIR).at(path)
     }
 
     /// A new folder in the trash, locked: `empty` of another process leaves it alone.
-    fn start_job(&self, path: &Path) -> Result<Job, FilesError> {
+    fn start_job(&self, path: &Path) -> Result<TrashJob, FilesError> {
         loop {
             let name = uuid::Uuid::now_v7().to_string();
             mkdirat(&self.0, &name, Mode::RWXU).at(path)?;
@@ -141,14 +140,14 @@ impl Trash {
             };
             flock(&folder, FlockOperation::LockExclusive).at(path)?;
             if rustix::fs::fstat(&folder).at(path)?.st_nlink > 0 {
-                return Ok(Job { name, folder });
+                return Ok(TrashJob { name, folder });
             }
         }
     }
 }
 
 /// A folder in the trash in which one tree is taken apart. It is locked as long as this is there.
-struct Job {
+struct TrashJob {
     name: String,
     folder: OwnedFd,
 }
@@ -184,7 +183,7 @@ fn clear_folder(
             if is_dots(entry.file_name()) {
                 continue;
             }
-            // The others go all the same.
+            // The other entries are still removed.
             if let Err(errno) = clear_entry(job, folder.as_fd(), entry.file_name(), last) {
                 fault = Some(errno);
             }

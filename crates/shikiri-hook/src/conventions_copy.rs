@@ -1,6 +1,6 @@
-//! A copy of the conventions in JSON, which reads in a fraction of the time: TOML is for people,
-//! and every call of a tool reads it. The copy tells which state of the file it was made of, and
-//! any other state makes it void. Without a copy, or with a broken one, the file itself is read.
+//! A copy of the conventions in JSON, which parses much faster than TOML and is read for every tool
+//! call. The copy names the state of the file that it was made from and is ignored for any other
+//! state. Without a valid copy, the file itself is read.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,18 +11,18 @@ use std::time::Duration;
 use shikiri_model::hook::Conventions;
 use shikiri_model::time::Timestamp;
 
-use crate::conventions_file;
-use crate::files;
+use crate::allowed_files;
+use crate::conventions_file::{self, ConventionsError};
 
-/// Larger copies are not worth the reading.
+/// Larger copies take too long to read.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A file that was changed a moment ago may be changed again without another time: clocks of file
-/// systems tick slowly.
+/// A file that was changed just now may change again without a new time stamp, because file systems
+/// have coarse clocks.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// As [`conventions_file::load`], from the copy if there is one.
-pub(crate) fn load(path: &Path, now: Timestamp) -> Result<Conventions, String> {
+/// Like [`conventions_file::load`], from the copy if it is valid.
+pub(crate) fn load(path: &Path, now: Timestamp) -> Result<Conventions, ConventionsError> {
     let Ok(found) = fs::metadata(path) else { return conventions_file::load(path) };
     let (stamp, copy) = (stamp(&found), path.with_extension("copy"));
     if let Some(conventions) = read(&copy, &stamp) {
@@ -32,13 +32,13 @@ pub(crate) fn load(path: &Path, now: Timestamp) -> Result<Conventions, String> {
     let changed_ms = found.mtime().max(found.ctime()).saturating_mul(1_000);
     let age_ms = now.as_millis().saturating_sub(changed_ms);
     if u128::try_from(age_ms).is_ok_and(|age| age > SETTLED.as_millis()) {
-        // The next one tries again.
-        let _ = keep(&copy, &stamp, &conventions);
+        // The next hook tries again.
+        let _ = write_copy(&copy, &stamp, &conventions);
     }
     Ok(conventions)
 }
 
-/// One line that no other state of the file has, nor another version of this program.
+/// A line that identifies the state of the file and the version of this program.
 fn stamp(found: &fs::Metadata) -> String {
     format!(
         "{} {} {} {} {}.{} {}.{}\n",
@@ -54,12 +54,12 @@ fn stamp(found: &fs::Metadata) -> String {
 }
 
 fn read(copy: &Path, stamp: &str) -> Option<Conventions> {
-    let text = files::read_start(copy, MOST_BYTES).ok()?;
+    let text = allowed_files::read_start(copy, MOST_BYTES).ok()?;
     serde_json::from_slice(text.strip_prefix(stamp.as_bytes())?).ok()
 }
 
-/// In its place at once: nobody sees half of it. For its owner only, as the file may be.
-fn keep(copy: &Path, stamp: &str, conventions: &Conventions) -> io::Result<()> {
+/// Replaces the copy atomically. Only its owner can read it, as the file may be private.
+fn write_copy(copy: &Path, stamp: &str, conventions: &Conventions) -> io::Result<()> {
     let mut text = stamp.as_bytes().to_owned();
     serde_json::to_writer(&mut text, conventions)?;
     if text.len() as u64 > MOST_BYTES {
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(load(&path, later(&path, 60)).unwrap(), expected);
         let copy = path.with_extension("copy");
         assert_eq!(read(&copy, &stamp(&fs::metadata(&path).unwrap())), Some(expected.clone()));
-        // What is read is the copy.
+        // The second read uses the copy.
         let changed = fs::read_to_string(&copy).unwrap().replace("only tests", "no tests");
         fs::write(&copy, changed).unwrap();
         assert_eq!(load(&path, later(&path, 60)).unwrap().roles["tester"].text, "no tests");
@@ -112,7 +112,7 @@ mod tests {
         fs::write(&path, TEXT.replace("only", "just")).unwrap();
         assert_eq!(load(&path, later(&path, 60)).unwrap().roles["tester"].text, "just tests");
         fs::write(&path, "[main\n").unwrap();
-        assert!(load(&path, later(&path, 60)).unwrap_err().contains("line 1"));
+        assert!(load(&path, later(&path, 60)).unwrap_err().to_string().contains("line 1"));
         fs::remove_file(&path).unwrap();
         assert_eq!(load(&path, Timestamp::default()).unwrap(), Conventions::default());
     }

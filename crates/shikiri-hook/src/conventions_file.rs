@@ -1,34 +1,64 @@
 //! Reads `.shikiri/conventions.toml`.
 
-use std::io::ErrorKind;
-use std::path::Path;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use shikiri_model::hook::Conventions;
 
-use crate::files;
+use crate::allowed_files;
 
-/// Longer than this it is not what somebody wrote by hand.
+/// A hand-written file is smaller.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// None at all if there is no file. An error names the line and what is wrong with it.
-pub fn load(path: &Path) -> Result<Conventions, String> {
-    let text = match files::read_start(path, MOST_BYTES + 1) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Conventions::default()),
-        Err(error) => return Err(format!("{}: {error}", path.display())),
-    };
-    if text.len() as u64 > MOST_BYTES {
-        return Err(format!("{} is larger than 1 MiB", path.display()));
-    }
-    let text = String::from_utf8(text)
-        .map_err(|_| format!("{} is not written in UTF-8", path.display()))?;
-    parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
+#[derive(Debug, thiserror::Error)]
+pub enum ConventionsError {
+    #[error("{}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} is larger than 1 MiB", .0.display())]
+    TooLarge(PathBuf),
+    #[error("{} is not written in UTF-8", .0.display())]
+    NotUtf8(PathBuf),
+    #[error("{}: {source}", path.display())]
+    Invalid { path: PathBuf, source: ConventionsSyntaxError },
 }
 
-pub fn parse(text: &str) -> Result<Conventions, String> {
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
-        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        format!("{place}{}", error.message())
+/// An error in the text of a conventions file.
+#[derive(Debug, thiserror::Error)]
+pub struct ConventionsSyntaxError {
+    /// From 1; None if the error has no position.
+    pub line: Option<usize>,
+    pub message: String,
+}
+
+impl fmt::Display for ConventionsSyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Empty conventions if there is no file.
+pub fn load(path: &Path) -> Result<Conventions, ConventionsError> {
+    let text = match allowed_files::read_start(path, MOST_BYTES + 1) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Conventions::default()),
+        Err(source) => {
+            return Err(ConventionsError::Unreadable { path: path.to_owned(), source });
+        }
+    };
+    if text.len() as u64 > MOST_BYTES {
+        return Err(ConventionsError::TooLarge(path.to_owned()));
+    }
+    let text = String::from_utf8(text).map_err(|_| ConventionsError::NotUtf8(path.to_owned()))?;
+    parse(&text).map_err(|source| ConventionsError::Invalid { path: path.to_owned(), source })
+}
+
+pub fn parse(text: &str) -> Result<Conventions, ConventionsSyntaxError> {
+    toml::from_str(text).map_err(|error| ConventionsSyntaxError {
+        line: error.span().map(|span| text[..span.start].matches('\n').count() + 1),
+        message: error.message().to_owned(),
     })
 }

@@ -11,7 +11,7 @@ use super::*;
 /// A project with a transcript, and what hooks remember of it.
 struct World {
     folder: TempDir,
-    read: RefCell<HashMap<String, ReadTo>>,
+    read: RefCell<HashMap<String, TranscriptOffset>>,
 }
 
 impl World {
@@ -24,13 +24,13 @@ impl World {
     }
 
     /// One hook that wants to know this.
-    fn ask(&self, want: &Want) -> Evidence {
+    fn ask(&self, want: &EvidenceRequest) -> HookEvidence {
         let payload = json!({ "session_id": "s", "hook_event_name": "SubagentStart",
                               "transcript_path": self.path() });
-        let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
-        let place = Place { root: self.folder.path().to_owned() };
-        let mut finder = Finder::new(&place, &payload, &|_| false, Instant::now());
-        let mut evidence = Evidence::default();
+        let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
+        let place = HookProject { root: self.folder.path().to_owned() };
+        let mut finder = EvidenceFinder::new(&place, &payload, &|_| false, Instant::now());
+        let mut evidence = HookEvidence::default();
         finder.find(want, &mut evidence, &|path| self.read.borrow().get(path).copied());
         let read = finder.read().map(|(path, read)| (path.to_owned(), read));
         self.read.borrow_mut().extend(read);
@@ -39,7 +39,7 @@ impl World {
 
     /// Ids and lines of the calls that are new.
     fn spawns(&self) -> Vec<(String, Option<i64>)> {
-        let spawns = self.ask(&Want::Spawns).spawns.unwrap();
+        let spawns = self.ask(&EvidenceRequest::Spawns).spawns.unwrap();
         spawns.into_iter().map(|spawn| (spawn.tool_use_id, spawn.transcript_index)).collect()
     }
 }
@@ -84,22 +84,22 @@ fn a_transcript_that_was_replaced_or_cut_is_read_from_its_start() {
 fn a_process_lives_until_it_has_ended_whatever_it_is_called() {
     let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let claimant = format!("{}.1", child.id());
-    assert!(lives(&claimant));
+    assert!(is_process_alive(&claimant));
     child.kill().unwrap();
     // It is dead, though nobody has asked for it yet.
     let started = Instant::now();
-    while lives(&claimant) {
+    while is_process_alive(&claimant) {
         assert!(started.elapsed() < Duration::from_secs(10), "it lives on");
         std::thread::yield_now();
     }
     child.wait().unwrap();
-    assert!(!lives(&claimant));
+    assert!(!is_process_alive(&claimant));
 }
 
 #[test]
 fn a_prompt_that_cannot_be_read_is_told_from_one_without_a_role() {
     let world = World::new();
-    let ask = || world.ask(&Want::PromptRole { agent_id: None }).prompt_role.unwrap();
+    let ask = || world.ask(&EvidenceRequest::PromptRole { agent_id: None }).prompt_role.unwrap();
     assert_eq!(ask(), PromptRole::Unread);
     let prompt = |text: &str| {
         let line = json!({ "type": "user", "message": { "content": text } });
@@ -116,7 +116,7 @@ fn a_prompt_that_cannot_be_read_is_told_from_one_without_a_role() {
 fn calls_are_told_after_the_tokens_were_asked_for() {
     let world = World::new();
     fs::write(world.path(), call("t1")).unwrap();
-    assert_eq!(world.ask(&Want::Tokens { agent_id: None }).tokens, Some(Some(2)));
+    assert_eq!(world.ask(&EvidenceRequest::Tokens { agent_id: None }).tokens, Some(Some(2)));
     assert_eq!(world.spawns(), [told("t1", 1)]);
-    assert_eq!(world.ask(&Want::Tokens { agent_id: None }).tokens, Some(Some(2)));
+    assert_eq!(world.ask(&EvidenceRequest::Tokens { agent_id: None }).tokens, Some(Some(2)));
 }

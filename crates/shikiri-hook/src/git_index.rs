@@ -1,16 +1,15 @@
-//! Which files of a folder git tracks: what a clone brought with it. Read from git's index, without
-//! starting git, whose own configuration can name programs to start.
+//! Lists the files of a folder that git tracks, which are the files that came with a clone. The
+//! index is read directly: git's own configuration can name programs to start.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-/// What stands before the object id of an entry: times, numbers, mode and size.
+/// The bytes before the object id of an entry: times, numbers, mode and size.
 const STAT_BYTES: usize = 40;
 /// The sizes of SHA-1 and SHA-256.
 const HASH_SIZES: [usize; 2] = [20, 32];
 
-/// The tracked files at and below `path`, which is in the folder `root`, as paths from `root`.
+/// The tracked files at and below `path`, which is inside `root`, as paths relative to `root`.
 /// Empty outside of a repository.
 pub fn tracked_files(root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
     let root = root.canonicalize()?;
@@ -22,7 +21,7 @@ pub fn tracked_files(root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(tracked.map(|path| path.strip_prefix(inside).unwrap_or(path).to_owned()).collect())
 }
 
-/// Without regard to case, as some file systems have it.
+/// Compares without case, like some file systems.
 fn is_below(path: &Path, prefix: &Path) -> bool {
     let mut parts = path.components();
     prefix.components().all(|wanted| {
@@ -30,7 +29,7 @@ fn is_below(path: &Path, prefix: &Path) -> bool {
     })
 }
 
-/// The top of the work tree that holds a folder, and the index of that work tree.
+/// The top of the work tree that contains a folder, and its index.
 fn find_index(folder: &Path) -> io::Result<Option<(PathBuf, PathBuf)>> {
     for top in folder.ancestors() {
         let git = top.join(".git");
@@ -38,7 +37,7 @@ fn find_index(folder: &Path) -> io::Result<Option<(PathBuf, PathBuf)>> {
         if found.is_dir() {
             return Ok(Some((top.to_owned(), git.join("index"))));
         }
-        // A work tree or submodule: the file says where its data lies.
+        // In a linked work tree or submodule, this file names the git folder.
         let text = fs::read_to_string(&git)?;
         if let Some(named) = text.strip_prefix("gitdir:") {
             return Ok(Some((top.to_owned(), top.join(named.trim()).join("index"))));
@@ -47,7 +46,7 @@ fn find_index(folder: &Path) -> io::Result<Option<(PathBuf, PathBuf)>> {
     Ok(None)
 }
 
-/// All paths of an index, and of the one that it shares.
+/// All paths of an index and of its shared index.
 fn index_paths(path: &Path) -> io::Result<Vec<PathBuf>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -67,9 +66,10 @@ fn index_paths(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Paths, and the id of a shared index. None if the bytes are no index with ids of this size.
+/// The paths, and the id of the shared index. None if the bytes are not an index with ids of this
+/// size.
 fn parse(bytes: &[u8], hash_size: usize) -> Option<(Vec<PathBuf>, Option<String>)> {
-    let mut reader = IndexReader { rest: bytes };
+    let mut reader = GitIndexReader { rest: bytes };
     if reader.take(4)? != b"DIRC" {
         return None;
     }
@@ -101,11 +101,11 @@ fn path_from(bytes: &[u8]) -> PathBuf {
     std::ffi::OsStr::from_bytes(bytes).into()
 }
 
-struct IndexReader<'a> {
+struct GitIndexReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> IndexReader<'a> {
+impl<'a> GitIndexReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -120,7 +120,7 @@ impl<'a> IndexReader<'a> {
         self.take(2)?.try_into().ok().map(u16::from_be_bytes)
     }
 
-    /// Reads an entry; `path` is the previous one's and becomes this one's.
+    /// Reads an entry. `path` is the previous entry's path and becomes this one's.
     fn entry(&mut self, version: u32, hash_size: usize, path: &mut Vec<u8>) -> Option<()> {
         let before = self.rest.len();
         self.take(STAT_BYTES + hash_size)?;
@@ -128,7 +128,7 @@ impl<'a> IndexReader<'a> {
         if flags & 0x4000 != 0 {
             self.take(2)?;
         }
-        // From version 4 on, a path is written as its difference to the previous one.
+        // From version 4 on, a path is stored as the difference to the previous one.
         let kept = if version == 4 { path.len().checked_sub(self.variable_number()?)? } else { 0 };
         path.truncate(kept);
         let end = self.rest.iter().position(|byte| *byte == 0)?;
@@ -142,7 +142,8 @@ impl<'a> IndexReader<'a> {
         self.take(padding)?.iter().all(|byte| *byte == 0).then_some(())
     }
 
-    /// As git writes offsets: seven bits a byte, each longer form starting where the shorter ends.
+    /// Git's encoding of offsets: seven bits per byte, and each longer form continues after the
+    /// shorter one.
     fn variable_number(&mut self) -> Option<usize> {
         let mut number = 0_usize;
         for position in 0.. {

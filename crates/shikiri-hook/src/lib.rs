@@ -1,58 +1,71 @@
-//! One event of Claude Code's hooks: read from standard input, decided, answered on standard
-//! output. A process for every tool call, so everything here blocks, nothing is started that is not
-//! needed, and whatever goes wrong the tool call goes on: a hook says so on standard error and exits
-//! with 0.
+//! The hook of Claude Code: reads one event from standard input, decides it, and writes the answer
+//! to standard output. `README.md` beside this file describes the protocol.
+//!
+//! Claude Code starts a process for every tool call. So all functions block, nothing is started
+//! that is not needed, and an error never stops the tool call: the hook reports it on standard
+//! error and exits with 0.
+//!
+//! - [`answer_and_exit`] is the whole program.
+//! - [`hook_project`] finds the project, [`conventions_file`] reads its conventions.
+//! - [`event_handler`] decides the event in one transaction, answers, and confirms. The decision
+//!   itself is [`shikiri_model::hook::decide`].
+//! - [`evidence_finder`] reads the evidence that a decision requests, mostly from a [`transcript`].
+//!
+//! "One run of the hook" in `README.md` has the steps, `docs/decisions/0009-hooks.md` the reasons.
 
 #![forbid(unsafe_code)]
 
+pub mod allowed_files;
 mod conventions_copy;
 pub mod conventions_file;
-pub mod evidence;
-pub mod files;
+pub mod event_handler;
+pub mod evidence_finder;
 pub mod git_index;
-mod input;
-pub mod place;
-mod tidy;
+pub mod hook_project;
+mod stdin_reader;
 pub mod transcript;
-pub mod turn;
+mod wal_cleanup;
 
 use std::io::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use shikiri_model::hook::Payload;
+use shikiri_model::hook::HookInput;
 use shikiri_model::time::Timestamp;
 
-use crate::place::Place;
-pub use crate::tidy::{TIDY, tidy_and_exit};
-use crate::turn::{Event, Host};
+use crate::event_handler::{HookEventContext, HookHost};
+use crate::hook_project::HookProject;
+pub use crate::wal_cleanup::{TIDY, truncate_wal_and_exit};
 
-/// Whatever happens, Claude Code has its answer by then.
+/// The longest time to an answer.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Answers the event on standard input, and ends the process.
+/// Answers the event on standard input and ends the process.
 pub fn answer_and_exit() -> ! {
     let started = Instant::now();
     if let Err(problem) = answer(started) {
-        // Nobody is left to tell if this fails.
+        // If this fails, there is no other place to report it.
         let _ = writeln!(std::io::stderr(), "shikiri hook: {problem}; the tool call goes on");
     }
-    // No destructors: closing the database would only cost time.
+    // Without destructors, because closing the database would only take time.
     std::process::exit(0)
 }
 
 fn answer(started: Instant) -> Result<(), String> {
-    let text = input::read(started + DEADLINE / 2)?;
-    let payload = Payload::parse(&text).map_err(|error| error.to_string())?;
-    let place = Place::find(&payload)?;
+    let text = stdin_reader::read(started + DEADLINE / 2)?;
+    let payload = HookInput::parse(&text).map_err(|error| error.to_string())?;
+    let project = HookProject::find(&payload)?;
     let conventions =
-        conventions_copy::load(&place.conventions(), now()).unwrap_or_else(|problem| {
+        conventions_copy::load(&project.conventions(), now()).unwrap_or_else(|problem| {
             let _ =
                 writeln!(std::io::stderr(), "shikiri hook: {problem}; no conventions are given");
             Default::default()
         });
     let me = format!("{}.{}", std::process::id(), now().as_millis());
-    let host = Host { me, now: &now, lives: &evidence::lives, started };
-    turn::take(&Event { payload: &payload, place: &place, conventions: &conventions }, &host)
+    let host = HookHost { me, now: &now, lives: &evidence_finder::is_process_alive, started };
+    event_handler::handle_event(
+        &HookEventContext { payload: &payload, project: &project, conventions: &conventions },
+        &host,
+    )
 }
 
 #[expect(clippy::disallowed_methods, reason = "a hook has no other clock")]

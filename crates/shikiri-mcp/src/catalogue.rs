@@ -1,5 +1,5 @@
 //! What the server offers: tools that answer at once, agents (tools that are runs), resources and
-//! prompts. Doors ask here; whoever adds something implements one of these traits.
+//! prompts. Each kind is a trait; `McpCatalogue` holds what implements them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,33 +8,39 @@ use async_trait::async_trait;
 use rmcp::model::{JsonObject, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use shikiri_app::App;
-use shikiri_app::run::Agent;
+use shikiri_model::team::ToolPermission;
+use shikiri_runtime::run::DurableAgent;
 
-use crate::client::Caller;
-use crate::fault::Fault;
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
 
 /// A tool that answers at once.
 #[async_trait]
-pub trait ShortTool: Send + Sync + 'static {
+pub trait ImmediateTool: Send + Sync + 'static {
     fn definition(&self) -> Tool;
 
     /// A `CallToolResult` as JSON.
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault>;
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError>;
+
+    /// The session that a team tool requires; None for other tools, which sessions may not use.
+    fn permission(&self) -> Option<ToolPermission> {
+        None
+    }
 
     /// Follows a run instead of answering, if it returns one.
-    fn follows(&self, _arguments: &JsonObject) -> Option<Result<Following, Fault>> {
+    fn follows(&self, _arguments: &JsonObject) -> Option<Result<RunWaitRequest, RpcError>> {
         None
     }
 }
 
 /// A tool that waits for a run which is there already.
-pub struct Following {
+pub struct RunWaitRequest {
     pub run: shikiri_model::ids::RunId,
     pub max_seconds: u64,
 }
 
 /// One page of something, and where the next begins.
-pub struct Listed<T> {
+pub struct CataloguePage<T> {
     pub items: Vec<T>,
     pub next: Option<String>,
 }
@@ -43,12 +49,16 @@ pub struct Listed<T> {
 #[async_trait]
 pub trait ResourceSource: Send + Sync + 'static {
     /// Refuses a cursor that it did not give out.
-    async fn list(&self, caller: &Caller, cursor: Option<&str>) -> Result<Listed<Resource>, Fault>;
+    async fn list(
+        &self,
+        caller: &McpCaller,
+        cursor: Option<&str>,
+    ) -> Result<CataloguePage<Resource>, RpcError>;
 
     fn templates(&self) -> Vec<ResourceTemplate>;
 
     /// The contents, as the protocol's list of them; None if the address is not of this kind.
-    async fn read(&self, caller: &Caller, uri: &str) -> Option<Result<Vec<Value>, Fault>>;
+    async fn read(&self, caller: &McpCaller, uri: &str) -> Option<Result<Vec<Value>, RpcError>>;
 
     /// The run whose events change the resource, if one does.
     fn run_of(&self, _uri: &str) -> Option<shikiri_model::ids::RunId> {
@@ -56,7 +66,7 @@ pub trait ResourceSource: Send + Sync + 'static {
     }
 
     /// What a template's variable may be completed to.
-    async fn complete(&self, _caller: &Caller, _argument: &str, _start: &str) -> Vec<String> {
+    async fn complete(&self, _caller: &McpCaller, _argument: &str, _start: &str) -> Vec<String> {
         Vec::new()
     }
 
@@ -77,73 +87,79 @@ pub trait PromptSource: Send + Sync + 'static {
     fn definition(&self) -> Prompt;
 
     /// A `GetPromptResult` as JSON.
-    async fn get(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault>;
+    async fn get(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError>;
 
     /// The agent whose run makes the prompt, if that needs one.
     fn agent(&self) -> Option<&'static str> {
         None
     }
 
-    async fn complete(&self, _caller: &Caller, _argument: &str, _start: &str) -> Vec<String> {
+    async fn complete(&self, _caller: &McpCaller, _argument: &str, _start: &str) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What a server offers beyond its agents.
+/// Tools, resources and prompts of a server beyond its agents.
 #[derive(Clone, Default)]
-pub struct Extras {
-    pub tools: Vec<Arc<dyn ShortTool>>,
+pub struct McpExtras {
+    pub tools: Vec<Arc<dyn ImmediateTool>>,
     pub resources: Vec<Arc<dyn ResourceSource>>,
     pub prompts: Vec<Arc<dyn PromptSource>>,
 }
 
-pub(crate) enum Offer {
-    Short(Arc<dyn ShortTool>),
-    Agent(Arc<dyn Agent>),
+pub(crate) enum ToolBackend {
+    Immediate(Arc<dyn ImmediateTool>),
+    Agent(Arc<dyn DurableAgent>),
 }
 
 /// A tool, ready to be listed and called.
-pub(crate) struct Listing {
+pub(crate) struct RegisteredTool {
     /// Its definition as JSON.
     pub(crate) definition: Value,
     pub(crate) input_schema: Arc<JsonObject>,
-    pub(crate) offer: Offer,
+    pub(crate) permission: Option<ToolPermission>,
+    pub(crate) backend: ToolBackend,
 }
 
-pub(crate) struct Catalogue {
-    pub(crate) tools: BTreeMap<String, Listing>,
+pub(crate) struct McpCatalogue {
+    pub(crate) tools: BTreeMap<String, RegisteredTool>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
     pub(crate) prompts: BTreeMap<String, Arc<dyn PromptSource>>,
 }
 
-impl Catalogue {
-    pub(crate) fn new(app: &App, extras: Extras) -> Self {
-        let short = extras.tools.into_iter().map(|tool| (tool.definition(), Offer::Short(tool)));
-        let agents = app.agents().map(|agent| {
+impl McpCatalogue {
+    pub(crate) fn new(app: &App, extras: McpExtras) -> Self {
+        let immediate =
+            extras.tools.into_iter().map(|tool| (tool.definition(), ToolBackend::Immediate(tool)));
+        let agents = app.runtime.agents().map(|agent| {
             let agent = Arc::clone(agent);
-            (agent_tool(agent.as_ref()), Offer::Agent(agent))
+            (agent_tool(agent.as_ref()), ToolBackend::Agent(agent))
         });
-        let tools = short.chain(agents).map(|(tool, offer)| {
-            let listing = Listing {
+        let tools = immediate.chain(agents).map(|(tool, backend)| {
+            let registered = RegisteredTool {
                 input_schema: Arc::clone(&tool.input_schema),
                 definition: serde_json::to_value(&tool).unwrap_or_default(),
-                offer,
+                permission: match &backend {
+                    ToolBackend::Immediate(tool) => tool.permission(),
+                    ToolBackend::Agent(_) => None,
+                },
+                backend,
             };
-            (tool.name.into_owned(), listing)
+            (tool.name.into_owned(), registered)
         });
         let prompts = extras.prompts.into_iter().map(|p| (p.definition().name, p));
         Self { tools: tools.collect(), resources: extras.resources, prompts: prompts.collect() }
     }
 
     /// Resources that the caller may read.
-    pub(crate) fn sources(&self, caller: &Caller) -> impl Iterator<Item = &dyn ResourceSource> {
+    pub(crate) fn sources(&self, caller: &McpCaller) -> impl Iterator<Item = &dyn ResourceSource> {
         let is_session = caller.session.is_some();
         let all = self.resources.iter().map(AsRef::as_ref);
         all.filter(move |source: &&dyn ResourceSource| !is_session || source.is_for_sessions())
     }
 
     /// A prompt that the caller may get; sessions get none.
-    pub(crate) fn prompt(&self, caller: &Caller, name: &str) -> Option<&dyn PromptSource> {
+    pub(crate) fn prompt(&self, caller: &McpCaller, name: &str) -> Option<&dyn PromptSource> {
         let prompt = self.prompts.get(name).filter(|_| caller.session.is_none());
         prompt.map(AsRef::as_ref)
     }
@@ -153,7 +169,7 @@ impl Catalogue {
 pub(crate) const CALL_KEY: &str = "shikiri/call";
 
 /// An agent as a tool: its own arguments, and whether the caller stays to the end.
-fn agent_tool(agent: &dyn Agent) -> Tool {
+fn agent_tool(agent: &dyn DurableAgent) -> Tool {
     let mut input = object(agent.input_schema());
     if let Some(Value::Object(properties)) = input.get_mut("properties") {
         properties.insert("wait".to_owned(), wait_schema());

@@ -1,40 +1,52 @@
-//! Shikiri's MCP door: agents as tools for any MCP client, in both eras of the protocol.
+//! Shikiri's MCP server: agents as tools for any MCP client, in both eras of the protocol.
 //!
-//! A transport (`http`, `stdio`) reads messages and knows which era they are of; `server` answers
-//! them, at once or by following a run (`call`). What must outlive a process is in the store: a
-//! connection is a record, its stream holds what was sent on it, a question is the run's.
+//! [`McpService`] answers requests. Two transports serve it: [`router`] over Streamable HTTP at
+//! `/mcp`, and [`serve_stdio`] over a pair of pipes. Each turns a message into a request with its
+//! [`McpCaller`]: who calls, in which [`ProtocolEra`], with which capabilities. The answer comes at
+//! once or by following a run.
+//!
+//! What the server offers is a catalogue: every agent of the app is a tool, and [`McpExtras`] adds
+//! tools ([`ImmediateTool`]), resources and prompts to the built-in ones.
+//!
+//! What must outlive a process is in the store: a connection is a record, its stream holds what was
+//! sent on it, a question belongs to its run.
+//!
+//! To find your way, read `README.md` beside this file, which explains the two eras, then
+//! `server.rs`, then `tools_call.rs`.
 
-mod answers;
-mod call;
-mod calls;
 mod catalogue;
-mod client;
-mod daily;
-mod digest;
-mod fault;
+mod client_responses;
 mod http;
-mod listen;
-mod lists;
+mod list_methods;
+mod mcp_caller;
 mod message;
-mod notices;
-mod question;
-mod receipts;
+mod modern_connection;
+mod notification_stream;
+mod request_digest;
+mod request_meta;
+mod request_receipts;
+mod rpc_error;
+mod run_follower;
+mod run_questions;
 mod run_view;
 mod server;
-mod shown;
-mod stated;
 mod stdio;
+mod subscriptions_listen;
 mod tasks;
+mod tool_visibility;
 mod tools;
+mod tools_call;
 mod unique_json;
 
-pub use catalogue::{Extras, Following, Listed, PromptSource, ResourceSource, ShortTool};
-pub use client::{Caller, Era, OwnSession};
-pub use fault::Fault;
+pub use catalogue::{
+    CataloguePage, ImmediateTool, McpExtras, PromptSource, ResourceSource, RunWaitRequest,
+};
 pub use http::router;
-pub use listen::Change;
-pub use receipts::Receipts;
+pub use mcp_caller::{McpCaller, McpCallerSession, ProtocolEra};
+pub use request_receipts::RequestReceipts;
 pub use rmcp::model;
+pub use rpc_error::RpcError;
 pub use run_view::tool_error;
-pub use server::{Mcp, McpOptions};
+pub use server::{McpOptions, McpService};
 pub use stdio::serve_stdio;
+pub use subscriptions_listen::ListChange;

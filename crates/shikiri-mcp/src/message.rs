@@ -4,13 +4,13 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::fault::Fault;
+use crate::rpc_error::RpcError;
 use crate::unique_json::UniqueJson;
 
 /// What a client sent.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Incoming {
-    Request(Request),
+pub(crate) enum ClientMessage {
+    Request(RpcRequest),
     Notification {
         method: String,
         params: Map<String, Value>,
@@ -23,7 +23,7 @@ pub(crate) enum Incoming {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Request {
+pub(crate) struct RpcRequest {
     /// A string or a whole number.
     pub(crate) id: Value,
     pub(crate) method: String,
@@ -32,12 +32,12 @@ pub(crate) struct Request {
 
 /// A message that cannot be taken, with the id to answer it under as far as it can be read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Unreadable {
+pub(crate) struct MalformedMessage {
     pub(crate) id: Value,
-    pub(crate) fault: Fault,
+    pub(crate) fault: RpcError,
 }
 
-impl Request {
+impl RpcRequest {
     pub(crate) fn meta(&self) -> Option<&Map<String, Value>> {
         self.params.get("_meta").and_then(Value::as_object)
     }
@@ -46,70 +46,76 @@ impl Request {
         self.meta().and_then(|meta| meta.get(key))
     }
 
-    pub(crate) fn text(&self, name: &str) -> Result<&str, Fault> {
+    pub(crate) fn text(&self, name: &str) -> Result<&str, RpcError> {
         match self.params.get(name) {
             Some(Value::String(text)) => Ok(text),
-            Some(_) => Err(Fault::params(format!("{name}: must be a string"))),
-            None => Err(Fault::params(format!("{name}: is missing"))),
+            Some(_) => Err(RpcError::params(format!("{name}: must be a string"))),
+            None => Err(RpcError::params(format!("{name}: is missing"))),
         }
     }
 }
 
-/// Reads one message. Batches belong to a revision that nobody speaks any more.
-pub(crate) fn parse(body: &[u8]) -> Result<Incoming, Unreadable> {
-    let refuse = |id: Value, fault| Err(Unreadable { id, fault });
+/// Reads one message. Batches belong to a revision that is no longer in use.
+pub(crate) fn parse(body: &[u8]) -> Result<ClientMessage, MalformedMessage> {
+    let refuse = |id: Value, fault| Err(MalformedMessage { id, fault });
     let value = match serde_json::from_slice(body) {
         Ok(UniqueJson(value)) => value,
         Err(error) if error.is_data() => {
-            return refuse(Value::Null, Fault::request(format!("the message: {error}")));
+            return refuse(Value::Null, RpcError::request(format!("the message: {error}")));
         }
         Err(error) => {
-            return refuse(Value::Null, Fault::parse(format!("the body is not JSON: {error}")));
+            return refuse(Value::Null, RpcError::parse(format!("the body is not JSON: {error}")));
         }
     };
     let mut message = match value {
         Value::Object(message) => message,
         Value::Array(_) => {
-            return refuse(Value::Null, Fault::request("send one message at a time: no batches"));
+            return refuse(
+                Value::Null,
+                RpcError::request("send one message at a time: no batches"),
+            );
         }
-        _ => return refuse(Value::Null, Fault::request("a message is a JSON object")),
+        _ => return refuse(Value::Null, RpcError::request("a message is a JSON object")),
     };
     let id = message.remove("id");
     let good_id = id.clone().filter(is_id).unwrap_or_default();
     if message.get("jsonrpc") != Some(&json!("2.0")) {
-        return refuse(good_id, Fault::request("jsonrpc: must be \"2.0\""));
+        return refuse(good_id, RpcError::request("jsonrpc: must be \"2.0\""));
     }
     let Some(method) = message.remove("method") else {
         return response(id, message);
     };
     let Value::String(method) = method else {
-        return refuse(good_id, Fault::request("method: must be a string"));
+        return refuse(good_id, RpcError::request("method: must be a string"));
     };
     let params = match message.remove("params") {
         None => Map::new(),
         Some(Value::Object(params)) => params,
-        Some(_) => return refuse(good_id, Fault::params("params: must be an object")),
+        Some(_) => return refuse(good_id, RpcError::params("params: must be an object")),
     };
     match id {
-        None => Ok(Incoming::Notification { method, params }),
-        Some(id) if is_id(&id) => Ok(Incoming::Request(Request { id, method, params })),
+        None => Ok(ClientMessage::Notification { method, params }),
+        Some(id) if is_id(&id) => Ok(ClientMessage::Request(RpcRequest { id, method, params })),
         Some(_) => refuse(
             Value::Null,
-            Fault::request("id: must be a whole number or a string of at most 1 KiB"),
+            RpcError::request("id: must be a whole number or a string of at most 1 KiB"),
         ),
     }
 }
 
-fn response(id: Option<Value>, mut message: Map<String, Value>) -> Result<Incoming, Unreadable> {
+fn response(
+    id: Option<Value>,
+    mut message: Map<String, Value>,
+) -> Result<ClientMessage, MalformedMessage> {
     let outcome = match (message.remove("result"), message.remove("error")) {
         (Some(result), None) => Ok(result),
         (None, Some(error)) => Err(error),
         _ => {
-            let fault = Fault::request("neither a request, a notification nor a response");
-            return Err(Unreadable { id: id.filter(is_id).unwrap_or_default(), fault });
+            let fault = RpcError::request("neither a request, a notification nor a response");
+            return Err(MalformedMessage { id: id.filter(is_id).unwrap_or_default(), fault });
         }
     };
-    Ok(Incoming::Response { id: id.unwrap_or_default(), outcome })
+    Ok(ClientMessage::Response { id: id.unwrap_or_default(), outcome })
 }
 
 /// Ids are kept and repeated, so they are not of any length.
@@ -121,7 +127,7 @@ pub(crate) fn is_id(id: &Value) -> bool {
 
 /// A request's answer as text. What could not be read has no id (null), and MCP, unlike plain
 /// JSON-RPC, then has the answer come without one.
-pub(crate) fn reply(id: &Value, outcome: &Result<Value, Fault>) -> String {
+pub(crate) fn reply(id: &Value, outcome: &Result<Value, RpcError>) -> String {
     let (name, value) = match outcome {
         Ok(result) => ("result", result.clone()),
         Err(fault) => ("error", fault.to_json()),

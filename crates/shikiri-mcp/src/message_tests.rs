@@ -8,17 +8,17 @@ fn code(body: &str) -> (Value, i32) {
 #[test]
 fn each_kind_of_message_is_told_apart() {
     let request = parse(r#"{"jsonrpc":"2.0","id":"あ","method":"ping"}"#.as_bytes()).unwrap();
-    let Incoming::Request(request) = request else { panic!("{request:?}") };
+    let ClientMessage::Request(request) = request else { panic!("{request:?}") };
     assert_eq!((request.id, request.method.as_str()), (json!("あ"), "ping"));
-    let told = parse(br#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}"#);
-    assert!(matches!(told, Ok(Incoming::Notification { .. })));
+    let parsed = parse(br#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{}}"#);
+    assert!(matches!(parsed, Ok(ClientMessage::Notification { .. })));
     let answer = parse(br#"{"jsonrpc":"2.0","id":"q_1","result":{"action":"accept"}}"#).unwrap();
     assert_eq!(
         answer,
-        Incoming::Response { id: json!("q_1"), outcome: Ok(json!({ "action": "accept" })) }
+        ClientMessage::Response { id: json!("q_1"), outcome: Ok(json!({ "action": "accept" })) }
     );
     let error = parse(br#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}"#).unwrap();
-    assert!(matches!(error, Incoming::Response { outcome: Err(_), .. }));
+    assert!(matches!(error, ClientMessage::Response { outcome: Err(_), .. }));
 }
 
 #[test]
@@ -52,18 +52,18 @@ fn answers_are_written_under_the_id_of_their_request() {
         serde_json::from_str::<Value>(&good).unwrap(),
         json!({ "jsonrpc": "2.0", "id": 7, "result": { "text": "日本" } })
     );
-    let bad = reply(&json!("a"), &Err(Fault::method("nope")));
+    let bad = reply(&json!("a"), &Err(RpcError::method("nope")));
     let bad: Value = serde_json::from_str(&bad).unwrap();
     assert_eq!((&bad["id"], &bad["error"]["code"]), (&json!("a"), &json!(-32601)));
-    let nobody: Value =
-        serde_json::from_str(&reply(&Value::Null, &Err(Fault::parse("?")))).unwrap();
-    assert_eq!(nobody.get("id"), None, "the schema allows no null");
+    let without_id: Value =
+        serde_json::from_str(&reply(&Value::Null, &Err(RpcError::parse("?")))).unwrap();
+    assert_eq!(without_id.get("id"), None, "the schema allows no null");
 }
 
 #[test]
 fn a_name_that_only_looks_alike_is_another_name() {
     // U+017F is an s to those who compare without regard to case.
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","Params":{"name":"a"},"paramſ":{"name":"b"}}"#;
-    let Ok(Incoming::Request(request)) = parse(body.as_bytes()) else { panic!("{body}") };
+    let Ok(ClientMessage::Request(request)) = parse(body.as_bytes()) else { panic!("{body}") };
     assert!(request.params.is_empty(), "{request:?}");
 }

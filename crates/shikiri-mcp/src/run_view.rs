@@ -1,11 +1,11 @@
 //! A run in the protocol's words: its status, its result, the link to it.
 
 use serde_json::{Map, Value, json};
-use shikiri_app::run::RunView;
 use shikiri_model::ids::RunId;
 use shikiri_model::run::Run;
+use shikiri_runtime::run::RunView;
 
-use crate::fault::Fault;
+use crate::rpc_error::RpcError;
 
 pub(crate) const RUN_PREFIX: &str = "shikiri://runs/";
 
@@ -60,7 +60,7 @@ pub(crate) fn status_result(view: &RunView) -> Value {
 }
 
 /// The answer of a call whose run goes on without it.
-pub(crate) fn handle(view: &RunView) -> Value {
+pub(crate) fn handover_result(view: &RunView) -> Value {
     let run = &view.run;
     let message = format!(
         "The run {} goes on ({}). Wait for it with run_wait, or look at it with run_status.",
@@ -78,12 +78,12 @@ pub(crate) fn handle(view: &RunView) -> Value {
 }
 
 /// How a run ended, from the last event of its stream.
-pub(crate) enum Ending {
+pub(crate) enum RunEnding {
     Result(Value),
     Error { code: String, message: String },
 }
 
-impl Ending {
+impl RunEnding {
     /// None if this is not the last event of a run.
     pub(crate) fn read(kind: &str, data: &str) -> Option<Self> {
         let mut data: Map<String, Value> = match kind {
@@ -115,7 +115,7 @@ impl Ending {
 
     /// A tool's answer. An agent that gave up is a tool that failed, which a model may mend; a
     /// fault of ours is an error of the protocol.
-    pub(crate) fn tool_result(self, run: &RunId, agent: &str) -> Result<Value, Fault> {
+    pub(crate) fn tool_result(self, run: &RunId, agent: &str) -> Result<Value, RpcError> {
         match self {
             Self::Result(Value::String(said)) => {
                 Ok(json!({ "content": [text(&said), link(run, agent)], "isError": false }))
@@ -130,7 +130,7 @@ impl Ending {
                 }))
             }
             Self::Error { code, message } if is_ours(&code) => {
-                Err(Fault::internal(message).with(json!({ "code": code, "run_id": run })))
+                Err(RpcError::internal(message).with(json!({ "code": code, "run_id": run })))
             }
             Self::Error { code, message } => {
                 let mut result = tool_error(&code, &message);
@@ -154,6 +154,11 @@ pub fn tool_error(code: &str, message: &str) -> Value {
         "structuredContent": { "error": { "code": code, "message": message } },
         "isError": true,
     })
+}
+
+/// A tool's answer with nothing to add: the same for people and for programs.
+pub(crate) fn structured_answer(value: Value) -> Value {
+    json!({ "content": [text(&value.to_string())], "structuredContent": value, "isError": false })
 }
 
 pub(crate) fn text(text: &str) -> Value {

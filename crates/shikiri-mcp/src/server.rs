@@ -1,4 +1,4 @@
-//! Requests to answers, whichever way they came in.
+//! Answers requests, for every transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use shikiri_model::connection::LogLevel;
 use shikiri_model::event::Seq;
 use tokio::sync::broadcast;
 
-use crate::call::Call;
-use crate::catalogue::{Catalogue, Extras, Offer};
-use crate::client::{Caller, Era, LEGACY, MODERN};
-use crate::daily::Daily;
-use crate::fault::Fault;
-use crate::listen::{Change, Listen};
-use crate::message::Request;
-use crate::{calls, lists, tasks};
+use crate::catalogue::{McpCatalogue, McpExtras, ToolBackend};
+use crate::mcp_caller::{LEGACY, MODERN, McpCaller, ProtocolEra};
+use crate::message::RpcRequest;
+use crate::modern_connection::ModernConnections;
+use crate::rpc_error::RpcError;
+use crate::run_follower::RunFollower;
+use crate::subscriptions_listen::{ListChange, ListenSubscription};
+use crate::{list_methods, tasks, tools_call};
 
 /// A call is answered with the run when that has not ended after so long: many clients give up
 /// at 60 seconds.
@@ -37,58 +37,66 @@ impl Default for McpOptions {
 }
 
 /// The server behind every transport.
-pub struct Mcp {
+pub struct McpService {
     pub(crate) app: App,
-    pub(crate) catalogue: Catalogue,
+    pub(crate) catalogue: McpCatalogue,
     pub(crate) options: McpOptions,
-    pub(crate) daily: Daily,
-    changes: broadcast::Sender<Change>,
+    pub(crate) modern_connections: ModernConnections,
+    changes: broadcast::Sender<ListChange>,
 }
 
 /// How a request is answered.
-pub(crate) enum Answered {
-    Now(Result<Value, Fault>),
+pub(crate) enum RequestAnswer {
+    Now(Result<Value, RpcError>),
     /// The answer to a call that was written down under this number of the connection's stream.
     Logged {
         number: Seq,
         text: String,
     },
-    Follow(Box<Call>),
-    Listen(Box<Listen>),
+    Follow(Box<RunFollower>),
+    Listen(Box<ListenSubscription>),
 }
 
-impl From<Fault> for Answered {
-    fn from(fault: Fault) -> Self {
+impl From<RpcError> for RequestAnswer {
+    fn from(fault: RpcError) -> Self {
         Self::Now(Err(fault))
     }
 }
 
-impl Mcp {
-    pub fn new(app: App, extras: Extras, options: McpOptions) -> Arc<Self> {
-        let extras = crate::tools::with_ours(&app, extras);
-        let catalogue = Catalogue::new(&app, extras);
+impl McpService {
+    pub fn new(app: App, extras: McpExtras, options: McpOptions) -> Arc<Self> {
+        let extras = crate::tools::with_builtin_tools(&app, extras);
+        let catalogue = McpCatalogue::new(&app, extras);
         let changes = broadcast::Sender::new(16);
-        Arc::new(Self { app, catalogue, options, daily: Daily::default(), changes })
+        Arc::new(Self {
+            app,
+            catalogue,
+            options,
+            modern_connections: ModernConnections::default(),
+            changes,
+        })
     }
 
-    /// Tells every client that listens.
-    pub fn announce(&self, change: Change) {
-        // Nobody may be listening.
+    /// Notifies every client that listens.
+    pub fn announce(&self, change: ListChange) {
+        // There may be no listener.
         let _ = self.changes.send(change);
     }
 
-    pub(crate) fn changes(&self) -> broadcast::Receiver<Change> {
+    pub(crate) fn changes(&self) -> broadcast::Receiver<ListChange> {
         self.changes.subscribe()
     }
 
     /// Whether the answer may be a stream, for which there must be room before anything is done.
-    pub(crate) fn may_stream(&self, request: &Request) -> bool {
+    pub(crate) fn may_stream(&self, request: &RpcRequest) -> bool {
         let name = request.params.get("name").and_then(Value::as_str).unwrap_or_default();
         match request.method.as_str() {
-            "tools/call" => self.catalogue.tools.get(name).is_some_and(|tool| match &tool.offer {
-                Offer::Agent(_) => true,
-                Offer::Short(tool) => tool.follows(&JsonObject::new()).is_some(),
-            }),
+            "tools/call" => {
+                self.catalogue.tools.get(name).is_some_and(|tool| match &tool.backend {
+                    ToolBackend::Agent(_) => true,
+                    ToolBackend::Immediate(tool) => tool.follows(&JsonObject::new()).is_some(),
+                })
+            }
             "prompts/get" => {
                 self.catalogue.prompts.get(name).is_some_and(|prompt| prompt.agent().is_some())
             }
@@ -97,60 +105,65 @@ impl Mcp {
         }
     }
 
-    pub(crate) async fn answer(self: &Arc<Self>, caller: &Caller, request: &Request) -> Answered {
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        caller: &McpCaller,
+        request: &RpcRequest,
+    ) -> RequestAnswer {
         let answered = match request.method.as_str() {
-            "tools/call" => calls::call_tool(self, caller, request).await,
-            "prompts/get" => calls::get_prompt(self, caller, request).await,
-            "subscriptions/listen" if caller.era == Era::Modern => {
-                Listen::open(self, caller, request).map(|l| Answered::Listen(Box::new(l)))
+            "tools/call" => tools_call::call_tool(self, caller, request).await,
+            "prompts/get" => tools_call::get_prompt(self, caller, request).await,
+            "subscriptions/listen" if caller.era == ProtocolEra::Modern => {
+                ListenSubscription::open(self, caller, request)
+                    .map(|l| RequestAnswer::Listen(Box::new(l)))
             }
             _ => self
                 .plain(caller, request)
                 .await
-                .map(|result| Answered::Now(Ok(finish(caller.era, result)))),
+                .map(|result| RequestAnswer::Now(Ok(finish_result(caller.era, result)))),
         };
         answered.unwrap_or_else(|fault| {
             caller.receipts.lose();
-            Answered::from(fault)
+            RequestAnswer::from(fault)
         })
     }
 
-    async fn plain(&self, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    async fn plain(&self, caller: &McpCaller, request: &RpcRequest) -> Result<Value, RpcError> {
         match (request.method.as_str(), caller.era) {
-            ("tools/list", _) => lists::tools(self, caller, request).await,
-            ("resources/list", _) => lists::resources(self, caller, request).await,
-            ("resources/templates/list", _) => lists::templates(self, caller, request),
-            ("resources/read", era) => lists::read(self, caller, request, era).await,
-            ("prompts/list", _) => lists::prompts(self, caller, request),
-            ("completion/complete", _) => lists::complete(self, caller, request).await,
-            ("ping", Era::Legacy) => Ok(json!({})),
-            ("logging/setLevel", Era::Legacy) => self.set_level(caller, request).await,
-            ("resources/subscribe", Era::Legacy) => self.subscribe(caller, request).await,
-            ("resources/unsubscribe", Era::Legacy) => {
+            ("tools/list", _) => list_methods::tools(self, caller, request).await,
+            ("resources/list", _) => list_methods::resources(self, caller, request).await,
+            ("resources/templates/list", _) => list_methods::templates(self, caller, request),
+            ("resources/read", era) => list_methods::read(self, caller, request, era).await,
+            ("prompts/list", _) => list_methods::prompts(self, caller, request),
+            ("completion/complete", _) => list_methods::complete(self, caller, request).await,
+            ("ping", ProtocolEra::Legacy) => Ok(json!({})),
+            ("logging/setLevel", ProtocolEra::Legacy) => self.set_level(caller, request).await,
+            ("resources/subscribe", ProtocolEra::Legacy) => self.subscribe(caller, request).await,
+            ("resources/unsubscribe", ProtocolEra::Legacy) => {
                 let uri = request.text("uri")?;
-                self.app.unsubscribe(&caller.connection, uri).await?;
+                self.app.tenancy.unsubscribe(&caller.connection, uri).await?;
                 Ok(json!({}))
             }
-            ("server/discover", Era::Modern) => Ok(discover()),
-            ("tasks/get", Era::Modern) => tasks::get(self, caller, request).await,
-            ("tasks/update", Era::Modern) => tasks::update(self, caller, request).await,
-            ("tasks/cancel", Era::Modern) => tasks::cancel(self, caller, request).await,
-            (method, _) => Err(Fault::method(method)),
+            ("server/discover", ProtocolEra::Modern) => Ok(discover()),
+            ("tasks/get", ProtocolEra::Modern) => tasks::get(self, caller, request).await,
+            ("tasks/update", ProtocolEra::Modern) => tasks::update(self, caller, request).await,
+            ("tasks/cancel", ProtocolEra::Modern) => tasks::cancel(self, caller, request).await,
+            (method, _) => Err(RpcError::method(method)),
         }
     }
 
-    async fn set_level(&self, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    async fn set_level(&self, caller: &McpCaller, request: &RpcRequest) -> Result<Value, RpcError> {
         let level = request.params.get("level").cloned().unwrap_or_default();
         let level: LogLevel = serde_json::from_value(level)
-            .map_err(|_| Fault::params("level: must be one of debug, info, notice, warning, error, critical, alert, emergency"))?;
-        self.app.set_log_level(&caller.connection, level).await?;
+            .map_err(|_| RpcError::params("level: must be one of debug, info, notice, warning, error, critical, alert, emergency"))?;
+        self.app.tenancy.set_log_level(&caller.connection, level).await?;
         Ok(json!({}))
     }
 
-    async fn subscribe(&self, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+    async fn subscribe(&self, caller: &McpCaller, request: &RpcRequest) -> Result<Value, RpcError> {
         let uri = request.text("uri")?;
-        lists::contents(self, caller, uri, caller.era).await?;
-        self.app.subscribe(&caller.connection, uri).await?;
+        list_methods::contents(self, caller, uri, caller.era).await?;
+        self.app.tenancy.subscribe(&caller.connection, uri).await?;
         Ok(json!({}))
     }
 }
@@ -164,7 +177,7 @@ pub(crate) fn server_info() -> Value {
     })
 }
 
-/// Two rooms and a sliding door between them.
+/// A drawing of two rooms with a sliding door between them.
 pub(crate) const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCAyNCAyNCIgZmlsbD0ibm9uZSIgc3Ryb2tlPSIjMzM0MTU1IiBzdHJva2Utd2lkdGg9IjIiPjxyZWN0IHg9IjMiIHk9IjQiIHdpZHRoPSIxOCIgaGVpZ2h0PSIxNiIvPjxwYXRoIGQ9Ik0xMiA0djE2TTE1IDEydjEiLz48L3N2Zz4=";
 
 const INSTRUCTIONS: &str = "Agents are tools here, and every call of one is a durable run: it goes \
@@ -178,31 +191,32 @@ says how to go on.";
 pub(crate) fn initialized(protocol: &str) -> Value {
     json!({
         "protocolVersion": protocol,
-        "capabilities": {
-            "tools": { "listChanged": true },
-            "resources": { "subscribe": true },
-            "prompts": { "listChanged": true },
-            "logging": {},
-            "completions": {},
-        },
+        "capabilities": capabilities(),
         "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
     })
 }
 
+/// What both eras offer.
+fn capabilities() -> Value {
+    json!({
+        "tools": { "listChanged": true },
+        "resources": { "subscribe": true },
+        "prompts": { "listChanged": true },
+        "logging": {},
+        "completions": {},
+    })
+}
+
+/// The answer to `server/discover`.
 fn discover() -> Value {
     let mut versions = vec![MODERN];
     versions.extend(LEGACY);
+    let mut capabilities = capabilities();
+    capabilities["extensions"] = json!({ rmcp::model::TASKS_EXTENSION_ID: {} });
     json!({
         "supportedVersions": versions,
-        "capabilities": {
-            "tools": { "listChanged": true },
-            "resources": { "subscribe": true },
-            "prompts": { "listChanged": true },
-            "logging": {},
-            "completions": {},
-            "extensions": { rmcp::model::TASKS_EXTENSION_ID: {} },
-        },
+        "capabilities": capabilities,
         "instructions": INSTRUCTIONS,
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "public",
@@ -217,16 +231,16 @@ pub(crate) fn cached(mut result: Value, scope: &str) -> Value {
     result
 }
 
-/// What every result of the newer era says, and none of the older.
-pub(crate) fn finish(era: Era, mut result: Value) -> Value {
+/// Adds what results of the newer era must say and removes what those of the older must not.
+pub(crate) fn finish_result(era: ProtocolEra, mut result: Value) -> Value {
     let Value::Object(fields) = &mut result else { return result };
     match era {
-        Era::Legacy => {
+        ProtocolEra::Legacy => {
             for field in ["ttlMs", "cacheScope"] {
                 fields.remove(field);
             }
         }
-        Era::Modern => {
+        ProtocolEra::Modern => {
             fields.entry("resultType").or_insert_with(|| json!("complete"));
             let meta = fields.entry("_meta").or_insert_with(|| json!({}));
             meta["io.modelcontextprotocol/serverInfo"] =

@@ -4,46 +4,46 @@ use std::sync::Arc;
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
-use shikiri_app::AppError;
-use shikiri_app::connections::NewConnection;
-use shikiri_model::connection::Connection;
+use shikiri_model::connection::McpConnection;
 use shikiri_model::ids::TenantId;
-use shikiri_model::lane::Identity;
+use shikiri_model::lane::CallerIdentity;
+use shikiri_runtime::AppError;
+use shikiri_tenancy::connections::NewConnection;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::Call;
-use crate::client::{self, Caller, Era};
-use crate::fault::Fault;
-use crate::listen::Listen;
-use crate::message::{self, Incoming, Request};
-use crate::notices::Notices;
-use crate::receipts::Receipts;
-use crate::server::{Answered, Mcp, initialized};
-use crate::stated::{self, protocol_version};
+use crate::mcp_caller::{self, McpCaller, ProtocolEra};
+use crate::message::{self, ClientMessage, RpcRequest};
+use crate::notification_stream::NotificationStream;
+use crate::request_meta::{self, protocol_version};
+use crate::request_receipts::RequestReceipts;
+use crate::rpc_error::RpcError;
+use crate::run_follower::RunFollower;
+use crate::server::{McpService, RequestAnswer, initialized};
+use crate::subscriptions_listen::ListenSubscription;
 
 const MAX_LINE: usize = 4 * 1024 * 1024;
-/// Whoever can start our process may do what it does.
+/// A client that can start this process may do what the process may.
 const PRINCIPAL: &str = "stdio";
 
 /// Serves until the input ends.
 pub async fn serve_stdio(
-    mcp: Arc<Mcp>,
-    identity: impl Fn(&str) -> Identity + Send + Sync + 'static,
+    mcp: Arc<McpService>,
+    identity: impl Fn(&str) -> CallerIdentity + Send + Sync + 'static,
     input: impl AsyncBufRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> Result<(), AppError> {
     let (out, lines) = mpsc::channel(64);
     let writer = tokio::spawn(write(lines, output));
-    let peer = Arc::new(Peer {
+    let peer = Arc::new(StdioPeer {
         mcp,
         identity: Box::new(identity),
         out,
         connection: Mutex::default(),
         open: std::sync::Mutex::default(),
-        over: CancellationToken::new(),
+        input_ended: CancellationToken::new(),
     });
     let tasks = TaskTracker::new();
     let mut input = input;
@@ -53,7 +53,7 @@ pub async fn serve_stdio(
         match bounded.read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => break,
             Ok(_) if line.len() > MAX_LINE => {
-                let fault = Fault::request("a message is over 4 MiB");
+                let fault = RpcError::request("a message is over 4 MiB");
                 peer.send(message::reply(&Value::Null, &Err(fault))).await;
                 break;
             }
@@ -63,30 +63,30 @@ pub async fn serve_stdio(
             continue;
         }
         match message::parse(&line) {
-            Ok(Incoming::Request(request)) => {
-                let given_up = peer.expect(&request);
+            Ok(ClientMessage::Request(request)) => {
+                let cancel_token = peer.register(&request);
                 let is_handshake = request.method == "initialize";
                 let taker = Arc::clone(&peer);
-                let take = async move { taker.take_request(&request, &given_up).await };
-                // Opening the connection comes before whatever follows it.
+                let take = async move { taker.take_request(&request, &cancel_token).await };
+                // The connection is opened before the next line is read.
                 if is_handshake { take.await } else { drop(tasks.spawn(take)) }
             }
-            Ok(Incoming::Notification { method, params }) => {
+            Ok(ClientMessage::Notification { method, params }) => {
                 let peer = Arc::clone(&peer);
                 tasks.spawn(async move { peer.take_notification(&method, &params).await });
             }
-            Ok(Incoming::Response { id, outcome }) => {
+            Ok(ClientMessage::Response { id, outcome }) => {
                 let peer = Arc::clone(&peer);
                 tasks.spawn(async move { peer.take_answer(&id, &outcome).await });
             }
             Err(bad) => peer.send(message::reply(&bad.id, &Err(bad.fault))).await,
         }
     }
-    peer.over.cancel();
+    peer.input_ended.cancel();
     tasks.close();
     tasks.wait().await;
     if let Some(connection) = peer.connection.lock().await.take() {
-        peer.mcp.app.close_connection(&connection).await?;
+        peer.mcp.app.tenancy.close_connection(&connection).await?;
     }
     drop(peer);
     // It ends with the last sender.
@@ -98,54 +98,54 @@ async fn write(mut lines: mpsc::Receiver<String>, mut output: impl AsyncWrite + 
     while let Some(mut line) = lines.recv().await {
         line.push('\n');
         if output.write_all(line.as_bytes()).await.is_err() || output.flush().await.is_err() {
-            // Nobody reads any more.
+            // The client has closed its end.
             return;
         }
     }
 }
 
-/// Until the connection ends, or nobody is left to tell.
-async fn tell(mut notices: Notices, out: mpsc::WeakSender<String>) {
-    while let Some(told) = notices.next().await {
-        for notice in told {
+/// Runs until the connection or its client ends.
+async fn forward_notifications(mut notices: NotificationStream, out: mpsc::WeakSender<String>) {
+    while let Some(batch) = notices.next().await {
+        for notice in batch {
             let Some(out) = out.upgrade() else { return };
             let _ = out.send(notice.text).await;
         }
     }
 }
 
-struct Peer {
-    mcp: Arc<Mcp>,
-    /// Who this process serves, by the client's name.
-    identity: Box<dyn Fn(&str) -> Identity + Send + Sync>,
+struct StdioPeer {
+    mcp: Arc<McpService>,
+    /// The caller that this process serves, by the client's name.
+    identity: Box<dyn Fn(&str) -> CallerIdentity + Send + Sync>,
     out: mpsc::Sender<String>,
-    /// Of the older era, once it was opened.
-    connection: Mutex<Option<Arc<Connection>>>,
-    /// Requests that are being answered, to be given up by name.
+    /// The connection of the older era, once `initialize` opened it.
+    connection: Mutex<Option<Arc<McpConnection>>>,
+    /// Requests that are being answered, by id, with what cancels them.
     open: std::sync::Mutex<Vec<(Value, CancellationToken)>>,
     /// Cancelled when the input has ended.
-    over: CancellationToken,
+    input_ended: CancellationToken,
 }
 
-impl Peer {
+impl StdioPeer {
     async fn send(&self, line: String) {
         let _ = self.out.send(line).await;
     }
 
-    /// Before the next line is read, which may give this request up.
-    fn expect(&self, request: &Request) -> CancellationToken {
-        let given_up = self.over.child_token();
-        self.open().push((request.id.clone(), given_up.clone()));
-        given_up
+    /// Called before the next line is read: that line may cancel this request.
+    fn register(&self, request: &RpcRequest) -> CancellationToken {
+        let cancel_token = self.input_ended.child_token();
+        self.open().push((request.id.clone(), cancel_token.clone()));
+        cancel_token
     }
 
-    async fn take_request(&self, request: &Request, given_up: &CancellationToken) {
-        if let Err(fault) = self.answer(request, given_up).await {
+    async fn take_request(&self, request: &RpcRequest, cancel_token: &CancellationToken) {
+        if let Err(fault) = self.answer(request, cancel_token).await {
             self.send(message::reply(&request.id, &Err(fault))).await;
         }
         self.open().retain(|(id, _)| *id != request.id);
-        // It may have been given up before there was a run to stop.
-        if given_up.is_cancelled() && !self.over.is_cancelled() {
+        // It may have been cancelled before there was a run to stop.
+        if cancel_token.is_cancelled() && !self.input_ended.is_cancelled() {
             self.stop_run_of(&request.id).await;
         }
     }
@@ -154,7 +154,7 @@ impl Peer {
         if method == "notifications/cancelled"
             && let Some(id) = params.get("requestId")
         {
-            self.give_up(id).await;
+            self.cancel_request(id).await;
         }
     }
 
@@ -172,8 +172,8 @@ impl Peer {
     }
 
     /// The request gets no answer any more. In the older era its run is stopped too; in the newer
-    /// that needs to be asked for.
-    async fn give_up(&self, id: &Value) {
+    /// the client asks for that with `tasks/cancel`.
+    async fn cancel_request(&self, id: &Value) {
         let found = self.open().iter().find(|(open, _)| open == id).map(|(_, t)| t.clone());
         if let Some(token) = found {
             token.cancel();
@@ -190,51 +190,55 @@ impl Peer {
         }
     }
 
-    async fn answer(&self, request: &Request, given_up: &CancellationToken) -> Result<(), Fault> {
+    async fn answer(
+        &self,
+        request: &RpcRequest,
+        cancel_token: &CancellationToken,
+    ) -> Result<(), RpcError> {
         if request.method == "initialize" {
             let wanted = request.text("protocolVersion")?;
             let protocol = self.connect(request, wanted).await?;
             self.send(message::reply(&request.id, &Ok(initialized(&protocol)))).await;
             return Ok(());
         }
-        let caller = self.caller(request, given_up).await?;
+        let caller = self.caller(request, cancel_token).await?;
         match self.mcp.answer(&caller, request).await {
-            Answered::Now(outcome) => {
+            RequestAnswer::Now(outcome) => {
                 self.give(&caller, message::reply(&request.id, &outcome)).await;
             }
-            Answered::Logged { text, .. } => self.give(&caller, text).await,
-            Answered::Follow(call) => self.follow(*call, given_up).await,
-            Answered::Listen(listen) => self.listen(*listen, given_up).await,
+            RequestAnswer::Logged { text, .. } => self.give(&caller, text).await,
+            RequestAnswer::Follow(call) => self.follow(*call, cancel_token).await,
+            RequestAnswer::Listen(listen) => self.listen(*listen, cancel_token).await,
         }
         Ok(())
     }
 
-    /// What an answer shows has come, unless its request was given up meanwhile. The end of the
-    /// input gives nothing up: what was asked before is still read.
-    async fn give(&self, caller: &Caller, line: String) {
-        let is_given_up = caller.given_up.is_cancelled() && !self.over.is_cancelled();
-        if self.out.send(line).await.is_ok() && !is_given_up {
+    /// Confirms what an answer shows, unless its request was cancelled meanwhile. The end of the
+    /// input cancels nothing: answers to earlier requests are still read.
+    async fn give(&self, caller: &McpCaller, line: String) {
+        let is_cancelled = caller.cancel_token.is_cancelled() && !self.input_ended.is_cancelled();
+        if self.out.send(line).await.is_ok() && !is_cancelled {
             caller.receipts.confirm().await;
         }
     }
 
-    async fn follow(&self, mut call: Call, given_up: &CancellationToken) {
-        while let Some(Some(messages)) = given_up.run_until_cancelled(call.next()).await {
+    async fn follow(&self, mut call: RunFollower, cancel_token: &CancellationToken) {
+        while let Some(Some(messages)) = cancel_token.run_until_cancelled(call.next()).await {
             for message in messages {
                 self.send(message.text).await;
             }
         }
     }
 
-    async fn listen(&self, mut listen: Listen, given_up: &CancellationToken) {
-        while let Some(told) = given_up.run_until_cancelled(listen.next()).await {
-            self.send(told).await;
+    async fn listen(&self, mut listen: ListenSubscription, cancel_token: &CancellationToken) {
+        while let Some(notice) = cancel_token.run_until_cancelled(listen.next()).await {
+            self.send(notice).await;
         }
         self.send(listen.end()).await;
     }
 
-    async fn connect(&self, request: &Request, wanted: &str) -> Result<String, Fault> {
-        let (protocol, client, capabilities) = client::introduced(request, wanted)?;
+    async fn connect(&self, request: &RpcRequest, wanted: &str) -> Result<String, RpcError> {
+        let (protocol, client, capabilities) = mcp_caller::parse_initialize(request, wanted)?;
         let new = NewConnection {
             tenant: TenantId::local(),
             principal: PRINCIPAL.to_owned(),
@@ -242,51 +246,51 @@ impl Peer {
             client,
             capabilities,
         };
-        let opened = Arc::new(self.mcp.app.open_connection(new).await?);
+        let opened = Arc::new(self.mcp.app.tenancy.open_connection(new).await?);
         let before = self.connection.lock().await.replace(Arc::clone(&opened));
-        let notices = Notices::open(&self.mcp, opened, None).await?;
-        tokio::spawn(tell(notices, self.out.downgrade()));
+        let notices = NotificationStream::open(&self.mcp, opened, None).await?;
+        tokio::spawn(forward_notifications(notices, self.out.downgrade()));
         if let Some(before) = before {
-            self.mcp.app.close_connection(&before).await?;
+            self.mcp.app.tenancy.close_connection(&before).await?;
         }
         Ok(protocol)
     }
 
     async fn caller(
         &self,
-        request: &Request,
-        given_up: &CancellationToken,
-    ) -> Result<Caller, Fault> {
+        request: &RpcRequest,
+        cancel_token: &CancellationToken,
+    ) -> Result<McpCaller, RpcError> {
         let is_modern = protocol_version(request).is_some() || request.method == "server/discover";
         if !is_modern {
-            return self.connected(given_up).await;
+            return self.connected(cancel_token).await;
         }
-        let stated = stated::stated(request)?;
-        let Mcp { app, daily, .. } = &*self.mcp;
-        Ok(Caller {
-            connection: daily.get(app, &TenantId::local(), PRINCIPAL).await?,
-            era: Era::Modern,
-            capabilities: stated.capabilities,
-            log_level: stated.log_level,
-            identity: self.identity(&stated.client.name),
+        let request_meta = request_meta::parse_request_meta(request)?;
+        let McpService { app, modern_connections, .. } = &*self.mcp;
+        Ok(McpCaller {
+            connection: modern_connections.get(app, &TenantId::local(), PRINCIPAL).await?,
+            era: ProtocolEra::Modern,
+            capabilities: request_meta.capabilities,
+            log_level: request_meta.log_level,
+            identity: self.identity(&request_meta.client.name),
             session: None,
-            given_up: given_up.clone(),
-            receipts: Receipts::default(),
+            cancel_token: cancel_token.clone(),
+            receipts: RequestReceipts::default(),
         })
     }
 
     /// In the older era; its level and subscriptions may have changed since.
-    async fn connected(&self, given_up: &CancellationToken) -> Result<Caller, Fault> {
+    async fn connected(&self, cancel_token: &CancellationToken) -> Result<McpCaller, RpcError> {
         let known = self.connection.lock().await.clone();
-        let known = known.ok_or_else(|| Fault::request("send initialize first"))?;
+        let known = known.ok_or_else(|| RpcError::request("send initialize first"))?;
         let app = &self.mcp.app;
-        let found = app.connection(&known.tenant, &known.id, &known.principal).await?;
-        let connection = found.ok_or_else(|| Fault::request("send initialize again"))?;
+        let found = app.tenancy.connection(&known.tenant, &known.id, &known.principal).await?;
+        let connection = found.ok_or_else(|| RpcError::request("send initialize again"))?;
         let identity = self.identity(&connection.client.name);
-        Ok(Caller::connected(Arc::new(connection), identity, None, given_up.clone()))
+        Ok(McpCaller::on_connection(Arc::new(connection), identity, None, cancel_token.clone()))
     }
 
-    fn identity(&self, client: &str) -> Identity {
-        Identity { node: self.mcp.app.own_node(), ..(self.identity)(client) }
+    fn identity(&self, client: &str) -> CallerIdentity {
+        CallerIdentity { node: self.mcp.app.runtime.own_node(), ..(self.identity)(client) }
     }
 }

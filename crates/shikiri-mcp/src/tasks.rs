@@ -1,18 +1,19 @@
 //! The Tasks extension: a task is a run, seen by the principal that called it.
 
 use serde_json::{Value, json};
-use shikiri_app::run::RunView;
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
 use shikiri_model::ids::QuestionId;
 use shikiri_model::run::{Run, RunStatus};
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::RunView;
 
-use crate::call::parse_run;
-use crate::client::Caller;
-use crate::fault::Fault;
-use crate::message::Request;
-use crate::question::{Asked, unsupported};
-use crate::run_view::Ending;
-use crate::server::Mcp;
+use crate::mcp_caller::McpCaller;
+use crate::message::RpcRequest;
+use crate::rpc_error::RpcError;
+use crate::run_follower::parse_run;
+use crate::run_questions::{QuestionEventData, unsupported};
+use crate::run_view::RunEnding;
+use crate::server::McpService;
 
 /// How often a client should look.
 const POLL_MS: u64 = 1_000;
@@ -29,17 +30,25 @@ pub(crate) fn created(view: &RunView, app: &App) -> Value {
     task
 }
 
-pub(crate) async fn get(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+pub(crate) async fn get(
+    mcp: &McpService,
+    caller: &McpCaller,
+    request: &RpcRequest,
+) -> Result<Value, RpcError> {
     let view = find(mcp, caller, request).await?;
     let view = answer_unanswerable(mcp, view).await?;
     Ok(detailed(&view, &mcp.app))
 }
 
-pub(crate) async fn update(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+pub(crate) async fn update(
+    mcp: &McpService,
+    caller: &McpCaller,
+    request: &RpcRequest,
+) -> Result<Value, RpcError> {
     let view = find(mcp, caller, request).await?;
     let responses = match request.params.get("inputResponses") {
         Some(Value::Object(responses)) => responses,
-        _ => return Err(Fault::params("inputResponses: must be an object")),
+        _ => return Err(RpcError::params("inputResponses: must be an object")),
     };
     let by_id = |id: &QuestionId| responses.get(id.as_str());
     let answers = view.run.questions.iter().filter_map(|q| Some((&q.id, by_id(&q.id)?)));
@@ -47,52 +56,60 @@ pub(crate) async fn update(mcp: &Mcp, caller: &Caller, request: &Request) -> Res
     Ok(json!({}))
 }
 
-pub(crate) async fn cancel(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<Value, Fault> {
+pub(crate) async fn cancel(
+    mcp: &McpService,
+    caller: &McpCaller,
+    request: &RpcRequest,
+) -> Result<Value, RpcError> {
     let view = find(mcp, caller, request).await?;
-    match mcp.app.cancel_run(&view.run.tenant, &view.run.id).await {
+    match mcp.app.runtime.cancel_run(&view.run.tenant, &view.run.id).await {
         // What has ended needs no stopping.
         Ok(_) | Err(AppError::NotNow(_)) => Ok(json!({})),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn find(mcp: &Mcp, caller: &Caller, request: &Request) -> Result<RunView, Fault> {
+async fn find(
+    mcp: &McpService,
+    caller: &McpCaller,
+    request: &RpcRequest,
+) -> Result<RunView, RpcError> {
     if !caller.has_tasks() {
-        return Err(Fault::capability(&required()));
+        return Err(RpcError::capability(&required()));
     }
     let id = request.text("taskId")?;
-    let missing = || Fault::params(format!("there is no task {id:?}"));
+    let missing = || RpcError::params(format!("there is no task {id:?}"));
     let run = parse_run(id).map_err(|_| missing())?;
-    let view = match mcp.app.run(&caller.connection.tenant, &run).await {
+    let view = match mcp.app.runtime.run(&caller.connection.tenant, &run).await {
         Ok(view) => view,
         Err(AppError::NotFound { .. }) => return Err(missing()),
         Err(error) => return Err(error.into()),
     };
-    if is_of(&view, caller) { Ok(view) } else { Err(missing()) }
+    if is_task_owner(&view, caller) { Ok(view) } else { Err(missing()) }
 }
 
-/// Only whoever called has the task; others of the tenant can look at the run.
-pub(crate) fn is_of(view: &RunView, caller: &Caller) -> bool {
+/// Only the caller that started it has the task; others of the tenant can look at the run.
+pub(crate) fn is_task_owner(view: &RunView, caller: &McpCaller) -> bool {
     let origin = view.run.origin.as_ref();
     origin.is_some_and(|origin| origin["principal"] == json!(caller.connection.principal))
 }
 
 /// A caller that could not be asked has not agreed. What a later request says it can do changes
-/// nothing: whoever looks must not decide.
-async fn answer_unanswerable(mcp: &Mcp, view: RunView) -> Result<RunView, Fault> {
+/// nothing: a caller that looks must not decide.
+async fn answer_unanswerable(mcp: &McpService, view: RunView) -> Result<RunView, RpcError> {
     let run = &view.run;
     let mut changed = false;
     let cannot = run.origin.as_ref().map(|origin| origin["cannot_answer"].clone());
     let cannot = cannot.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     for question in run.questions.iter().filter(|q| cannot.contains(&json!(q.kind))) {
         let answer = unsupported(question.kind);
-        match mcp.app.answer_run(&run.tenant, &run.id, &question.id, answer).await {
+        match mcp.app.runtime.answer_run(&run.tenant, &run.id, &question.id, answer).await {
             Ok(_) => changed = true,
             Err(AppError::NotFound { .. } | AppError::NotNow(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    if changed { Ok(mcp.app.run(&run.tenant, &run.id).await?) } else { Ok(view) }
+    if changed { Ok(mcp.app.runtime.run(&run.tenant, &run.id).await?) } else { Ok(view) }
 }
 
 /// The task with what its state brings along.
@@ -102,7 +119,7 @@ pub(crate) fn detailed(view: &RunView, app: &App) -> Value {
     if run.status == RunStatus::Cancelled {
         return task;
     }
-    match Ending::of(run).map(|ending| ending.tool_result(&run.id, &run.agent)) {
+    match RunEnding::of(run).map(|ending| ending.tool_result(&run.id, &run.agent)) {
         Some(Ok(result)) => task["result"] = result,
         Some(Err(fault)) => {
             task["status"] = json!("failed");
@@ -116,7 +133,8 @@ pub(crate) fn detailed(view: &RunView, app: &App) -> Value {
 
 /// By the questions' ids: a key must never come again while a task lives, as an agent's names may.
 fn input_requests(run: &Run) -> Value {
-    let asked = run.questions.iter().map(|question| (&question.id, Asked::from(question)));
+    let asked =
+        run.questions.iter().map(|question| (&question.id, QuestionEventData::from(question)));
     asked.map(|(id, asked)| (id.to_string(), asked.input_request())).collect()
 }
 
@@ -145,8 +163,8 @@ fn described(view: &RunView, app: &App) -> Value {
     }
     // The protocol has no progress for tasks: for hosts that know where to look.
     if let Some(note) = &view.progress {
-        let told = json!({ "progress": note["progress"], "total": note["total"] });
-        task["_meta"] = json!({ "shikiri/progress": told });
+        let progress = json!({ "progress": note["progress"], "total": note["total"] });
+        task["_meta"] = json!({ "shikiri/progress": progress });
     }
     task
 }

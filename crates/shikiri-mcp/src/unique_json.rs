@@ -1,5 +1,5 @@
-//! JSON whose objects have each name once. Readers disagree about which of two values counts, so
-//! what one of them has checked another might not do.
+//! JSON whose objects have each name once. Parsers disagree about which of two values counts, so
+//! one program could act on another value than the one that was checked.
 
 use std::fmt;
 

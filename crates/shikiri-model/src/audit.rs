@@ -1,7 +1,7 @@
-//! The audit log: every change of who may do what, in an append-only stream of its own.
+//! The audit log: every change of permissions, in an append-only stream of its own.
 //!
-//! An entry is committed together with the change that it tells of. It names fields, never their
-//! values: those may be secrets.
+//! An entry is committed together with the change that it describes. It lists the names of fields,
+//! never their values, which may be secrets.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,10 +9,11 @@ use serde_json::Value;
 use crate::event::{EventRef, Seq, StreamId};
 use crate::ids::{KeyId, TenantId};
 use crate::key::ApiKey;
+use crate::macros::text_enum;
 use crate::models::Model;
 use crate::record::Document;
 use crate::server::McpServer;
-use crate::team::{Membership, TeamAgent};
+use crate::team::{ProjectMembership, TeamAgent};
 use crate::tenant::Tenant;
 use crate::time::Timestamp;
 use crate::tool::ToolPins;
@@ -20,7 +21,7 @@ use crate::tool::ToolPins;
 /// The kind of the stream's events.
 pub const AUDIT_EVENT: &str = "audit";
 
-/// Records that decide who may do what. Their changes are audited.
+/// Kinds of records that decide who may do what. Their changes are audited.
 pub const AUDITED_KINDS: [&str; 7] = [
     Tenant::KIND,
     ApiKey::KIND,
@@ -28,14 +29,14 @@ pub const AUDITED_KINDS: [&str; 7] = [
     McpServer::KIND,
     ToolPins::KIND,
     TeamAgent::KIND,
-    Membership::KIND,
+    ProjectMembership::KIND,
 ];
 
-/// A person's agreement to a project's files. It is no record of the store: the id of an entry is the
-/// project's folder, and its fields are the files' names.
+/// A person's consent to a project's files. The store has no record of it: the id of the entry is
+/// the project's folder, and the fields are the names of the files.
 pub const TRUST_KIND: &str = "trust";
 
-/// Fields that say nothing: an entry names the record already.
+/// Fields that are left out: the entry names the record already.
 const OMITTED_FIELDS: [&str; 3] = ["id", "tenant", "hash"];
 
 pub fn audit_stream() -> StreamId {
@@ -46,60 +47,50 @@ pub fn is_audited(kind: &str) -> bool {
     AUDITED_KINDS.contains(&kind)
 }
 
-/// Who made a change.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Actor {
+pub enum AuditActor {
     /// The holder of an API key.
     Key { id: KeyId, name: String },
-    /// A person at the command line, on the store itself.
+    /// A person at the command line with access to the store.
     Cli { user: String },
-    /// The server on its own account.
+    /// The server itself.
     System,
 }
 
-/// Who made a change, and from where.
+/// The author of a change, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditOrigin {
-    pub actor: Actor,
-    /// The address at the other end of the connection.
+    pub actor: AuditActor,
+    /// The remote address of the connection.
     pub from: Option<String>,
 }
 
 impl AuditOrigin {
     pub fn system() -> Self {
-        Self { actor: Actor::System, from: None }
+        Self { actor: AuditActor::System, from: None }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuditAction {
-    Create,
-    Change,
-    Remove,
-}
-
-impl AuditAction {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Change => "change",
-            Self::Remove => "remove",
-        }
+text_enum! {
+    pub enum AuditAction {
+        Create = "create",
+        Change = "change",
+        Remove = "remove",
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
-    pub who: Actor,
+    pub who: AuditActor,
     #[serde(default)]
     pub from: Option<String>,
     pub action: AuditAction,
-    /// Of the record that was changed.
+    /// The kind of the changed record.
     pub kind: String,
     pub id: String,
-    /// Whose it is; none for what is the whole server's.
+    /// The tenant of the record; None for records of the whole server.
     #[serde(default)]
     pub tenant: Option<TenantId>,
     /// Names of the fields that were set or changed.
@@ -107,7 +98,7 @@ pub struct AuditEntry {
     pub fields: Vec<String>,
 }
 
-/// An entry as the log holds it.
+/// An entry as the log stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
     pub seq: Seq,
@@ -122,8 +113,8 @@ impl AuditRecord {
     }
 }
 
-/// What is said of a change from `before` to `after`; None for one that is not audited, or that
-/// changes nothing.
+/// The entry for a change from `before` to `after`. None if the kind is not audited or nothing
+/// changed.
 pub fn audit_entry<T: Document>(
     origin: &AuditOrigin,
     before: Option<&T>,
@@ -156,7 +147,7 @@ pub fn audit_entry<T: Document>(
     }))
 }
 
-/// Tenants and keys are the system's records, and about a tenant.
+/// The records of tenants and keys belong to the system, but are about a tenant.
 fn owner<T: Document>(record: &T) -> Option<TenantId> {
     let named = match T::KIND {
         Tenant::KIND => Some(record.id().to_owned()),
@@ -166,7 +157,8 @@ fn owner<T: Document>(record: &T) -> Option<TenantId> {
     named.and_then(|id| id.parse().ok()).filter(|id| *id != TenantId::system())
 }
 
-/// Names of the fields in which two documents differ; those of an object are told one by one.
+/// The names of the fields in which two documents differ. Fields of nested objects are listed one
+/// by one.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     let mut fields = Vec::new();
     for name in names(before, after) {
@@ -195,10 +187,10 @@ fn names(before: &Value, after: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{KeyScope, Secret};
+    use crate::key::{KeyScope, SecretToken};
 
     fn origin() -> AuditOrigin {
-        AuditOrigin { actor: Actor::Cli { user: "taro".to_owned() }, from: None }
+        AuditOrigin { actor: AuditActor::Cli { user: "taro".to_owned() }, from: None }
     }
 
     #[test]
@@ -222,7 +214,7 @@ mod tests {
             id: "key_1".parse().unwrap(),
             name: "deploy".to_owned(),
             scope: KeyScope::Tenant("acme".parse().unwrap()),
-            hash: Secret::mint([7; 32]).hash(),
+            hash: SecretToken::mint([7; 32]).hash(),
             expires_at: None,
         };
         let made = audit_entry(&origin(), None, Some(&key)).unwrap().unwrap();

@@ -1,30 +1,23 @@
-//! How far a program that an engine starts is kept from the rest of the machine.
+//! How strongly a program that an engine starts is separated from the rest of the machine.
 
 use serde::{Deserialize, Serialize};
 
-/// From the least to the most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConfinementLevel {
-    /// It can do what the server's user can.
-    None,
-    /// Landlock and a seccomp filter.
-    Landlock,
-    /// New namespaces, Landlock and a seccomp filter.
-    Namespaces,
-}
+use crate::macros::text_enum;
 
-impl ConfinementLevel {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Landlock => "landlock",
-            Self::Namespaces => "namespaces",
-        }
+text_enum! {
+    /// From weakest to strongest.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum ConfinementLevel {
+        /// The program can do everything that the server's user can.
+        None = "none",
+        /// Landlock and a seccomp filter.
+        Landlock = "landlock",
+        /// New namespaces, Landlock and a seccomp filter.
+        Namespaces = "namespaces",
     }
 }
 
-/// The level that a machine allows, and whether engines have a user of their own.
+/// The level that a machine allows, and the user that engines run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     pub level: ConfinementLevel,
@@ -43,18 +36,18 @@ impl Confinement {
     }
 }
 
-/// What an operator demands before an engine may start programs.
+/// The conditions under which an engine may start programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConfinementPolicy {
-    /// Others than this machine's people can reach the server.
+    /// The server can be reached from other machines.
     pub is_remote: bool,
-    /// The operator has said that engines may run unconfined.
+    /// The operator accepts that engines run unconfined.
     pub accepts_unconfined: bool,
 }
 
 impl ConfinementPolicy {
-    /// Whether engines may work for this tenant. The best that the machine allows is used in any
-    /// case.
+    /// Whether engines may work for this tenant. The strongest level that the machine allows is
+    /// used in any case.
     pub fn accepts(self, is_local_tenant: bool, reached: Confinement) -> bool {
         let is_own_machine = is_local_tenant && !self.is_remote;
         self.accepts_unconfined

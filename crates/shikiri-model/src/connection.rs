@@ -1,9 +1,9 @@
-//! A connection: one MCP client's acquaintance with us, over however many sockets and nodes.
+//! A connection: an MCP session with one client, independent of sockets and nodes.
 //!
-//! In the protocol's older era the client asks for it (`initialize`) and names it on every
-//! request; in the newer one there is nothing to ask for, so a caller gets one per day, to hold
-//! the record of its calls. Nothing about a connection lives in memory alone: any node can serve
-//! any request of it, and a restart is not noticed.
+//! In protocol versions before 2026-07-28 the client opens the session with `initialize` and names
+//! it on every request. Newer clients have no session, so a caller gets one connection per day for
+//! the record of its calls. A connection lives in the store alone: any node can serve any request
+//! of it, and a restart does not affect it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,30 +15,31 @@ use subtle::ConstantTimeEq;
 
 use crate::event::{Seq, StreamId};
 use crate::ids::{ConnectionId, QuestionId, RunId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::document;
+use crate::record::RecordColumns;
 use crate::time::Timestamp;
 
-/// What one client may watch at once.
+/// The most subscriptions of one client.
 pub const MAX_SUBSCRIPTIONS: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Connection {
+pub struct McpConnection {
     pub id: ConnectionId,
     pub tenant: TenantId,
-    /// Whoever opened it; nobody else may use it.
+    /// The principal that opened it. Requests of others are refused.
     pub principal: String,
     pub protocol: String,
     pub client: ClientInfo,
-    /// What the client said it can do, in the protocol's form.
+    /// The client's capabilities, in the protocol's form.
     #[serde(default)]
     pub capabilities: Value,
     #[serde(default)]
     pub log_level: Option<LogLevel>,
     #[serde(default)]
     pub subscriptions: Vec<String>,
-    /// About when it was last used.
+    /// The approximate time of its last use.
     pub seen_at: Timestamp,
-    /// It ends when it was not used for so long: clients do not say goodbye.
+    /// The connection ends after this long without use, because clients do not close it.
     pub idle_limit_ms: u64,
     /// Makes its event ids unguessable.
     pub salt: String,
@@ -51,7 +52,7 @@ pub struct ClientInfo {
     pub version: String,
 }
 
-/// How much a client wants to hear, least important first.
+/// The least important log messages that a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -65,33 +66,33 @@ pub enum LogLevel {
     Emergency,
 }
 
-impl Connection {
+impl McpConnection {
     pub fn stream(&self) -> StreamId {
-        stream_of(&self.id)
+        connection_stream(&self.id)
     }
 
     pub fn ends_at(&self) -> Timestamp {
         self.seen_at + Duration::from_millis(self.idle_limit_ms)
     }
 
-    /// Whether its use should be written down: not every time, but often enough that a
-    /// connection in use never comes near its end.
-    pub fn is_stale(&self, now: Timestamp) -> bool {
+    /// Whether `seen_at` should be written now: rarely, but often enough that a connection in use
+    /// never comes near its end.
+    pub fn is_touch_due(&self, now: Timestamp) -> bool {
         now >= self.seen_at + Duration::from_millis(self.idle_limit_ms / 10)
     }
 
-    /// The number that the protocol calls an event id.
-    pub fn event_id(&self, place: Place) -> EventId {
-        let Place { call, seq } = place;
+    /// The protocol's event id for a position.
+    pub fn event_id(&self, place: EventPosition) -> EventId {
+        let EventPosition { call, seq } = place;
         let high = u128::from(call) << 88 | u128::from(seq) << 56;
         EventId(high | u128::from(self.seal(place)))
     }
 
-    /// Where an id of ours points; None for one that was never given out on this connection.
-    pub fn place_of(&self, id: &str) -> Option<Place> {
-        // A number has one way to be written, so that two texts are never one id.
+    /// The position of an event id; None for an id that this connection never issued.
+    pub fn parse_event_id(&self, id: &str) -> Option<EventPosition> {
+        // Each number has one notation, so that no two texts are the same id.
         let number: u128 = id.parse().ok().filter(|n: &u128| n.to_string() == id)?;
-        let place = Place {
+        let place = EventPosition {
             call: u64::try_from(number >> 88).ok()?,
             seq: u64::try_from(number >> 56 & 0xffff_ffff).ok()?,
         };
@@ -100,7 +101,7 @@ impl Connection {
         is_ours.then_some(place)
     }
 
-    fn seal(&self, place: Place) -> u64 {
+    fn seal(&self, place: EventPosition) -> u64 {
         let mut hash = Sha256::new();
         for part in [self.salt.as_bytes(), b"\0", self.id.as_str().as_bytes(), b"\0"] {
             hash.update(part);
@@ -116,22 +117,22 @@ impl Connection {
 
 const SEAL_MASK: u128 = (1 << 56) - 1;
 
-pub fn stream_of(id: &ConnectionId) -> StreamId {
+pub fn connection_stream(id: &ConnectionId) -> StreamId {
     StreamId::new(format!("connection/{id}"))
 }
 
-/// A position in what a connection was sent: an event of the connection's stream (`call` 0), or
-/// of the run that a call of it follows.
+/// A position in what a connection was sent: an event of the connection's stream (`call` 0), or of
+/// the run that a call follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Number of the call's event in the connection's stream (at most 40 bits).
+pub struct EventPosition {
+    /// The number of the call's event in the connection's stream (at most 40 bits).
     pub call: Seq,
     /// At most 32 bits.
     pub seq: Seq,
 }
 
-/// A decimal number that rises within a stream and cannot be guessed: its low bits are a seal
-/// over place, connection and principal.
+/// A decimal number that rises within a stream and cannot be guessed: its low bits are a seal over
+/// position, connection and principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId(u128);
 
@@ -141,31 +142,17 @@ impl std::fmt::Display for EventId {
     }
 }
 
-impl Document for Connection {
-    const KIND: &'static str = "connection";
+document!(McpConnection, "connection", tenant, id, |connection| RecordColumns {
+    state: "open".to_owned(),
+    parent: Some(connection.principal.clone()),
+    due_at: Some(connection.ends_at()),
+    ..RecordColumns::default()
+});
 
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns {
-            state: "open".to_owned(),
-            parent: Some(self.principal.clone()),
-            due_at: Some(self.ends_at()),
-            ..Columns::default()
-        }
-    }
-}
-
-/// The answer that a call got instead of the run's end, so that whoever reads its stream again
-/// reads the same.
+/// An answer that a call got before the run's end. It is stored so that a second read of the stream
+/// returns the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Handover {
+pub struct InterimReply {
     pub connection: ConnectionId,
     pub tenant: TenantId,
     pub call: Seq,
@@ -175,8 +162,8 @@ pub struct Handover {
     id: String,
 }
 
-impl Handover {
-    pub fn new(connection: &Connection, call: Seq, after: Seq, reply: Value) -> Self {
+impl InterimReply {
+    pub fn new(connection: &McpConnection, call: Seq, after: Seq, reply: Value) -> Self {
         let id = Self::id_of(&connection.id, call);
         let (tenant, connection) = (connection.tenant.clone(), connection.id.clone());
         Self { connection, tenant, call, after, reply, id }
@@ -187,43 +174,32 @@ impl Handover {
     }
 }
 
-impl Document for Handover {
-    const KIND: &'static str = "handover";
+document!(InterimReply, "handover", tenant, id, |reply| RecordColumns {
+    parent: Some(reply.connection.to_string()),
+    ..RecordColumns::default()
+});
 
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn columns(&self) -> Columns {
-        Columns { parent: Some(self.connection.to_string()), ..Columns::default() }
-    }
-}
-
-/// Where a call that needs its caller's input goes on: a ticket that works once, for its
-/// principal, for the same request, for a while.
+/// The ticket for continuing a call that needs input from its caller. It works once, for its
+/// principal and the same request, for a limited time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Continuation {
-    /// The hash of the ticket; the ticket itself is not kept.
+pub struct CallContinuation {
+    /// The hash of the ticket. The ticket itself is not stored.
     pub id: String,
     pub tenant: TenantId,
     pub principal: String,
     pub run: RunId,
-    /// Of the request that may go on with it.
+    /// The digest of the request that may use the ticket.
     pub request_digest: String,
-    /// The run's last event that the caller was told of.
+    /// The run's last event that was sent to the caller.
     pub after: Seq,
-    /// The questions that its caller was asked, by the keys of their answers.
+    /// The questions to the caller, by the keys of their answers.
     #[serde(default)]
     pub asked: BTreeMap<String, QuestionId>,
     pub expires_at: Timestamp,
 }
 
-impl Continuation {
-    /// Whether this principal may go on with this request now.
+impl CallContinuation {
+    /// Whether this principal may continue this request now.
     pub fn admits(&self, principal: &str, request_digest: &str, now: Timestamp) -> bool {
         self.principal == principal
             && self.request_digest == request_digest
@@ -231,21 +207,10 @@ impl Continuation {
     }
 }
 
-impl Document for Continuation {
-    const KIND: &'static str = "continuation";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn columns(&self) -> Columns {
-        Columns { due_at: Some(self.expires_at), ..Columns::default() }
-    }
-}
+document!(CallContinuation, "continuation", tenant, id, |continuation| RecordColumns {
+    due_at: Some(continuation.expires_at),
+    ..RecordColumns::default()
+});
 
 #[cfg(test)]
 #[path = "connection_tests.rs"]

@@ -1,9 +1,10 @@
 use serde_json::json;
 
 use super::*;
+use crate::record::Document;
 
-fn connection(id: &str, principal: &str, salt: &str) -> Connection {
-    Connection {
+fn connection(id: &str, principal: &str, salt: &str) -> McpConnection {
+    McpConnection {
         id: id.parse().unwrap(),
         tenant: TenantId::local(),
         principal: principal.to_owned(),
@@ -25,26 +26,26 @@ fn event_ids_are_decimal_rise_in_their_stream_and_are_read_back() {
     for (call, seq) in
         [(0, 1), (0, 2), (7, 0), (7, 1), (7, u64::from(u32::MAX)), ((1 << 40) - 1, 3)]
     {
-        let place = Place { call, seq };
+        let place = EventPosition { call, seq };
         let id = ours.event_id(place);
         assert!(last < Some(id));
         last = Some(id);
         let text = id.to_string();
         assert!(text.bytes().all(|b| b.is_ascii_digit()));
-        assert_eq!(ours.place_of(&text), Some(place));
+        assert_eq!(ours.parse_event_id(&text), Some(place));
     }
 }
 
 #[test]
 fn an_id_means_nothing_to_another_connection_principal_or_to_a_guess() {
     let ours = connection("con_a", "key_1", "salt");
-    let id = ours.event_id(Place { call: 3, seq: 4 }).to_string();
+    let id = ours.event_id(EventPosition { call: 3, seq: 4 }).to_string();
     for other in [
         connection("con_b", "key_1", "salt"),
         connection("con_a", "key_2", "salt"),
         connection("con_a", "key_1", "other"),
     ] {
-        assert_eq!(other.place_of(&id), None);
+        assert_eq!(other.parse_event_id(&id), None);
     }
     let number: u128 = id.parse().unwrap();
     for guess in [
@@ -58,7 +59,7 @@ fn an_id_means_nothing_to_another_connection_principal_or_to_a_guess() {
         "latest".to_owned(),
         "9".repeat(60),
     ] {
-        assert_eq!(ours.place_of(&guess), None, "{guess:?}");
+        assert_eq!(ours.parse_event_id(&guess), None, "{guess:?}");
     }
 }
 
@@ -66,14 +67,14 @@ fn an_id_means_nothing_to_another_connection_principal_or_to_a_guess() {
 fn a_connection_ends_when_it_was_not_used_and_use_is_noted_in_time() {
     let ours = connection("con_a", "key_1", "salt");
     assert_eq!(ours.ends_at(), Timestamp::from_millis(11_000));
-    assert!(!ours.is_stale(Timestamp::from_millis(1_999)));
-    assert!(ours.is_stale(Timestamp::from_millis(2_000)));
+    assert!(!ours.is_touch_due(Timestamp::from_millis(1_999)));
+    assert!(ours.is_touch_due(Timestamp::from_millis(2_000)));
     assert_eq!(ours.columns().due_at, Some(ours.ends_at()));
 }
 
 #[test]
 fn a_continuation_admits_its_principal_with_its_request_in_time_and_nobody_else() {
-    let ticket = Continuation {
+    let ticket = CallContinuation {
         id: "hash".to_owned(),
         tenant: TenantId::local(),
         principal: "key_1".to_owned(),

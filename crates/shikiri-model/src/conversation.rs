@@ -1,10 +1,11 @@
-//! Conversations: what executions of one thread have in common. One execution at a time writes to
-//! one, under the conversation's lease.
+//! Conversations: the shared state of a thread's executions. One execution at a time writes to a
+//! conversation, under the conversation's lease.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ConversationId, ModelId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::{document, text_enum};
+use crate::record::RecordColumns;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
@@ -16,22 +17,22 @@ pub struct Conversation {
     #[serde(default)]
     pub session_id: Option<String>,
     pub status: ConversationStatus,
-    /// In place of the tenant's.
+    /// Overrides the tenant's model.
     #[serde(default)]
     pub model_id: Option<ModelId>,
-    /// In place of the tenant's.
+    /// Overrides the tenant's setting.
     #[serde(default)]
     pub workspace_enabled: Option<bool>,
-    /// Executions that were completed.
+    /// The number of completed executions.
     #[serde(default)]
     pub turns: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConversationStatus {
-    Active,
-    Archived,
+text_enum! {
+    pub enum ConversationStatus {
+        Active = "active",
+        Archived = "archived",
+    }
 }
 
 /// The longest title.
@@ -51,17 +52,17 @@ impl Conversation {
         }
     }
 
-    /// The lease of whoever writes to it.
+    /// The name of the lease that a writer holds.
     pub fn lock(&self) -> String {
-        lock_of(&self.id)
+        conversation_lock(&self.id)
     }
 }
 
-pub fn lock_of(conversation: &ConversationId) -> String {
+pub fn conversation_lock(conversation: &ConversationId) -> String {
     format!("conversation/{conversation}")
 }
 
-/// A title on one line of at most 50 characters; None if nothing is left of the text.
+/// A title on one line of at most 50 characters; None for an empty text.
 pub fn title_from(text: &str) -> Option<String> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let quotes = ['"', '\'', '“', '”', '「', '」', '『', '』'];
@@ -70,30 +71,9 @@ pub fn title_from(text: &str) -> Option<String> {
     (!title.is_empty()).then_some(title)
 }
 
-impl ConversationStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Archived => "archived",
-        }
-    }
-}
-
-impl Document for Conversation {
-    const KIND: &'static str = "conversation";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns { state: self.status.as_str().to_owned(), ..Columns::default() }
-    }
-}
+document!(Conversation, "conversation", tenant, id, |conversation| RecordColumns::in_state(
+    conversation.status.as_str()
+));
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
-//! Where a reader is in a stream, and what the log can still give it.
+//! Checks whether a reader's cursor is valid for a stream.
 
 use crate::event::Seq;
 
-/// What a stream holds: `first_kept..=head`, and whether more can come.
+/// The events that a stream holds, `first_kept..=head`, and whether more can come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct StreamExtent {
     pub first_kept: Seq,
     pub head: Seq,
     pub closed: bool,
@@ -18,8 +18,8 @@ pub enum CursorError {
     Expired { kept_after: Seq },
 }
 
-impl Extent {
-    /// A cursor is good if every event after it is still there.
+impl StreamExtent {
+    /// Accepts a cursor if every event after it is still stored.
     pub fn check(self, after: Seq) -> Result<(), CursorError> {
         if after > self.head {
             return Err(CursorError::Ahead { after, head: self.head });
@@ -30,8 +30,8 @@ impl Extent {
         Ok(())
     }
 
-    /// Nothing follows `after`, now or ever.
-    pub fn ends_at(self, after: Seq) -> bool {
+    /// Whether nothing follows `after`, now or later.
+    pub fn is_exhausted_at(self, after: Seq) -> bool {
         self.closed && after >= self.head
     }
 }
@@ -42,12 +42,12 @@ mod tests {
 
     #[test]
     fn a_cursor_is_good_while_its_suffix_is_whole() {
-        let extent = Extent { first_kept: 4, head: 9, closed: false };
+        let extent = StreamExtent { first_kept: 4, head: 9, closed: false };
         assert_eq!(extent.check(3), Ok(()));
         assert_eq!(extent.check(9), Ok(()));
         assert_eq!(extent.check(2), Err(CursorError::Expired { kept_after: 3 }));
         assert_eq!(extent.check(10), Err(CursorError::Ahead { after: 10, head: 9 }));
-        assert!(!extent.ends_at(9));
-        assert!(Extent { closed: true, ..extent }.ends_at(9));
+        assert!(!extent.is_exhausted_at(9));
+        assert!(StreamExtent { closed: true, ..extent }.is_exhausted_at(9));
     }
 }

@@ -1,8 +1,8 @@
-//! What the log stores: events in streams, packed in chunks.
+//! The contents of the log: events in streams, packed in chunks.
 //!
-//! A chunk is the events of one stream that were committed together, in the text form in which
-//! they lie in the database: one line `AT KIND DATA` each. Readers walk the lines without
-//! allocating, so a replay of the log and a live reader see the same bytes.
+//! A chunk holds the events of one stream that were committed together, in the database's text
+//! form: one line `AT KIND DATA` each. Readers walk the lines without allocating, so a replay of
+//! the log and a live reader see the same bytes.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::time::Timestamp;
 
-/// Position of an event in its stream: 1, 2, 3 … A cursor of 0 is before the first.
+/// The position of an event in its stream: 1, 2, 3 … A cursor of 0 is before the first event.
 pub type Seq = u64;
 
-/// Name of an ordered log, such as `run/run_0198…`.
+/// The name of a stream, such as `run/run_0198…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(Arc<str>);
 
@@ -35,7 +35,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// An event that has not been committed: it has neither number nor time yet.
+/// An event that is not committed yet. It has neither number nor time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     kind: &'static str,
@@ -43,19 +43,19 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// `kind` is a lower-case word of the code; `data` becomes one line of JSON.
+    /// `kind` is lower-case text without spaces; `data` becomes one line of JSON.
     ///
     /// # Panics
-    /// In debug builds, if `kind` could not be told from its neighbours on the line.
+    /// In debug builds, if `kind` would not be readable on the line.
     pub fn new(kind: &'static str, data: &impl Serialize) -> Result<Self, serde_json::Error> {
         debug_assert!(kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{kind:?}");
         Ok(Self { kind, data: serde_json::to_string(data)? })
     }
 
-    /// For values that are JSON already and cannot fail to print.
+    /// For JSON values, which can always be printed.
     pub fn from_value(kind: &'static str, data: &serde_json::Value) -> Self {
         debug_assert!(kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{kind:?}");
-        // Not `Value::to_string` first, which goes through the much slower formatter.
+        // `serde_json` directly, because `Value::to_string` goes through the slower formatter.
         Self { kind, data: serde_json::to_string(data).unwrap_or_else(|_| data.to_string()) }
     }
 
@@ -67,7 +67,7 @@ impl NewEvent {
         &self.data
     }
 
-    /// Bytes that this event takes in a chunk, to bound batches.
+    /// The bytes of this event in a chunk, for bounding batches.
     pub fn size(&self) -> usize {
         self.kind.len() + self.data.len() + 16
     }
@@ -98,7 +98,7 @@ pub struct DamagedChunk {
 }
 
 impl Chunk {
-    /// Takes a chunk from the database, checking that it holds what its row says.
+    /// Reads a chunk from the database and checks it against the numbers of its row.
     pub fn from_stored(first_seq: Seq, last_seq: Seq, body: String) -> Result<Self, DamagedChunk> {
         let chunk = Self { first_seq, last_seq, body: Arc::from(body) };
         let lines = chunk.body.bytes().filter(|b| *b == b'\n').count() as u64;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::time::Timestamp;
 
-/// Randomness for one fresh id.
+/// The random part of one new id.
 pub type Entropy = [u8; 10];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub struct InvalidId {
     text: String,
 }
 
-/// The form every id has, minted or chosen.
+/// Whether a text has the form of an id, generated or chosen.
 pub fn is_valid(text: &str) -> bool {
     (1..=100).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
@@ -47,7 +47,7 @@ macro_rules! id {
                 &self.0
             }
 
-            /// When it was minted; None for an id that somebody chose.
+            /// The time of creation; None for an id that was chosen by a caller.
             pub fn minted_at(&self) -> Option<Timestamp> {
                 let millis = self.0.strip_prefix($prefix)?.get(..12)?;
                 i64::from_str_radix(millis, 16).ok().map(Timestamp::from_millis)
@@ -61,7 +61,7 @@ macro_rules! id {
                 if is_valid(text) {
                     return Ok(Self(text.to_owned()));
                 }
-                // An attacker's id may be long: the message repeats only its start.
+                // The id may be long, so the message repeats only its start.
                 Err(InvalidId { text: text.chars().take(40).collect() })
             }
         }
@@ -81,7 +81,7 @@ macro_rules! id {
 }
 
 id!(
-    /// Owner of everything; local use is the tenant `local`.
+    /// A tenant, the owner of everything else. Local use is the tenant `local`.
     TenantId,
     "ten_"
 );
@@ -107,7 +107,7 @@ id!(
 );
 
 id!(
-    /// One MCP client's acquaintance with us. What the protocol calls a session id.
+    /// An MCP session.
     ConnectionId,
     "con_"
 );
@@ -129,18 +129,18 @@ id!(
 );
 
 id!(
-    /// An agent's own set of chats at the providers.
+    /// An agent's own chats at the providers.
     LaneId,
     "lan_"
 );
 id!(
-    /// A question that was put to a provider.
+    /// A question to a provider.
     InquiryId,
     "inq_"
 );
 
 id!(
-    /// A place where agents work together.
+    /// A project in which agents work together.
     ProjectId,
     "prj_"
 );
@@ -150,38 +150,38 @@ id!(
     "agt_"
 );
 id!(
-    /// Work that is assigned to an agent.
+    /// A task that is assigned to an agent.
     TaskId,
     "tsk_"
 );
 id!(
-    /// An agent's login for one purpose in one project. Not its token.
+    /// An agent's login session for one purpose in one project. Not its token.
     AgentSessionId,
     "ses_"
 );
 id!(
-    /// A task session's request that its agent's chat session talk to someone.
+    /// A request of a task session that its agent's chat session talk to another agent.
     DelegationId,
     "dlg_"
 );
 id!(
-    /// A bounded talk between two agents.
+    /// A bounded conversation between two agents.
     DialogueId,
     "dia_"
 );
 id!(
-    /// What one agent said to another.
+    /// A message from one agent to another.
     MessageId,
     "msg_"
 );
 
 id!(
-    /// A call that our host makes at somebody's MCP server.
+    /// A call of the MCP host at a server.
     HostCallId,
     "hcl_"
 );
 id!(
-    /// A plan of such calls that is being carried out.
+    /// A plan of such calls.
     PlanId,
     "pln_"
 );
@@ -192,7 +192,7 @@ impl RunId {
         Self(mint("exe_", now, entropy))
     }
 
-    /// Whether it was minted for an execution.
+    /// Whether it was created for an execution.
     pub fn is_execution(&self) -> bool {
         self.0.starts_with("exe_")
     }
@@ -209,7 +209,7 @@ impl TenantId {
         Self("local".to_owned())
     }
 
-    /// The owner of what belongs to no tenant: tenants themselves and the keys by hash.
+    /// The owner of records that belong to no tenant: tenants, models, and keys by hash.
     pub fn system() -> Self {
         Self("_system".to_owned())
     }

@@ -1,8 +1,9 @@
-//! The journal of an in-process agent: what its earlier attempts did, read from the run's stream.
+//! The journal of an in-process agent: the operations of its earlier attempts, read from the run's
+//! stream.
 //!
-//! Every durable thing that an agent does takes the next index when it is *called*, so that
-//! joined futures get the same indexes each time. Replaying asks the journal what is known under
-//! an index; an entry of another kind or name means that the code has changed under the run.
+//! Every durable operation takes the next index when it is *called*, so that joined futures get the
+//! same indexes each time. A replay looks its operations up by index. An entry of another kind or
+//! name means that the code was changed while the run existed.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +11,32 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::event::EventRef;
-use crate::run::{Answer, Outcome, RunError};
+use crate::run::{QuestionAnswer, RunError, RunOutcome};
 use crate::time::Timestamp;
 
-/// What an agent can do durably. `name` tells two uses of one kind apart.
+/// A durable operation. `name` distinguishes uses of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct JournalOperation {
     pub kind: OperationKind,
     pub name: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    /// `progress`, `log`, `partial`, `callers_released`: told once.
+    /// `progress`, `log`, `partial` or `callers_released`: reported once.
     Note,
     Step,
     Question,
     Timer,
     Child,
-    /// A look at what the run was given since the last look.
+    /// A read of the run's new inputs.
     Updates,
 }
 
-/// What is known under an index.
+/// The recorded state of an index.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Recorded {
-    /// A note that was told.
+pub enum JournalEntry {
+    /// A note that was reported.
     Told,
     /// A step that began `attempts` times and whose outcome is not recorded.
     Unknown {
@@ -44,16 +45,16 @@ pub enum Recorded {
     StepCompleted(Value),
     StepFailed(String),
     Asked,
-    Answered(Answer),
+    Answered(QuestionAnswer),
     TimerSet(Timestamp),
     TimerFired,
     ChildStarted,
-    ChildEnded(Outcome),
+    ChildEnded(RunOutcome),
     InputsTaken(Vec<Value>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Mismatch {
+pub enum JournalMismatch {
     #[error(
         "the journal does not fit the agent's code: entry {index} was {recorded}, the code now \
          does {found}; finish such runs with the old code, or cancel them"
@@ -68,31 +69,31 @@ pub enum Mismatch {
 
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
-    entries: BTreeMap<u64, (Operation, Recorded)>,
-    /// Answers to the question "did this step happen?", by the step's index.
-    doubts: BTreeMap<u64, Recorded>,
+    entries: BTreeMap<u64, (JournalOperation, JournalEntry)>,
+    /// Answers to the question whether a step happened, by the step's index.
+    doubts: BTreeMap<u64, JournalEntry>,
     inputs_taken: usize,
 }
 
 impl Journal {
-    /// Takes in one event of the run's stream; events of other kinds are passed over.
+    /// Applies one event of the run's stream. Events of other kinds are skipped.
     pub fn replay(&mut self, event: EventRef<'_>) -> Result<(), serde_json::Error> {
         let Some(kind) = operation_kind(event.kind) else { return Ok(()) };
-        // What a step tells while it works has no place of its own.
+        // A note inside a step has no index of its own.
         if kind == OperationKind::Note && !is_placed(event.data)? {
             return Ok(());
         }
-        let entry: Entry = serde_json::from_str(event.data)?;
+        let entry: JournalEventFields = serde_json::from_str(event.data)?;
         let before = self.entries.get(&entry.index).map(|(operation, _)| operation.kind);
         let recorded = entry.recorded(event.kind);
-        if let Recorded::InputsTaken(inputs) = &recorded {
+        if let JournalEntry::InputsTaken(inputs) = &recorded {
             self.inputs_taken = self.inputs_taken.max(entry.from.unwrap_or(0) + inputs.len());
         }
         if event.kind == "step_started" {
-            // The doubt was about the attempt before: a new crash is a new question.
+            // The question was about the attempt before. A new crash needs a new question.
             self.doubts.remove(&entry.index);
         }
-        // A question under a step's index is the doubt about that step.
+        // A question under a step's index asks whether that step happened.
         if kind == OperationKind::Question && before == Some(OperationKind::Step) {
             self.doubts.insert(entry.index, recorded);
             return Ok(());
@@ -107,7 +108,7 @@ impl Journal {
             OperationKind::Timer => "sleep".to_owned(),
             OperationKind::Updates => "updates".to_owned(),
         };
-        self.entries.insert(entry.index, (Operation { kind, name }, recorded));
+        self.entries.insert(entry.index, (JournalOperation { kind, name }, recorded));
         Ok(())
     }
 
@@ -115,12 +116,16 @@ impl Journal {
         self.entries.get(&index).map(|(operation, _)| operation.name.clone()).unwrap_or_default()
     }
 
-    /// What is known of the operation that the code does now under `index`; None if it is new.
-    pub fn recall(&self, index: u64, found: &Operation) -> Result<Option<&Recorded>, Mismatch> {
+    /// The record of the operation that is called now under `index`; None if it is new.
+    pub fn recall(
+        &self,
+        index: u64,
+        found: &JournalOperation,
+    ) -> Result<Option<&JournalEntry>, JournalMismatch> {
         match self.entries.get(&index) {
             None => Ok(None),
             Some((operation, recorded)) if operation == found => Ok(Some(recorded)),
-            Some((operation, _)) => Err(Mismatch::Different {
+            Some((operation, _)) => Err(JournalMismatch::Different {
                 index,
                 recorded: operation.to_string(),
                 found: found.to_string(),
@@ -128,26 +133,28 @@ impl Journal {
         }
     }
 
-    /// What is known of the question whether the step under `index` happened.
-    pub fn doubt(&self, index: u64) -> Option<&Recorded> {
+    /// The record of the question whether the step under `index` happened.
+    pub fn step_confirmation(&self, index: u64) -> Option<&JournalEntry> {
         self.doubts.get(&index)
     }
 
-    /// How many of the run's inputs its agent has taken.
+    /// The number of inputs that the agent has read.
     pub fn inputs_taken(&self) -> usize {
         self.inputs_taken
     }
 
-    /// At the agent's end: everything recorded must have been used.
-    pub fn check_end(&self, used: u64) -> Result<(), Mismatch> {
+    /// Checks at the agent's end that every recorded operation was used.
+    pub fn check_end(&self, used: u64) -> Result<(), JournalMismatch> {
         match self.entries.last_key_value() {
-            Some((last, _)) if *last >= used => Err(Mismatch::Unused { recorded: *last + 1, used }),
+            Some((last, _)) if *last >= used => {
+                Err(JournalMismatch::Unused { recorded: *last + 1, used })
+            }
             _ => Ok(()),
         }
     }
 }
 
-impl std::fmt::Display for Operation {
+impl std::fmt::Display for JournalOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
             OperationKind::Note => "note",
@@ -175,15 +182,15 @@ fn operation_kind(event: &str) -> Option<OperationKind> {
 
 fn is_placed(data: &str) -> Result<bool, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Place {
+    struct JournalIndexField {
         index: Option<u64>,
     }
-    Ok(serde_json::from_str::<Place>(data)?.index.is_some())
+    Ok(serde_json::from_str::<JournalIndexField>(data)?.index.is_some())
 }
 
-/// The fields that the journal reads, of all kinds of entries together.
+/// The fields of all kinds of entries that the journal reads.
 #[derive(Deserialize)]
-struct Entry {
+struct JournalEventFields {
     index: u64,
     name: Option<String>,
     agent: Option<String>,
@@ -200,28 +207,28 @@ struct Entry {
     inputs: Option<Vec<Value>>,
 }
 
-impl Entry {
+impl JournalEventFields {
     fn question_kind(&self) -> String {
         self.kind.clone().unwrap_or_default()
     }
 
-    fn recorded(&self, event: &str) -> Recorded {
+    fn recorded(&self, event: &str) -> JournalEntry {
         match event {
-            "step_started" => Recorded::Unknown { attempts: self.attempt.unwrap_or(1) },
-            "step_completed" => Recorded::StepCompleted(self.result()),
-            "step_failed" => Recorded::StepFailed(self.error_text()),
-            "question" => Recorded::Asked,
-            "answer" => Recorded::Answered(Answer {
+            "step_started" => JournalEntry::Unknown { attempts: self.attempt.unwrap_or(1) },
+            "step_completed" => JournalEntry::StepCompleted(self.result()),
+            "step_failed" => JournalEntry::StepFailed(self.error_text()),
+            "question" => JournalEntry::Asked,
+            "answer" => JournalEntry::Answered(QuestionAnswer {
                 action: self.action.unwrap_or(crate::run::AnswerAction::Cancel),
                 content: self.content.clone().unwrap_or_default(),
                 reason: self.reason.clone(),
             }),
-            "timer_set" => Recorded::TimerSet(self.until.unwrap_or_default()),
-            "timer_fired" => Recorded::TimerFired,
-            "child_started" => Recorded::ChildStarted,
-            "child_ended" => Recorded::ChildEnded(self.outcome()),
-            "inputs_taken" => Recorded::InputsTaken(self.inputs.clone().unwrap_or_default()),
-            _ => Recorded::Told,
+            "timer_set" => JournalEntry::TimerSet(self.until.unwrap_or_default()),
+            "timer_fired" => JournalEntry::TimerFired,
+            "child_started" => JournalEntry::ChildStarted,
+            "child_ended" => JournalEntry::ChildEnded(self.outcome()),
+            "inputs_taken" => JournalEntry::InputsTaken(self.inputs.clone().unwrap_or_default()),
+            _ => JournalEntry::Told,
         }
     }
 
@@ -233,11 +240,11 @@ impl Entry {
         self.error.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> RunOutcome {
         match self.status.as_deref() {
-            Some("completed") => Outcome::Completed(self.result()),
-            Some("cancelled") => Outcome::Cancelled,
-            _ => Outcome::Failed(
+            Some("completed") => RunOutcome::Completed(self.result()),
+            Some("cancelled") => RunOutcome::Cancelled,
+            _ => RunOutcome::Failed(
                 self.error
                     .clone()
                     .and_then(|error| serde_json::from_value(error).ok())

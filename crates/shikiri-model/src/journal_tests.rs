@@ -12,11 +12,11 @@ fn journal(events: &[(&str, Value)]) -> Journal {
     journal
 }
 
-fn operation(kind: OperationKind, name: &str) -> Operation {
-    Operation { kind, name: name.into() }
+fn operation(kind: OperationKind, name: &str) -> JournalOperation {
+    JournalOperation { kind, name: name.into() }
 }
 
-fn step(name: &str) -> Operation {
+fn step(name: &str) -> JournalOperation {
     operation(OperationKind::Step, name)
 }
 
@@ -40,34 +40,34 @@ fn each_kind_of_entry_is_recalled_as_it_was_left() {
         ("question", json!({"index": 9, "question_id": "q_2", "kind": "roots"})),
         ("answer", json!({"index": 9, "action": "cancel", "content": null, "reason": "no roots"})),
     ]);
-    let no_roots = Answer {
+    let no_roots = QuestionAnswer {
         reason: Some("no roots".into()),
-        ..Answer::new(crate::run::AnswerAction::Cancel, Value::Null)
+        ..QuestionAnswer::new(crate::run::AnswerAction::Cancel, Value::Null)
     };
     let until = "2026-01-01T00:00:00.000Z".parse().unwrap();
     for (index, operation, expected) in [
-        (0, operation(OperationKind::Note, "progress"), Some(Recorded::Told)),
-        (1, step("a"), Some(Recorded::StepCompleted(json!({"x": 1})))),
-        (2, step("b"), Some(Recorded::StepFailed("no".into()))),
-        (3, step("c"), Some(Recorded::Unknown { attempts: 2 })),
+        (0, operation(OperationKind::Note, "progress"), Some(JournalEntry::Told)),
+        (1, step("a"), Some(JournalEntry::StepCompleted(json!({"x": 1})))),
+        (2, step("b"), Some(JournalEntry::StepFailed("no".into()))),
+        (3, step("c"), Some(JournalEntry::Unknown { attempts: 2 })),
         (
             4,
             operation(OperationKind::Question, "human"),
-            Some(Recorded::Answered(Answer::accept(json!(true)))),
+            Some(JournalEntry::Answered(QuestionAnswer::accept(json!(true)))),
         ),
-        (5, operation(OperationKind::Timer, "sleep"), Some(Recorded::TimerSet(until))),
+        (5, operation(OperationKind::Timer, "sleep"), Some(JournalEntry::TimerSet(until))),
         (
             6,
             operation(OperationKind::Child, "echo"),
-            Some(Recorded::ChildEnded(Outcome::Completed(json!(7)))),
+            Some(JournalEntry::ChildEnded(RunOutcome::Completed(json!(7)))),
         ),
-        (7, operation(OperationKind::Updates, "updates"), Some(Recorded::InputsTaken(vec![]))),
+        (7, operation(OperationKind::Updates, "updates"), Some(JournalEntry::InputsTaken(vec![]))),
         (
             8,
             operation(OperationKind::Updates, "updates"),
-            Some(Recorded::InputsTaken(vec![json!({"topic": "茶"}), Value::Null])),
+            Some(JournalEntry::InputsTaken(vec![json!({"topic": "茶"}), Value::Null])),
         ),
-        (9, operation(OperationKind::Question, "roots"), Some(Recorded::Answered(no_roots))),
+        (9, operation(OperationKind::Question, "roots"), Some(JournalEntry::Answered(no_roots))),
         (10, step("d"), None),
     ] {
         assert_eq!(journal.recall(index, &operation).unwrap(), expected.as_ref(), "{index}");
@@ -88,7 +88,7 @@ fn a_renamed_step_does_not_fit() {
 #[test]
 fn a_removed_last_step_does_not_fit() {
     let journal = journal(&[("step_started", json!({"index": 1, "name": "x", "attempt": 1}))]);
-    assert_eq!(journal.check_end(1), Err(Mismatch::Unused { recorded: 2, used: 1 }));
+    assert_eq!(journal.check_end(1), Err(JournalMismatch::Unused { recorded: 2, used: 1 }));
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn the_answer_about_one_attempt_says_nothing_about_the_next() {
         ("answer", json!({"index": 0, "action": "accept", "content": {"retry": true}})),
         ("step_started", json!({"index": 0, "name": "pay", "attempt": 2})),
     ]);
-    let unknown = Recorded::Unknown { attempts: 2 };
+    let unknown = JournalEntry::Unknown { attempts: 2 };
     assert_eq!(journal.recall(0, &step("pay")).unwrap(), Some(&unknown));
-    assert_eq!(journal.doubt(0), None);
+    assert_eq!(journal.step_confirmation(0), None);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_question_under_a_step_is_the_doubt_about_it() {
         ("question", json!({"index": 0, "question_id": "q_1", "kind": "human"})),
         ("answer", json!({"index": 0, "action": "decline"})),
     ]);
-    let unknown = Recorded::Unknown { attempts: 1 };
+    let unknown = JournalEntry::Unknown { attempts: 1 };
     assert_eq!(journal.recall(0, &step("pay")).unwrap(), Some(&unknown));
-    assert!(matches!(journal.doubt(0), Some(Recorded::Answered(_))));
+    assert!(matches!(journal.step_confirmation(0), Some(JournalEntry::Answered(_))));
 }

@@ -1,5 +1,6 @@
-//! API keys. The secret is shown once; the store keeps its SHA-256, which is enough because a
-//! secret has 256 random bits (a slow hash protects guessable passwords, and costs every request).
+//! API keys. The secret is shown once, and the store keeps its SHA-256. That is enough because a
+//! secret has 256 random bits: a slow hash protects guessable passwords, but costs time on every
+//! request.
 
 use std::fmt;
 
@@ -8,29 +9,30 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::ids::{KeyId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::document;
+use crate::record::RecordColumns;
 use crate::time::Timestamp;
 
-/// The text a caller sends. Neither printed nor serialised except through `reveal`.
+/// A secret that a caller sends. It is printed and serialised only through `reveal`.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct SecretToken(String);
 
-impl Secret {
+impl SecretToken {
     pub fn mint(entropy: [u8; 32]) -> Self {
         Self(format!("shk_{}", hex(&entropy)))
     }
 
-    /// Not a key, and recognisable as such.
+    /// A ticket: not a key, and recognisable as such.
     pub fn mint_ticket(entropy: [u8; 32]) -> Self {
         Self(format!("tkt_{}", hex(&entropy)))
     }
 
-    /// The token of an agent's session. It names its tenant, so that it is looked up there.
+    /// The token of an agent's session. It contains its tenant, for the lookup.
     pub fn mint_session(tenant: &TenantId, entropy: [u8; 32]) -> Self {
         Self(format!("sst_{tenant}.{}", hex(&entropy)))
     }
 
-    /// The tenant that a session's token names; None for any other secret.
+    /// The tenant in a session's token; None for any other secret.
     pub fn session_tenant(&self) -> Option<TenantId> {
         self.0.strip_prefix("sst_")?.rsplit_once('.')?.0.parse().ok()
     }
@@ -48,13 +50,13 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
 }
 
-/// What is stored of a secret.
+/// The stored hash of a secret.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyHash(String);
@@ -79,7 +81,7 @@ pub struct ApiKey {
     pub name: String,
     pub scope: KeyScope,
     pub hash: KeyHash,
-    /// From then on it opens nothing.
+    /// The key is invalid from this time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
@@ -90,37 +92,23 @@ impl ApiKey {
     }
 }
 
-/// When a key was last used. A record of its own, so that using a key never gets in the way of
-/// somebody who changes or revokes it.
+/// When a key was last used. A separate record, so that using a key never conflicts with changing
+/// or revoking it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyUse {
     pub key: KeyId,
     pub last_used_at: Timestamp,
 }
 
-impl Document for KeyUse {
-    const KIND: &'static str = "key_use";
+document!(KeyUse, "key_use", system, key);
 
-    fn tenant(&self) -> TenantId {
-        TenantId::system()
-    }
-
-    fn id(&self) -> &str {
-        self.key.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns::default()
-    }
-}
-
-/// What a key opens.
+/// The permissions of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyScope {
     Admin,
     Tenant(TenantId),
-    /// Nothing but to tell of events of hooks, for this tenant.
+    /// Only for posting hook events of this tenant.
     Hooks(TenantId),
 }
 
@@ -133,7 +121,7 @@ impl KeyScope {
         }
     }
 
-    /// Whose key it is.
+    /// The tenant of the key.
     pub fn tenant(&self) -> Option<&TenantId> {
         match self {
             Self::Admin => None,
@@ -142,23 +130,11 @@ impl KeyScope {
     }
 }
 
-impl Document for ApiKey {
-    const KIND: &'static str = "key";
-
-    // Keys are looked up by hash before the tenant is known.
-    fn tenant(&self) -> TenantId {
-        TenantId::system()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        let parent = self.scope.tenant().map(ToString::to_string);
-        Columns { parent, unique: Some(self.hash.0.clone()), ..Columns::default() }
-    }
-}
+// Keys are looked up by hash before the tenant is known.
+document!(ApiKey, "key", system, id, |key| {
+    let parent = key.scope.tenant().map(ToString::to_string);
+    RecordColumns { parent, unique: Some(key.hash.0.clone()), ..RecordColumns::default() }
+});
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -170,9 +146,9 @@ mod tests {
 
     #[test]
     fn a_secret_is_known_by_its_hash_and_never_printed() {
-        let secret = Secret::mint([7; 32]);
-        assert_eq!(secret.hash(), Secret::from_caller(secret.reveal()).hash());
-        assert_ne!(secret.hash(), Secret::mint([8; 32]).hash());
+        let secret = SecretToken::mint([7; 32]);
+        assert_eq!(secret.hash(), SecretToken::from_caller(secret.reveal()).hash());
+        assert_ne!(secret.hash(), SecretToken::mint([8; 32]).hash());
         assert!(!format!("{secret:?} {:?}", secret.hash()).contains(secret.reveal()));
     }
 

@@ -1,14 +1,14 @@
-//! Leases: the right to write something until a time, with a fence that rises at every change of
-//! owner. A paused holder that wakes after its expiry carries an old fence, and the store refuses
-//! its writes in the same transaction that would have made them.
+//! Leases: the exclusive right to write until a time, with a fence that rises at every change of
+//! owner. A paused holder that continues after expiry has an old fence, and the store refuses its
+//! writes in the transaction that contains them.
 
 use std::time::Duration;
 
-/// A moment on the store's lease clock, in milliseconds. Not a wall-clock time: SQLite uses the
+/// A time on the store's lease clock, in milliseconds. Not a wall-clock time: SQLite uses the
 /// machine's monotonic clock, PostgreSQL the database's.
 pub type LeaseTime = i64;
 
-/// A lease as it lies in the store. The row stays after release so that the fence keeps rising.
+/// A stored lease. The row stays after release so that the fence keeps rising.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub name: String,
@@ -17,9 +17,9 @@ pub struct Lease {
     pub expires_at: LeaseTime,
 }
 
-/// Proof that a writer held the lease; carried by every write under it.
+/// Proof that a writer held the lease. Every write under the lease includes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Guard {
+pub struct LeaseGuard {
     pub name: String,
     pub fence: u64,
 }
@@ -27,8 +27,8 @@ pub struct Guard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseChange {
     Acquire { name: String, owner: String, ttl: Duration },
-    Renew { guard: Guard, ttl: Duration },
-    Release { guard: Guard },
+    Renew { guard: LeaseGuard, ttl: Duration },
+    Release { guard: LeaseGuard },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,9 +75,10 @@ impl LeaseChange {
     }
 }
 
-impl Guard {
-    /// Holds only while the lease is this holder's and has not run out. An expired lease that
-    /// nobody took yet is refused too, so that "was it accepted" never depends on a race.
+impl LeaseGuard {
+    /// Accepts the guard only while its holder has the lease and the lease has not expired. An
+    /// expired lease is refused even if it was not taken yet, so that the result does not depend on
+    /// a race.
     pub fn check<'a>(
         &self,
         stored: Option<&'a Lease>,
@@ -90,8 +91,8 @@ impl Guard {
 }
 
 impl Lease {
-    pub fn guard(&self) -> Guard {
-        Guard { name: self.name.clone(), fence: self.fence }
+    pub fn guard(&self) -> LeaseGuard {
+        LeaseGuard { name: self.name.clone(), fence: self.fence }
     }
 }
 

@@ -1,9 +1,9 @@
-//! Records: typed documents with the few columns that are searched.
+//! Records: typed documents with a few searchable columns.
 //!
-//! A record is changed only with the version that was read, so two writers never overwrite each
-//! other. `due_at` makes any kind a work queue: a record is up for claiming once that time has
-//! come, a claim pushes it into the future, and confirming (a change with the claimed version)
-//! settles it. A claimer that dies confirms nothing, so the record comes up again.
+//! A change names the version that was read, so two writers never overwrite each other. `due_at`
+//! makes any kind of record a work queue: a record can be claimed from that time on, a claim moves
+//! the time into the future, and a change with the claimed version completes the work. If a claimer
+//! dies, the record becomes due again.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::ids::TenantId;
 use crate::time::Timestamp;
 
-/// Which record: unique over the store.
+/// The key of a record, unique in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey {
     pub kind: &'static str,
@@ -21,51 +21,58 @@ pub struct RecordKey {
     pub id: String,
 }
 
-/// The searched part of a record.
+/// The searchable columns of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Columns {
+pub struct RecordColumns {
     pub state: String,
-    /// What this belongs to, for listing (a run's parent, a key's tenant).
+    /// The owner in listings, such as a run's parent or a key's tenant.
     pub parent: Option<String>,
-    /// Who works on it (a node), or whose list it is on (an agent).
+    /// The node that works on it, or the agent whose list it is on.
     pub owner: Option<String>,
     /// Unique among the records of this kind and tenant.
     pub unique: Option<String>,
-    /// When it is next up for claiming; never, if none.
+    /// When it can be claimed next. None: never.
     pub due_at: Option<Timestamp>,
 }
 
-/// A record as the store keeps it.
+impl RecordColumns {
+    /// Columns that hold only a state.
+    pub(crate) fn in_state(state: &str) -> Self {
+        Self { state: state.to_owned(), ..Self::default() }
+    }
+}
+
+/// A record as the store returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub key: RecordKey,
-    /// 1 for the first, one more at every change.
+    /// 1 at first, and one more with every change.
     pub version: u64,
     /// Claims since the last change.
     pub attempts: u32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    pub columns: Columns,
+    pub columns: RecordColumns,
     /// One JSON document.
     pub doc: String,
 }
 
-/// What is stored as a record.
+/// A type that is stored as a record.
 pub trait Document: Serialize + DeserializeOwned {
     const KIND: &'static str;
 
     fn tenant(&self) -> TenantId;
     fn id(&self) -> &str;
-    fn columns(&self) -> Columns;
+    fn columns(&self) -> RecordColumns;
 
     fn key(&self) -> RecordKey {
         RecordKey { kind: Self::KIND, tenant: self.tenant(), id: self.id().to_owned() }
     }
 }
 
-/// A document with what the store knows of it.
+/// A document with the store's data about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored<T> {
+pub struct StoredDocument<T> {
     pub version: u64,
     pub attempts: u32,
     pub created_at: Timestamp,
@@ -74,8 +81,8 @@ pub struct Stored<T> {
 }
 
 impl Record {
-    pub fn decode<T: Document>(&self) -> Result<Stored<T>, serde_json::Error> {
-        Ok(Stored {
+    pub fn decode<T: Document>(&self) -> Result<StoredDocument<T>, serde_json::Error> {
+        Ok(StoredDocument {
             version: self.version,
             attempts: self.attempts,
             created_at: self.created_at,
@@ -85,21 +92,21 @@ impl Record {
     }
 }
 
-/// What the writer believes about the record that it changes.
+/// The version that a writer expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum ExpectedVersion {
     New,
     Version(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordChange {
-    Put { key: RecordKey, expect: Expect, columns: Columns, doc: String },
+    Put { key: RecordKey, expect: ExpectedVersion, columns: RecordColumns, doc: String },
     Delete { key: RecordKey, version: u64 },
 }
 
 impl RecordChange {
-    pub fn put<T: Document>(value: &T, expect: Expect) -> Result<Self, serde_json::Error> {
+    pub fn put<T: Document>(value: &T, expect: ExpectedVersion) -> Result<Self, serde_json::Error> {
         Ok(Self::Put {
             key: value.key(),
             expect,
@@ -115,21 +122,21 @@ impl RecordChange {
     }
 }
 
-/// Takes up to `limit` due records, oldest due first, and hides them for `hold`.
+/// Claims up to `limit` due records, oldest due first, and hides them for `hold`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct RecordClaim {
     pub kind: &'static str,
-    /// Only this tenant's, if given.
+    /// Only records of this tenant, if given.
     pub tenant: Option<TenantId>,
     /// Only records with this parent, if given.
     pub parent: Option<String>,
-    /// Who works on them from now on; without one, they stay whose they are.
+    /// The new owner; None keeps the owner.
     pub owner: Option<String>,
     pub hold: Duration,
     pub limit: u32,
 }
 
-impl Claim {
+impl RecordClaim {
     pub fn wants(&self, record: &Record, now: Timestamp) -> bool {
         self.kind == record.key.kind
             && self.tenant.as_ref().is_none_or(|tenant| *tenant == record.key.tenant)
@@ -151,7 +158,7 @@ impl Claim {
     }
 }
 
-/// A page of records in the order in which they were made.
+/// Selects a page of records in order of creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordQuery {
     pub kind: &'static str,
@@ -159,28 +166,28 @@ pub struct RecordQuery {
     pub state: Option<String>,
     pub parent: Option<String>,
     pub owner: Option<String>,
-    /// Strictly after this one.
-    pub after: Option<Position>,
+    /// Only records after this position.
+    pub after: Option<RecordPosition>,
     pub newest_first: bool,
     pub limit: u32,
 }
 
 impl RecordQuery {
-    /// What a tenant has of a kind.
+    /// All records of a kind and tenant.
     pub fn of<T: Document>(tenant: &TenantId) -> Self {
         Self { kind: T::KIND, tenant: Some(tenant.clone()), ..Self::default() }
     }
 }
 
-/// Where a record stands in a listing.
+/// The position of a record in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct RecordPosition {
     pub created_at: Timestamp,
     pub id: String,
 }
 
-impl Position {
-    /// As an opaque text for `next_cursor`.
+impl RecordPosition {
+    /// An opaque text for `next_cursor`.
     pub fn encode(&self) -> String {
         format!("{:x}.{}", self.created_at.as_millis(), self.id)
     }
@@ -194,8 +201,8 @@ impl Position {
 }
 
 impl Record {
-    pub fn position(&self) -> Position {
-        Position { created_at: self.created_at, id: self.key.id.clone() }
+    pub fn position(&self) -> RecordPosition {
+        RecordPosition { created_at: self.created_at, id: self.key.id.clone() }
     }
 }
 
@@ -210,17 +217,17 @@ mod tests {
             attempts: 0,
             created_at: Timestamp::default(),
             updated_at: Timestamp::default(),
-            columns: Columns {
+            columns: RecordColumns {
                 parent: Some("p".into()),
                 due_at: due_at.map(Timestamp::from_millis),
-                ..Columns::default()
+                ..RecordColumns::default()
             },
             doc: "{}".into(),
         }
     }
 
-    fn claim(parent: Option<&str>) -> Claim {
-        Claim {
+    fn claim(parent: Option<&str>) -> RecordClaim {
+        RecordClaim {
             kind: "thing",
             tenant: Some(TenantId::local()),
             parent: parent.map(str::to_owned),
@@ -242,7 +249,7 @@ mod tests {
         let taken = claim(None).take(&record(Some(10)), now);
         assert_eq!((taken.version, taken.attempts), (4, 1));
         assert_eq!(taken.columns.owner.as_deref(), Some("me"));
-        let kept = Claim { owner: None, ..claim(None) }.take(&taken, now);
+        let kept = RecordClaim { owner: None, ..claim(None) }.take(&taken, now);
         assert_eq!(kept.columns.owner.as_deref(), Some("me"));
         assert!(!claim(None).wants(&taken, Timestamp::from_millis(59)));
         assert!(claim(None).wants(&taken, Timestamp::from_millis(60)));
@@ -251,9 +258,9 @@ mod tests {
     #[test]
     fn list_positions_are_read_back_and_nonsense_is_refused() {
         let position = record(None).position();
-        assert_eq!(Position::decode(&position.encode()), Some(position));
+        assert_eq!(RecordPosition::decode(&position.encode()), Some(position));
         for bad in ["", ".", "x", "zz.t1", "1.", "1.a b"] {
-            assert_eq!(Position::decode(bad), None, "{bad:?}");
+            assert_eq!(RecordPosition::decode(bad), None, "{bad:?}");
         }
     }
 }

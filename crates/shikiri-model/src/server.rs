@@ -1,36 +1,37 @@
-//! MCP servers of a tenant: what its executions can reach besides the engine's own tools.
+//! MCP servers of a tenant: the tools that its executions can use besides the engine's own.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ServerId, TenantId};
-use crate::models::Status;
-use crate::record::{Columns, Document};
+use crate::macros::document;
+use crate::models::ActiveStatus;
+use crate::record::RecordColumns;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpServer {
     pub id: ServerId,
     pub tenant: TenantId,
-    /// Unique in the tenant; part of its tools' names, `mcp__NAME__TOOL`.
+    /// Unique in the tenant. Part of its tools' names, `mcp__NAME__TOOL`.
     pub name: String,
     #[serde(flatten)]
-    pub transport: Transport,
-    /// Values may hold `${name}`, filled in from the tokens of each request.
+    pub transport: McpServerTransport,
+    /// Values may hold `${name}`, which is filled in from the tokens of each request.
     #[serde(default)]
     pub headers_template: BTreeMap<String, String>,
-    /// Only these tools; None for all.
+    /// The allowed tools; None for all.
     #[serde(default)]
     pub allowed_tools: Option<Vec<String>>,
     #[serde(default)]
     pub allow_private: bool,
     #[serde(default)]
-    pub status: Status,
+    pub status: ActiveStatus,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Transport {
+pub enum McpServerTransport {
     Http {
         url: String,
     },
@@ -41,17 +42,17 @@ pub enum Transport {
     Stdio {
         command: Vec<String>,
     },
-    /// An API whose operations are tools.
+    /// An HTTP API whose operations are tools.
     Openapi {
-        /// The document that describes it, or where that is.
+        /// The OpenAPI document, or its address.
         spec: String,
-        /// Where the API is, if not where its document says.
+        /// The address of the API, if the document's own is not right.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
     },
 }
 
-impl Transport {
+impl McpServerTransport {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Http { .. } => "http",
@@ -62,15 +63,15 @@ impl Transport {
     }
 }
 
-/// Of a `spec`: where the document is; None if it is the document itself.
+/// The address in a `spec`; None if it is the document itself.
 pub fn spec_url(spec: &str) -> Option<&str> {
     let spec = spec.trim();
     let is_address = spec.starts_with("http://") || spec.starts_with("https://");
-    // A document has white space, an address has none.
+    // A document contains white space, an address does not.
     (is_address && !spec.contains(char::is_whitespace)).then_some(spec)
 }
 
-/// A token that a template names and nobody gave.
+/// A template names a token that the request does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     #[error("the request must give the token {0:?}")]
@@ -80,12 +81,15 @@ pub enum TemplateError {
 }
 
 /// Fills in each `${name}` of a template.
-pub fn fill_in(template: &str, tokens: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+pub fn fill_template(
+    template: &str,
+    tokens: &BTreeMap<String, String>,
+) -> Result<String, TemplateError> {
     let mut filled = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("${") {
         filled.push_str(before);
-        // A brace that is never closed is text.
+        // An unclosed brace is text.
         let Some((name, left)) = after.split_once('}') else {
             rest = &rest[before.len()..];
             break;
@@ -102,18 +106,18 @@ pub fn fill_in(template: &str, tokens: &BTreeMap<String, String>) -> Result<Stri
 }
 
 impl McpServer {
-    /// The headers as they may be shown.
+    /// The headers with secrets masked.
     pub fn shown_headers(&self) -> BTreeMap<String, String> {
         let shown = |(name, value): (&String, &String)| (name.clone(), mask_template(value));
         self.headers_template.iter().map(shown).collect()
     }
 }
 
-/// What stands for a secret in an answer.
+/// Replaces a secret in an answer.
 pub const MASK: &str = "***";
 
-/// A header's template as it may be shown: its placeholders, and the word before a credential
-/// (`Bearer `). Whatever else it holds literally may be a secret.
+/// A header's template with secrets masked: placeholders stay, and the scheme before a credential
+/// (`Bearer `). Any other literal text may be a secret.
 pub fn mask_template(template: &str) -> String {
     let mut shown = String::new();
     let mut rest = template;
@@ -137,25 +141,11 @@ fn mask_literal(literal: &str) -> &str {
     if literal.is_empty() || is_scheme { literal } else { MASK }
 }
 
-impl Document for McpServer {
-    const KIND: &'static str = "mcp_server";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns {
-            state: self.status.as_str().to_owned(),
-            unique: Some(self.name.clone()),
-            ..Columns::default()
-        }
-    }
-}
+document!(McpServer, "mcp_server", tenant, id, |server| RecordColumns {
+    state: server.status.as_str().to_owned(),
+    unique: Some(server.name.clone()),
+    ..RecordColumns::default()
+});
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +157,7 @@ mod tests {
             ("a".to_owned(), "鍵${b}".to_owned()),
             ("bad".to_owned(), "x\r\nHost: y".to_owned()),
         ]);
-        let filled = |template| fill_in(template, &tokens);
+        let filled = |template| fill_template(template, &tokens);
         assert_eq!(
             filled("Bearer ${a}"),
             Ok("Bearer 鍵${b}".to_owned()),

@@ -1,12 +1,13 @@
-//! Skills: folders of instructions that an engine may take up, with `SKILL.md` at their top.
+//! Skills: folders of instructions that an engine may use, with `SKILL.md` at their top.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::TenantId;
-use crate::models::Status;
-use crate::record::{Columns, Document};
+use crate::macros::document;
+use crate::models::ActiveStatus;
+use crate::record::RecordColumns;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
@@ -17,25 +18,11 @@ pub struct Skill {
     pub description: String,
     /// `SKILL.md`.
     pub content: String,
-    /// Other files, by their path below the skill's folder.
+    /// Other files, by their path in the skill's folder.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
     #[serde(default)]
-    pub status: Status,
+    pub status: ActiveStatus,
 }
 
-impl Document for Skill {
-    const KIND: &'static str = "skill";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        &self.name
-    }
-
-    fn columns(&self) -> Columns {
-        Columns { state: self.status.as_str().to_owned(), ..Columns::default() }
-    }
-}
+document!(Skill, "skill", tenant, name, |skill| RecordColumns::in_state(skill.status.as_str()));

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::TenantId;
-use crate::record::{Columns, Document};
+use crate::macros::{document, text_enum};
+use crate::record::RecordColumns;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -20,34 +21,35 @@ pub struct Tenant {
     #[serde(default)]
     pub egress: EgressPolicy,
     #[serde(default = "limits_not_set")]
-    pub limits: Limits,
+    pub limits: TenantLimits,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TenantStatus {
-    Active,
-    Inactive,
+text_enum! {
+    pub enum TenantStatus {
+        Active = "active",
+        Inactive = "inactive",
+    }
 }
 
-/// Where the runs of a tenant may connect to, besides what belongs to the run itself: its model API,
-/// its tools and its MCP servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EgressPolicy {
-    /// Nowhere else.
-    None,
-    /// Public addresses.
-    #[default]
-    Public,
-    /// Private addresses too, but never this host's own.
-    Open,
+text_enum! {
+    /// The addresses that a tenant's runs may connect to, besides those that belong to the run
+    /// itself: its model API, its tools and its MCP servers.
+    #[derive(Default)]
+    pub enum EgressPolicy {
+        /// No other address.
+        None = "none",
+        /// Public addresses.
+        #[default]
+        Public = "public",
+        /// Public and private addresses, but never this host's own.
+        Open = "open",
+    }
 }
 
-/// What one tenant may use. None: only the server's own limit counts.
+/// The limits of one tenant. None: only the server's own limit applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredLimits")]
-pub struct Limits {
+pub struct TenantLimits {
     pub max_concurrent_executions: Option<u32>,
     pub max_streams: Option<u32>,
     pub requests_per_minute: Option<u32>,
@@ -60,8 +62,8 @@ pub struct Limits {
 
 pub const DEFAULT_STORED_BYTES: u64 = 10 * 1024 * 1024 * 1024;
 
-impl Limits {
-    /// The limits of a fresh tenant. `local` is the person at this machine: it has none.
+impl TenantLimits {
+    /// The limits of a new tenant. `local` is the person at this machine and has no limits.
     pub fn default_for(tenant: &TenantId) -> Self {
         if *tenant == TenantId::local() {
             return Self::default();
@@ -75,8 +77,8 @@ impl Limits {
         }
     }
 
-    /// Older records hold null for every limit that nobody set, so null there means "not set".
-    /// Since there are defaults, null means "no limit".
+    /// Before there were default limits, null in a record meant "not set". Since then, null means
+    /// "no limit".
     fn with_defaults_for(self, tenant: &TenantId) -> Self {
         if !self.predates_defaults {
             return self;
@@ -93,7 +95,7 @@ impl Limits {
     }
 }
 
-/// Limits as a record holds them. Records from before the defaults have no `stored_bytes`.
+/// Limits as a record stores them. Records from before the defaults have no `stored_bytes`.
 #[derive(Deserialize)]
 struct StoredLimits {
     #[serde(default)]
@@ -106,12 +108,12 @@ struct StoredLimits {
     stored_bytes: Option<Option<u64>>,
 }
 
-/// Tells null from a field that is missing.
+/// Distinguishes null from a missing field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-impl From<StoredLimits> for Limits {
+impl From<StoredLimits> for TenantLimits {
     fn from(stored: StoredLimits) -> Self {
         Self {
             max_concurrent_executions: stored.max_concurrent_executions,
@@ -137,7 +139,7 @@ impl<'de> Deserialize<'de> for Tenant {
     }
 }
 
-/// What a tenant has in use, as far as this node knows.
+/// What a tenant uses at present, as far as this node knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantUse {
     pub stored_bytes: u64,
@@ -148,7 +150,7 @@ pub struct TenantUse {
 impl Tenant {
     pub fn new(id: TenantId, name: String) -> Self {
         Self {
-            limits: Limits::default_for(&id),
+            limits: TenantLimits::default_for(&id),
             id,
             name,
             system_prompt: String::new(),
@@ -160,51 +162,18 @@ impl Tenant {
     }
 }
 
-/// Of a record that says nothing of limits.
-fn limits_not_set() -> Limits {
-    Limits { predates_defaults: true, ..Limits::default() }
+/// The limits of a record without a `limits` field.
+fn limits_not_set() -> TenantLimits {
+    TenantLimits { predates_defaults: true, ..TenantLimits::default() }
 }
 
-impl TenantStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Inactive => "inactive",
-        }
-    }
-}
-
-impl EgressPolicy {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Public => "public",
-            Self::Open => "open",
-        }
-    }
-}
-
-impl Document for Tenant {
-    const KIND: &'static str = "tenant";
-
-    fn tenant(&self) -> TenantId {
-        TenantId::system()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns { state: self.status.as_str().to_owned(), ..Columns::default() }
-    }
-}
+document!(Tenant, "tenant", system, id, |tenant| RecordColumns::in_state(tenant.status.as_str()));
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(id: &str, limits: &str) -> Limits {
+    fn read(id: &str, limits: &str) -> TenantLimits {
         let text = format!(r#"{{"id":"{id}","name":"n","status":"active"{limits}}}"#);
         serde_json::from_str::<Tenant>(&text).unwrap().limits
     }
@@ -212,19 +181,22 @@ mod tests {
     #[test]
     fn tenants_without_limits_get_the_defaults_and_local_has_none() {
         let acme: TenantId = "acme".parse().unwrap();
-        let default = Limits::default_for(&acme);
+        let default = TenantLimits::default_for(&acme);
         let old = r#","limits":{"max_concurrent_executions":null,"max_streams":5,"requests_per_minute":null}"#;
         assert_eq!(Tenant::new(acme, "Acme".to_owned()).limits, default);
         assert_eq!(read("acme", ""), default);
-        assert_eq!(read("acme", old), Limits { max_streams: Some(5), ..default });
-        assert_eq!(read("local", ""), Limits::default());
-        assert_eq!(read("local", old), Limits { max_streams: Some(5), ..Limits::default() });
+        assert_eq!(read("acme", old), TenantLimits { max_streams: Some(5), ..default });
+        assert_eq!(read("local", ""), TenantLimits::default());
+        assert_eq!(
+            read("local", old),
+            TenantLimits { max_streams: Some(5), ..TenantLimits::default() }
+        );
     }
 
     #[test]
     fn a_limit_that_was_lifted_stays_lifted() {
         let mut tenant = Tenant::new("acme".parse().unwrap(), "Acme".to_owned());
-        tenant.limits = Limits { max_streams: Some(3), ..Limits::default() };
+        tenant.limits = TenantLimits { max_streams: Some(3), ..TenantLimits::default() };
         let text = serde_json::to_string(&tenant).unwrap();
         assert!(text.contains(r#""stored_bytes":null"#), "{text}");
         assert_eq!(serde_json::from_str::<Tenant>(&text).unwrap(), tenant);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// Near the end of the year 9999: beyond it RFC 3339 has no form.
+/// Near the end of the year 9999, the last that RFC 3339 can express.
 const MAX_MS: i64 = 253_402_207_199_999;
 /// The start of the year 1.
 const MIN_MS: i64 = -62_135_596_800_000;
@@ -25,7 +25,7 @@ impl Timestamp {
         self.0
     }
 
-    /// How long from `earlier` to `self`; zero if `earlier` is later.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }

@@ -1,23 +1,23 @@
-//! What is wrong with a document, or with the arguments of a call.
+//! Errors in a document or in the arguments of a call.
 
-/// Told to whoever wrote the document, so it says where.
+/// An error in a document, for its author: it names the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
-    /// It is no JSON or YAML, or more of it than is taken.
+pub enum ApiDocumentError {
+    /// The text is no JSON or YAML, or exceeds a limit.
     #[error("line {line}: {reason}")]
     Unreadable { line: usize, reason: String },
-    /// It can be read, and is no API that can be called.
+    /// The text is readable, but describes no callable API.
     #[error("{at}: {reason}")]
     Wrong { at: String, reason: String },
 }
 
-impl SpecError {
+impl ApiDocumentError {
     pub(crate) fn wrong(at: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Wrong { at: at.into(), reason: reason.into() }
     }
 }
 
-/// Told to the model that made the call.
+/// An error in the arguments of a call, for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ArgumentError(pub(crate) String);

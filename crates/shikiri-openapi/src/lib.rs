@@ -1,26 +1,54 @@
-//! OpenAPI documents (3.0 and 3.1, JSON or YAML) as tools: each operation has a name, one schema for
-//! all that it takes, and a request that a call of it is. Nothing here reads a file or a socket.
+//! Turns OpenAPI documents (3.0 and 3.1, JSON or YAML) into tools. Each operation gets a name and one
+//! schema for all its arguments, and builds the HTTP request of a call. This crate is pure: it reads no
+//! files and opens no sockets.
 //!
-//! A document is a stranger's word. It is bounded in size and depth, its references lead nowhere
-//! but into itself, and no argument moves a request away from the path that the document names.
+//! Documents are untrusted. Their size and depth are limited, references must stay within the document,
+//! and no argument can change the path of a request.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use shikiri_openapi::{ApiLocation, parse_document};
+//!
+//! let text = r#"
+//! openapi: 3.0.3
+//! info: { title: Pets, version: "1" }
+//! servers: [{ url: "https://api.example/v1" }]
+//! paths:
+//!   /pets/{id}:
+//!     get: { operationId: getPet, summary: Finds a pet }
+//! "#;
+//! let document = parse_document(text, ApiLocation::default()).unwrap();
+//! let operation = &document.operations[0];
+//! assert_eq!(operation.name, "getPet");
+//!
+//! let arguments = serde_json::json!({ "id": "a/b" });
+//! let request = operation.build_request(&arguments, &BTreeMap::new()).unwrap();
+//! assert_eq!((request.method, request.url.as_str()), ("GET", "https://api.example/v1/pets/a%2Fb"));
+//!
+//! let arguments = serde_json::json!({ "id": ".." });
+//! assert!(operation.build_request(&arguments, &BTreeMap::new()).is_err());
+//! ```
+//!
+//! To start reading: `api_document.rs`, then `operation.rs` and `api_request.rs`.
 
-mod arguments;
-mod base;
-mod document;
-mod encode;
+mod api_document;
+mod api_request;
+mod argument_check;
+mod base_url;
+mod body_fields;
+mod document_reader;
 mod error;
-mod flat;
-mod names;
 mod operation;
-mod read;
-mod request;
-mod schema;
-mod security;
-mod yaml;
+mod parameter_encoding;
+mod schema_converter;
+mod security_schemes;
+mod tool_names;
+mod yaml_loader;
 
-pub use base::{Base, Place, is_same_origin};
-pub use document::{Api, translate};
-pub use error::{ArgumentError, SpecError};
-pub use names::fit_key;
-pub use operation::Operation;
-pub use request::Request;
+pub use api_document::{ApiDocument, parse_document};
+pub use api_request::ApiRequest;
+pub use base_url::{ApiLocation, BaseUrl, is_same_origin};
+pub use error::{ApiDocumentError, ArgumentError};
+pub use operation::ApiOperation;
+pub use tool_names::argument_name;

@@ -9,19 +9,19 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::{self, Base, Place};
-use crate::encode::Style;
-use crate::error::SpecError;
-use crate::flat;
-use crate::names::{self, Names, fit_key};
-use crate::request::Template;
-use crate::schema::{Parts, Schemas, short};
-use crate::security::{self, Moved, Scheme, Sent};
+use crate::api_request::PathTemplate;
+use crate::base_url::{self, ApiLocation, BaseUrl};
+use crate::body_fields;
+use crate::error::ApiDocumentError;
+use crate::parameter_encoding::QueryStyle;
+use crate::schema_converter::{RefResolver, SchemaConverter, short};
+use crate::security_schemes::{self, KeyLocation, NonHeaderKeys, SecurityScheme};
+use crate::tool_names::{self, UniqueNames, argument_name};
 
 const MAX_DESCRIPTION: usize = 1_500;
 
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct ApiOperation {
     /// Unique in its document: 1 to 64 letters, digits, `_` and `-`.
     pub name: String,
     pub description: String,
@@ -30,33 +30,33 @@ pub struct Operation {
     /// As the document has it.
     pub path: String,
     pub input_schema: Value,
-    pub(crate) template: Template,
-    pub(crate) inputs: Vec<Input>,
-    pub(crate) body: Option<Body>,
-    pub(crate) base: Base,
-    /// Names under which a call may prove who makes it.
-    pub(crate) keys: Vec<(String, Sent)>,
-    pub(crate) moved: Moved,
+    pub(crate) template: PathTemplate,
+    pub(crate) inputs: Vec<OperationInput>,
+    pub(crate) body: Option<OperationBody>,
+    pub(crate) base: BaseUrl,
+    /// Names of the credentials that a call may need.
+    pub(crate) keys: Vec<(String, KeyLocation)>,
+    pub(crate) moved: NonHeaderKeys,
 }
 
 /// An argument and where it goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Input {
+pub(crate) struct OperationInput {
     /// In the tool's schema.
     pub(crate) key: String,
     /// In the request.
     pub(crate) name: String,
-    pub(crate) goes: Goes,
+    pub(crate) goes: InputLocation,
     pub(crate) is_required: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goes {
+pub(crate) enum InputLocation {
     Path {
         explode: bool,
     },
     Query {
-        style: Style,
+        style: QueryStyle,
         explode: bool,
     },
     /// A field of the body.
@@ -66,66 +66,67 @@ pub(crate) enum Goes {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
+pub(crate) struct OperationBody {
     pub(crate) content_type: String,
-    pub(crate) form: Form,
+    pub(crate) form: BodyEncoding,
     pub(crate) is_required: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyEncoding {
     Json,
     UrlEncoded,
     Text,
 }
 
 /// Why there is no tool for an operation.
-pub(crate) enum Fault {
+pub(crate) enum OperationError {
     /// The whole document is wrong.
-    Wrong(SpecError),
+    Wrong(ApiDocumentError),
     /// The others can be called.
     LeftOut(String),
 }
 
-impl From<SpecError> for Fault {
-    fn from(error: SpecError) -> Self {
+impl From<ApiDocumentError> for OperationError {
+    fn from(error: ApiDocumentError) -> Self {
         Self::Wrong(error)
     }
 }
 
-/// What the operations of a document have in common.
-pub(crate) struct Making<'d> {
-    pub(crate) parts: Parts<'d>,
-    pub(crate) place: Place<'d>,
-    pub(crate) base: &'d Base,
-    pub(crate) schemes: &'d [Scheme],
-    pub(crate) names: Names,
+/// Builds the operations of one document.
+pub(crate) struct OperationBuilder<'d> {
+    pub(crate) parts: RefResolver<'d>,
+    pub(crate) place: ApiLocation<'d>,
+    pub(crate) base: &'d BaseUrl,
+    pub(crate) schemes: &'d [SecurityScheme],
+    pub(crate) names: UniqueNames,
 }
 
-impl<'d> Making<'d> {
+impl<'d> OperationBuilder<'d> {
     pub(crate) fn operation(
         &mut self,
         path: &str,
         item: &'d Value,
         method: &str,
         operation: &'d Value,
-    ) -> Result<Operation, Fault> {
+    ) -> Result<ApiOperation, OperationError> {
         let at = format!("paths/{path}/{method}");
-        let template = Template::parse(path).map_err(Fault::LeftOut)?;
+        let template = PathTemplate::parse(path)
+            .map_err(|error| OperationError::LeftOut(error.to_string()))?;
         let base = self.base_of(item, operation, &at)?;
-        let moved = self.moved();
-        let mut draft = Draft::new(self.parts);
+        let moved = self.non_header_keys();
+        let mut draft = InputSchemaBuilder::new(self.parts);
         draft.parameters(&[item, operation], &template, &moved, &at)?;
         let body = match operation.get("requestBody") {
             Some(body) if !matches!(method, "get" | "head") => draft.body(body, &at)?,
             _ => None,
         };
-        let keys = security::of_operation(self.schemes, operation, self.parts.root);
+        let keys = security_schemes::operation_schemes(self.schemes, operation, self.parts.root);
         let keys = keys.into_iter().map(|scheme| (scheme.name.clone(), scheme.place)).collect();
         let id = operation.get("operationId").and_then(Value::as_str);
         let (inputs, input_schema) = draft.finish()?;
-        Ok(Operation {
-            name: self.names.take([names::tool(id, method, path)]),
+        Ok(ApiOperation {
+            name: self.names.claim_unique([tool_names::tool(id, method, path)]),
             description: description(operation, method, path),
             method: capitals(method),
             path: path.to_owned(),
@@ -140,12 +141,17 @@ impl<'d> Making<'d> {
     }
 
     /// An operation may have another address, but no other host.
-    fn base_of(&self, item: &Value, operation: &Value, at: &str) -> Result<Base, Fault> {
+    fn base_of(
+        &self,
+        item: &Value,
+        operation: &Value,
+        at: &str,
+    ) -> Result<BaseUrl, OperationError> {
         for part in [operation, item] {
-            if let Some(own) = base::of_part(part, at, self.place)? {
+            if let Some(own) = base_url::part_base_url(part, at, self.place)? {
                 if !own.is_same_origin(self.base) {
                     let why = format!("its server {} is another host", own.as_str());
-                    return Err(Fault::LeftOut(why));
+                    return Err(OperationError::LeftOut(why));
                 }
                 return Ok(own);
             }
@@ -153,30 +159,30 @@ impl<'d> Making<'d> {
         Ok(self.base.clone())
     }
 
-    fn moved(&self) -> Moved {
-        let named = |place: Sent| {
+    fn non_header_keys(&self) -> NonHeaderKeys {
+        let named = |place: KeyLocation| {
             let all = self.schemes.iter().filter(move |scheme| scheme.place == place);
             all.map(|scheme| scheme.name.clone()).collect::<BTreeSet<_>>()
         };
-        Moved { to_query: named(Sent::Query), to_cookie: named(Sent::Cookie) }
+        NonHeaderKeys { to_query: named(KeyLocation::Query), to_cookie: named(KeyLocation::Cookie) }
     }
 }
 
-/// The inputs of one operation in the making.
-struct Draft<'d> {
-    parts: Parts<'d>,
-    schemas: Schemas<'d>,
-    names: Names,
-    inputs: Vec<Input>,
+/// Collects the inputs of one operation.
+struct InputSchemaBuilder<'d> {
+    parts: RefResolver<'d>,
+    schemas: SchemaConverter<'d>,
+    names: UniqueNames,
+    inputs: Vec<OperationInput>,
     properties: Map<String, Value>,
 }
 
-impl<'d> Draft<'d> {
-    fn new(parts: Parts<'d>) -> Self {
+impl<'d> InputSchemaBuilder<'d> {
+    fn new(parts: RefResolver<'d>) -> Self {
         Self {
             parts,
-            schemas: Schemas::new(parts),
-            names: Names::default(),
+            schemas: SchemaConverter::new(parts),
+            names: UniqueNames::default(),
             inputs: Vec::new(),
             properties: Map::new(),
         }
@@ -186,10 +192,10 @@ impl<'d> Draft<'d> {
     fn parameters(
         &mut self,
         owners: &[&'d Value],
-        template: &Template,
-        moved: &Moved,
+        template: &PathTemplate,
+        moved: &NonHeaderKeys,
         at: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), OperationError> {
         // An operation's own takes the place of its path's.
         let mut all: Vec<(&str, &str, &'d Value)> = Vec::new();
         for owner in owners {
@@ -199,7 +205,7 @@ impl<'d> Draft<'d> {
                 let text = |key: &str| parameter.get(key).and_then(Value::as_str);
                 let (Some(name), Some(place)) = (text("name"), text("in")) else {
                     let reason = "a parameter needs `name` and `in`";
-                    return Err(SpecError::wrong(format!("{at}/parameters"), reason).into());
+                    return Err(ApiDocumentError::wrong(format!("{at}/parameters"), reason).into());
                 };
                 all.retain(|(known, of, _)| (*known, *of) != (name, place));
                 all.push((name, place, parameter));
@@ -222,34 +228,45 @@ impl<'d> Draft<'d> {
         name: &str,
         parameter: Option<&'d Value>,
         at: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), OperationError> {
         let style = parameter.and_then(|it| it.get("style")).and_then(Value::as_str);
         if style.is_some_and(|style| style != "simple") {
-            return Err(Fault::LeftOut(format!("the style of {name:?} is not understood")));
+            return Err(OperationError::LeftOut(format!(
+                "the style of {name:?} is not understood"
+            )));
         }
         let explode = parameter.and_then(|it| it.get("explode")) == Some(&Value::Bool(true));
         let schema = match parameter {
             Some(parameter) => self.parameter_schema(parameter, name, at)?.0,
             None => json!({ "type": "string" }),
         };
-        self.add(name, "path", Goes::Path { explode }, true, schema);
+        self.add(name, "path", InputLocation::Path { explode }, true, schema);
         Ok(())
     }
 
-    fn query_parameter(&mut self, name: &str, parameter: &'d Value, at: &str) -> Result<(), Fault> {
+    fn query_parameter(
+        &mut self,
+        name: &str,
+        parameter: &'d Value,
+        at: &str,
+    ) -> Result<(), OperationError> {
         let (schema, is_json) = self.parameter_schema(parameter, name, at)?;
         let style = match parameter.get("style").and_then(Value::as_str).unwrap_or("form") {
-            _ if is_json => Style::Json,
-            "form" => Style::Form,
-            "spaceDelimited" => Style::Space,
-            "pipeDelimited" => Style::Pipe,
-            "deepObject" => Style::DeepObject,
-            _ => return Err(Fault::LeftOut(format!("the style of {name:?} is not understood"))),
+            _ if is_json => QueryStyle::Json,
+            "form" => QueryStyle::Form,
+            "spaceDelimited" => QueryStyle::Space,
+            "pipeDelimited" => QueryStyle::Pipe,
+            "deepObject" => QueryStyle::DeepObject,
+            _ => {
+                return Err(OperationError::LeftOut(format!(
+                    "the style of {name:?} is not understood"
+                )));
+            }
         };
         let explode = parameter.get("explode").and_then(Value::as_bool);
-        let explode = explode.unwrap_or(matches!(style, Style::Form | Style::DeepObject));
+        let explode = explode.unwrap_or(matches!(style, QueryStyle::Form | QueryStyle::DeepObject));
         let is_required = parameter.get("required") == Some(&Value::Bool(true));
-        self.add(name, "query", Goes::Query { style, explode }, is_required, schema);
+        self.add(name, "query", InputLocation::Query { style, explode }, is_required, schema);
         Ok(())
     }
 
@@ -259,7 +276,7 @@ impl<'d> Draft<'d> {
         parameter: &'d Value,
         name: &str,
         at: &str,
-    ) -> Result<(Value, bool), SpecError> {
+    ) -> Result<(Value, bool), ApiDocumentError> {
         let at = format!("{at}/parameters/{name}");
         let content = parameter.get("content").and_then(Value::as_object);
         let content = content.and_then(|content| content.values().next());
@@ -277,62 +294,72 @@ impl<'d> Draft<'d> {
         Ok((schema, is_json))
     }
 
-    fn body(&mut self, body: &'d Value, at: &str) -> Result<Option<Body>, Fault> {
+    fn body(&mut self, body: &'d Value, at: &str) -> Result<Option<OperationBody>, OperationError> {
         let at = format!("{at}/requestBody");
         let body = self.parts.resolve(body, &at)?;
         let is_required = body.get("required") == Some(&Value::Bool(true));
         let content = body.get("content").and_then(Value::as_object);
         let Some((content_type, form, media)) = content.and_then(best_form) else {
             return match is_required {
-                true => {
-                    Err(Fault::LeftOut("its body is in a form that is not understood".to_owned()))
-                }
+                true => Err(OperationError::LeftOut(
+                    "its body is in a form that is not understood".to_owned(),
+                )),
                 false => Ok(None),
             };
         };
-        let schema = media.get("schema").filter(|_| form != Form::Text);
-        let flat = schema.map(|schema| flat::fields(self.parts, schema, &at)).transpose()?;
+        let schema = media.get("schema").filter(|_| form != BodyEncoding::Text);
+        let flat = schema.map(|schema| body_fields::fields(self.parts, schema, &at)).transpose()?;
         match (flat.flatten(), schema) {
             (Some(fields), _) => {
                 for (name, field) in fields.properties {
                     let schema = self.schemas.convert(field, &format!("{at}/{name}"))?;
                     let is_needed = is_required && fields.required.contains(name);
-                    self.add(name, "body", Goes::Field, is_needed, schema);
+                    self.add(name, "body", InputLocation::Field, is_needed, schema);
                 }
             }
             (None, Some(schema)) => {
                 let schema = self.schemas.convert(schema, &at)?;
-                self.add("body", "body", Goes::Body, is_required, schema);
+                self.add("body", "body", InputLocation::Body, is_required, schema);
             }
             (None, None) => {
-                let schema =
-                    if form == Form::Text { json!({ "type": "string" }) } else { json!({}) };
-                self.add("body", "body", Goes::Body, is_required, schema);
+                let schema = if form == BodyEncoding::Text {
+                    json!({ "type": "string" })
+                } else {
+                    json!({})
+                };
+                self.add("body", "body", InputLocation::Body, is_required, schema);
             }
         }
-        Ok(Some(Body { content_type, form, is_required }))
+        Ok(Some(OperationBody { content_type, form, is_required }))
     }
 
-    fn add(&mut self, name: &str, of: &str, goes: Goes, is_required: bool, mut schema: Value) {
-        let wishes = [fit_key(name), fit_key(&format!("{of}_{name}"))];
-        let key = self.names.take(wishes);
+    fn add(
+        &mut self,
+        name: &str,
+        of: &str,
+        goes: InputLocation,
+        is_required: bool,
+        mut schema: Value,
+    ) {
+        let wishes = [argument_name(name), argument_name(&format!("{of}_{name}"))];
+        let key = self.names.claim_unique(wishes);
         if key != name
             && let Some(fields) = schema.as_object_mut()
         {
             let said = fields.get("description").and_then(Value::as_str).unwrap_or_default();
             let what = match goes {
-                Goes::Path { .. } => "path parameter",
-                Goes::Query { .. } => "query parameter",
-                Goes::Field | Goes::Body => "body's field",
+                InputLocation::Path { .. } => "path parameter",
+                InputLocation::Query { .. } => "query parameter",
+                InputLocation::Field | InputLocation::Body => "body's field",
             };
             let text = format!("The {what} `{name}`. {said}");
             fields.insert("description".to_owned(), json!(text.trim_end()));
         }
         self.properties.insert(key.clone(), schema);
-        self.inputs.push(Input { key, name: name.to_owned(), goes, is_required });
+        self.inputs.push(OperationInput { key, name: name.to_owned(), goes, is_required });
     }
 
-    fn finish(self) -> Result<(Vec<Input>, Value), SpecError> {
+    fn finish(self) -> Result<(Vec<OperationInput>, Value), ApiDocumentError> {
         let needed = self.inputs.iter().filter(|input| input.is_required);
         let required: Vec<&str> = needed.map(|input| input.key.as_str()).collect();
         let mut schema = json!({
@@ -350,21 +377,24 @@ impl<'d> Draft<'d> {
 }
 
 /// Whether a media type is of a kind.
-type Fits = fn(&str) -> bool;
+type MediaTypeTest = fn(&str) -> bool;
 
 /// The form in which a body is best said, of those that a document offers.
-fn best_form(content: &Map<String, Value>) -> Option<(String, Form, &Value)> {
+fn best_form(content: &Map<String, Value>) -> Option<(String, BodyEncoding, &Value)> {
     let plain = |kind: &str| kind.split(';').next().unwrap_or(kind).trim().to_ascii_lowercase();
-    let forms: [(Fits, Form); 4] = [
-        (|kind| kind == "application/json", Form::Json),
-        (|kind| kind.ends_with("+json") || kind == "*/*" || kind == "application/*", Form::Json),
-        (|kind| kind == "application/x-www-form-urlencoded", Form::UrlEncoded),
+    let forms: [(MediaTypeTest, BodyEncoding); 4] = [
+        (|kind| kind == "application/json", BodyEncoding::Json),
+        (
+            |kind| kind.ends_with("+json") || kind == "*/*" || kind == "application/*",
+            BodyEncoding::Json,
+        ),
+        (|kind| kind == "application/x-www-form-urlencoded", BodyEncoding::UrlEncoded),
         (
             |kind| {
                 kind.starts_with("text/")
                     || matches!(kind, "application/octet-stream" | "application/xml")
             },
-            Form::Text,
+            BodyEncoding::Text,
         ),
     ];
     forms.into_iter().find_map(|(fits, form)| {
@@ -399,8 +429,8 @@ fn capitals(method: &str) -> &'static str {
     }
 }
 
-impl Operation {
-    /// It only looks: calling it once more does no harm.
+impl ApiOperation {
+    /// Whether the operation only reads, so that it may be repeated.
     pub fn is_read(&self) -> bool {
         matches!(self.method, "GET" | "HEAD")
     }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn converted(root: &Value, is_old: bool) -> Result<(Value, Map<String, Value>), SpecError> {
-    let mut schemas = Schemas::new(Parts { root, is_old });
+fn converted(root: &Value, is_old: bool) -> Result<(Value, Map<String, Value>), ApiDocumentError> {
+    let mut schemas = SchemaConverter::new(RefResolver { root, is_old });
     let schema = schemas.convert(&root["it"], "it")?;
     Ok((schema, schemas.definitions()?))
 }
@@ -72,7 +72,7 @@ fn references_that_lead_out_or_nowhere_are_refused() {
         assert!(refused.starts_with("it/items: ") && refused.contains(says), "{refused}");
     }
     let root = json!({ "it": { "$ref": "#/it" } });
-    let parts = Parts { root: &root, is_old: false };
+    let parts = RefResolver { root: &root, is_old: false };
     let refused = parts.resolve(&root["it"], "it").unwrap_err().to_string();
     assert!(refused.contains("more than 16"), "{refused}");
 }

@@ -1,4 +1,4 @@
-//! Why a sandbox could not be made.
+//! Errors of making a sandbox.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(crate) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> 
     move |cause| SandboxError::Step { step, cause: cause.into() }
 }
 
-/// Names the step that failed, and where.
+/// Names the step that failed and its path.
 pub(crate) fn at<E: Into<io::Error>>(
     step: &'static str,
     place: impl Into<PathBuf>,

@@ -1,28 +1,32 @@
-//! A sandbox for programs that run what a model thinks of.
+//! A sandbox for programs that execute a model's commands.
 //!
-//! The server asks `detect` once which `Confinement` this machine allows. For each run it writes a
-//! `SandboxPlan` and starts itself again as the run's supervisor, which calls `enter` and starts the
-//! command that this gives. That command is this program once more (`run_if_asked`): it confines
-//! itself as planned and only then starts the engine's program.
+//! 1. The server calls [`detect`] once to learn which `Confinement` this machine allows.
+//! 2. For each run it makes a [`SandboxPlan`] and starts itself again as the run's supervisor.
+//! 3. The supervisor calls [`enter`] and spawns the command that this returns.
+//! 4. That command is this program once more: [`run_if_asked`] confines the process as planned and then
+//!    starts the engine's program.
 //!
-//! On Linux a run at the level `namespaces` has its own file tree, processes, shared memory and
-//! network; Landlock and a seccomp filter stand behind that. See `docs/decisions/0016-engine-sandbox.md`.
+//! On Linux, a run at the level `namespaces` has its own file tree, processes, shared memory and
+//! network. Landlock and a seccomp filter are a second barrier. Other systems confine nothing, and
+//! report the level `none`. See `docs/decisions/0016-engine-sandbox.md`.
+//!
+//! To start reading: `sandbox_plan.rs`, then `linux/mod.rs`.
 
 mod error;
+mod folder_access;
 #[cfg(target_os = "linux")]
 mod linux;
-mod ownership;
-mod places;
-mod plan;
+mod sandbox_plan;
+mod system_paths;
 
 pub use error::SandboxError;
-pub use ownership::open_way;
-pub use places::system_places;
-pub use plan::{ENGINE_USER, LoopbackPorts, RUN_CGROUP, SandboxLimits, SandboxPlan};
+pub use folder_access::allow_traversal;
+pub use sandbox_plan::{ENGINE_USER, LoopbackPorts, RUN_CGROUP, SandboxLimits, SandboxPlan};
+pub use system_paths::system_paths;
 
 #[cfg(target_os = "linux")]
 pub use linux::{
-    Entered, MemoryUse, ReachedLimit, RunCgroup, detect, enter, find_cgroup_place,
+    MemoryUse, ReachedLimit, RunCgroup, SandboxLaunch, detect, enter, find_cgroup_place,
     receive_listeners, run_if_asked, tree_use,
 };
 
@@ -30,6 +34,6 @@ pub use linux::{
 mod other;
 #[cfg(not(target_os = "linux"))]
 pub use other::{
-    Entered, MemoryUse, ReachedLimit, RunCgroup, detect, enter, find_cgroup_place,
+    MemoryUse, ReachedLimit, RunCgroup, SandboxLaunch, detect, enter, find_cgroup_place,
     receive_listeners, run_if_asked, tree_use,
 };

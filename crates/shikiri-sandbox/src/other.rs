@@ -40,7 +40,7 @@ impl RunCgroup {
 
 /// What a supervisor starts.
 #[derive(Debug)]
-pub struct Entered {
+pub struct SandboxLaunch {
     pub command: Command,
     pub cgroup: Option<RunCgroup>,
 }
@@ -49,11 +49,11 @@ pub fn find_cgroup_place(_program: &Path) -> Option<PathBuf> {
     None
 }
 
-pub fn enter(_plan: &SandboxPlan, command: &[OsString]) -> Result<Entered, SandboxError> {
+pub fn enter(_plan: &SandboxPlan, command: &[OsString]) -> Result<SandboxLaunch, SandboxError> {
     let (program, arguments) = command.split_first().ok_or(SandboxError::NoProgram)?;
     let mut command = Command::new(program);
     command.args(arguments);
-    Ok(Entered { command, cgroup: None })
+    Ok(SandboxLaunch { command, cgroup: None })
 }
 
 pub fn run_if_asked() -> Option<ExitCode> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use shikiri_model::confinement::{Confinement, ConfinementLevel};
-use shikiri_sandbox::{ENGINE_USER, SandboxLimits, SandboxPlan, detect, system_places};
+use shikiri_sandbox::{ENGINE_USER, SandboxLimits, SandboxPlan, detect, system_paths};
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sandboxed");
@@ -32,7 +32,7 @@ impl World {
         }
         let plan = SandboxPlan {
             confinement: Confinement { level, engine_user },
-            read: system_places(),
+            read: system_paths(),
             write: vec![work.clone()],
             hidden: Vec::new(),
             folder: work,
@@ -93,7 +93,7 @@ fn forbidden_calls_fail() {
     for level in levels {
         let world = World::new(level);
         if let Some(user) = world.plan.confinement.engine_user {
-            shikiri_sandbox::open_way(world.place(), &world.place().join("work")).unwrap();
+            shikiri_sandbox::allow_traversal(world.place(), &world.place().join("work")).unwrap();
             assert_eq!(user, ENGINE_USER);
         }
         let told = world.bash(

@@ -1,11 +1,11 @@
-//! Why a file could not be opened, each with the next step.
+//! Errors of opening a file. Each text names the next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::busy::{is_busy, is_damage};
+use crate::busy_backoff::{is_busy, is_damage};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -59,11 +59,11 @@ impl OpenError {
     }
 
     pub(crate) fn folder(path: &Path, source: io::Error) -> Self {
-        Self::ReadOnlyFolder { folder: crate::files::folder_of(path), source }
+        Self::ReadOnlyFolder { folder: crate::database_files::folder_of(path), source }
     }
 
-    /// It may be different a moment later: nothing has to be repaired.
-    pub fn may_pass(&self) -> bool {
+    /// Whether the error may disappear by itself, without a repair.
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy(_))
             || matches!(self, Self::Sqlite { source, .. }
                 if matches!(source.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure)))

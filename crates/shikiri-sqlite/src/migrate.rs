@@ -1,4 +1,4 @@
-//! Brings a database to the schema that this program knows, also when many processes try at once.
+//! Migrates a database to this program's schema, safely for several processes at once.
 
 use std::path::Path;
 
@@ -7,47 +7,51 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use crate::error::OpenError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Migration {
+pub struct SqliteMigration {
     pub number: u32,
     pub name: &'static str,
     pub sql: &'static str,
 }
 
-/// In order and only ever added to: files of every earlier schema are out there.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration { number: 1, name: "ground", sql: include_str!("../migrations/0001_ground.sql") },
-    Migration {
+/// Migrations are only added at the end, because files of every earlier schema exist.
+pub const MIGRATIONS: &[SqliteMigration] = &[
+    SqliteMigration {
+        number: 1,
+        name: "ground",
+        sql: include_str!("../migrations/0001_ground.sql"),
+    },
+    SqliteMigration {
         number: 2,
         name: "own_numbers",
         sql: include_str!("../migrations/0002_own_numbers.sql"),
     },
-    Migration { number: 3, name: "hooks", sql: include_str!("../migrations/0003_hooks.sql") },
-    Migration {
+    SqliteMigration { number: 3, name: "hooks", sql: include_str!("../migrations/0003_hooks.sql") },
+    SqliteMigration {
         number: 4,
         name: "lean_hook_log",
         sql: include_str!("../migrations/0004_lean_hook_log.sql"),
     },
-    Migration { number: 5, name: "teams", sql: include_str!("../migrations/0005_teams.sql") },
-    Migration {
+    SqliteMigration { number: 5, name: "teams", sql: include_str!("../migrations/0005_teams.sql") },
+    SqliteMigration {
         number: 6,
         name: "stream_bytes",
         sql: include_str!("../migrations/0006_stream_bytes.sql"),
     },
 ];
 
-/// The schema that this program knows.
-pub fn known() -> u32 {
+/// The schema version of this program.
+pub fn latest_version() -> u32 {
     MIGRATIONS.last().map_or(0, |migration| migration.number)
 }
 
-/// The file's schema: 0 for an empty file, none if the tables are another program's.
+/// The file's schema version: 0 for an empty file, None if the tables are another program's.
 pub fn version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
     match newest(connection) {
-        // There is no such table: whose file it is, only a look at all the tables tells.
+        // The table is missing. All tables must be checked to tell whose file it is.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {}
         found => return found.map(Some),
     }
-    // Both at once: between two looks another process may have made all the tables.
+    // One query for both: between two queries another process may create all tables.
     let (tables, ours): (u32, u32) = connection.query_row(
         "SELECT count(*), count(*) FILTER (WHERE name = 'schema_version') FROM sqlite_schema",
         [],
@@ -66,18 +70,18 @@ fn newest(connection: &Connection) -> rusqlite::Result<u32> {
     Ok(newest.unwrap_or(0))
 }
 
-/// Refuses what this program cannot read: another program's tables or a newer schema.
-pub(crate) fn readable(path: &Path, connection: &Connection) -> Result<u32, OpenError> {
+/// Refuses a file with another program's tables or a newer schema.
+pub(crate) fn check_readable(path: &Path, connection: &Connection) -> Result<u32, OpenError> {
     let found = version(connection)
         .map_err(|error| OpenError::sqlite(path, error))?
         .ok_or_else(|| OpenError::Foreign(path.to_owned()))?;
-    if found > known() {
-        return Err(OpenError::Newer { path: path.to_owned(), found, known: known() });
+    if found > latest_version() {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: latest_version() });
     }
     Ok(found)
 }
 
-/// Applies what a file of schema `found` is missing.
+/// Applies the migrations that a file of schema `found` lacks.
 pub(crate) fn migrate(
     path: &Path,
     connection: &mut Connection,
@@ -89,9 +93,9 @@ pub(crate) fn migrate(
     Ok(())
 }
 
-fn apply(connection: &mut Connection, migration: &Migration) -> rusqlite::Result<()> {
+fn apply(connection: &mut Connection, migration: &SqliteMigration) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been first while this one waited for the lock.
+    // Another process may have migrated while this one waited for the lock.
     if version(&transaction)?.unwrap_or(0) >= migration.number {
         return transaction.rollback();
     }

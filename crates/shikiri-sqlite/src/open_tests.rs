@@ -10,15 +10,15 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn open(path: &Path) -> Result<Database, OpenError> {
-    Database::open(path, &OpenOptions::default())
+fn open(path: &Path) -> Result<SqliteDatabase, OpenError> {
+    SqliteDatabase::open(path, &DatabaseOptions::default())
 }
 
-fn patient(ms: u64) -> OpenOptions {
-    OpenOptions { busy_timeout: Duration::from_millis(ms), ..OpenOptions::default() }
+fn patient(ms: u64) -> DatabaseOptions {
+    DatabaseOptions { busy_timeout: Duration::from_millis(ms), ..DatabaseOptions::default() }
 }
 
-fn set_fact(database: &Database, name: &str) {
+fn set_fact(database: &SqliteDatabase, name: &str) {
     database.execute("INSERT INTO facts (name, value) VALUES (?1, '')", [name]).unwrap();
 }
 
@@ -83,7 +83,7 @@ fn what_was_written_is_there_after_opening_again() {
     let (_folder, path) = place();
     set_fact(&open(&path).unwrap(), "一");
     assert_eq!(facts(&open(&path).unwrap()), ["一"]);
-    let reader = Database::open_reader(&path, &OpenOptions::default()).unwrap();
+    let reader = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap();
     assert_eq!(facts(&reader), ["一"]);
     assert!(reader.execute("DELETE FROM facts", []).is_err(), "a reader does not write");
 }
@@ -91,9 +91,9 @@ fn what_was_written_is_there_after_opening_again() {
 #[test]
 fn a_hook_leaves_the_log_and_the_next_opener_reads_it() {
     let (_folder, path) = place();
-    let hook = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
-    set_fact(&Database::open(&path, &hook).unwrap(), "一");
-    assert!(crate::files::with_suffix(&path, "-wal").exists());
+    let hook = DatabaseOptions { checkpoint_on_close: false, ..DatabaseOptions::default() };
+    set_fact(&SqliteDatabase::open(&path, &hook).unwrap(), "一");
+    assert!(crate::database_files::with_suffix(&path, "-wal").exists());
     assert_eq!(facts(&open(&path).unwrap()), ["一"]);
 }
 
@@ -107,14 +107,14 @@ fn an_empty_file_is_filled() {
 #[test]
 fn each_obstacle_has_its_own_message_with_the_next_step() {
     let (folder, path) = place();
-    let message = |outcome: Result<Database, OpenError>| outcome.unwrap_err().to_string();
+    let message = |outcome: Result<SqliteDatabase, OpenError>| outcome.unwrap_err().to_string();
 
     assert!(message(open(folder.path())).contains("is a folder: name a file inside it"));
     let under_a_file = folder.path().join("file");
     fs::write(&under_a_file, "").unwrap();
     let blocked = message(open(&under_a_file.join("x.db")));
     assert!(blocked.contains("cannot create the folder"), "{blocked}");
-    let missing = message(Database::open_reader(&path, &OpenOptions::default()));
+    let missing = message(SqliteDatabase::open_reader(&path, &DatabaseOptions::default()));
     assert!(missing.contains("there is no database at"), "{missing}");
     for text in [blocked, missing] {
         assert_eq!(text.lines().count(), 1);
@@ -130,14 +130,14 @@ fn a_newer_schema_is_refused_and_left_alone() {
         .unwrap();
     drop(database);
     let error = open(&path).unwrap_err();
-    let known = migrate::known();
+    let known = migrate::latest_version();
     let expected = format!(
         "{} was made by a newer Shikiri (schema 7, this one knows {known}): upgrade, or restore a backup",
         path.display()
     );
     assert_eq!(error.to_string(), expected);
     assert!(matches!(
-        Database::open_reader(&path, &OpenOptions::default()),
+        SqliteDatabase::open_reader(&path, &DatabaseOptions::default()),
         Err(OpenError::Newer { found: 7, .. })
     ));
     assert!(names(folder.path()).iter().all(|name| !name.contains("damaged")));
@@ -179,8 +179,8 @@ fn a_file_that_was_cut_short_is_kept_under_another_name() {
 #[test]
 fn a_log_without_its_file_is_never_read_into_a_new_one() {
     let (folder, path) = place();
-    let hook = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
-    set_fact(&Database::open(&path, &hook).unwrap(), "古");
+    let hook = DatabaseOptions { checkpoint_on_close: false, ..DatabaseOptions::default() };
+    set_fact(&SqliteDatabase::open(&path, &hook).unwrap(), "古");
     fs::remove_file(&path).unwrap();
     let database = open(&path).unwrap();
     assert!(facts(&database).is_empty());
@@ -192,7 +192,7 @@ fn a_damaged_file_that_others_have_open_stays_where_it_is() {
     let (folder, path) = place();
     let other = open(&path).unwrap();
     fs::write(&path, "x".repeat(20_000)).unwrap();
-    let error = Database::open(&path, &patient(50)).unwrap_err();
+    let error = SqliteDatabase::open(&path, &patient(50)).unwrap_err();
     assert!(matches!(error, OpenError::DamagedInUse(_)), "{error}");
     drop(other);
     assert!(open(&path).unwrap().set_aside().is_some());
@@ -200,7 +200,7 @@ fn a_damaged_file_that_others_have_open_stays_where_it_is() {
 }
 
 /// Keeps everybody else out, also readers.
-fn hold_alone(path: &Path) -> Database {
+fn hold_alone(path: &Path) -> SqliteDatabase {
     let holder = open(path).unwrap();
     holder.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(())).unwrap();
     holder.execute_batch("BEGIN EXCLUSIVE; INSERT INTO facts VALUES ('held', '')").unwrap();
@@ -213,13 +213,13 @@ fn a_busy_file_is_waited_for_and_never_set_aside() {
     drop(open(&path).unwrap());
     let holder = hold_alone(&path);
     let started = Instant::now();
-    let error = Database::open(&path, &patient(100)).unwrap_err();
-    assert!(matches!(error, OpenError::Busy(_)) && error.may_pass(), "{error}");
+    let error = SqliteDatabase::open(&path, &patient(100)).unwrap_err();
+    assert!(matches!(error, OpenError::Busy(_)) && error.is_transient(), "{error}");
     assert!(started.elapsed() >= Duration::from_millis(100));
 
     let waiting = std::thread::spawn({
         let path = path.clone();
-        move || Database::open(&path, &patient(5_000)).map(|database| facts(&database))
+        move || SqliteDatabase::open(&path, &patient(5_000)).map(|database| facts(&database))
     });
     std::thread::sleep(Duration::from_millis(200));
     holder.execute_batch("COMMIT").unwrap();
@@ -265,28 +265,29 @@ fn maintenance_through_a_link_keeps_to_the_lock_of_its_file() {
 #[test]
 fn looking_at_what_is_not_there_makes_nothing() {
     let (folder, path) = place();
-    let missing = Database::open_reader(&path, &OpenOptions::default()).unwrap_err();
+    let missing = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap_err();
     assert!(matches!(missing, OpenError::Missing(_)), "{missing}");
     assert_eq!(names(folder.path()), [""; 0]);
 }
 
-fn brief() -> OpenOptions {
-    OpenOptions { brief: true, checkpoint_on_close: false, ..OpenOptions::default() }
+fn brief() -> DatabaseOptions {
+    DatabaseOptions { brief: true, checkpoint_on_close: false, ..DatabaseOptions::default() }
 }
 
 #[test]
 fn a_brief_opener_is_alone_and_the_next_one_waits_for_it() {
     let (folder, path) = place();
-    let first = Database::open(&path, &brief()).unwrap();
+    let first = SqliteDatabase::open(&path, &brief()).unwrap();
     set_fact(&first, "一");
-    assert!(first.is_alone());
+    assert!(first.is_exclusive());
     assert!(names(folder.path()).iter().all(|name| !name.ends_with("-shm")), "nothing is shared");
-    let refused = Database::open(&path, &OpenOptions { brief: true, ..patient(50) }).unwrap_err();
+    let refused =
+        SqliteDatabase::open(&path, &DatabaseOptions { brief: true, ..patient(50) }).unwrap_err();
     assert!(matches!(refused, OpenError::Busy(_)), "{refused}");
 
     let waiting = std::thread::spawn({
         let path = path.clone();
-        move || Database::open(&path, &brief()).map(|database| facts(&database))
+        move || SqliteDatabase::open(&path, &brief()).map(|database| facts(&database))
     });
     drop(first);
     assert_eq!(waiting.join().unwrap().unwrap(), ["一"]);
@@ -296,8 +297,8 @@ fn a_brief_opener_is_alone_and_the_next_one_waits_for_it() {
 fn a_brief_opener_joins_whoever_is_there_already() {
     let (_folder, path) = place();
     let server = open(&path).unwrap();
-    let hook = Database::open(&path, &brief()).unwrap();
-    assert!(!hook.is_alone());
+    let hook = SqliteDatabase::open(&path, &brief()).unwrap();
+    assert!(!hook.is_exclusive());
     set_fact(&hook, "一");
     assert_eq!(facts(&server), ["一"]);
     drop((server, hook));
@@ -305,22 +306,22 @@ fn a_brief_opener_joins_whoever_is_there_already() {
     // Another program has the file open and knows nothing of the lock beside it.
     let other = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
     assert_eq!(facts(&other), ["一"]);
-    let hook = Database::open(&path, &brief()).unwrap();
-    assert!(!hook.is_alone());
+    let hook = SqliteDatabase::open(&path, &brief()).unwrap();
+    assert!(!hook.is_exclusive());
     assert_eq!(facts(&hook), ["一"]);
 }
 
 #[test]
 fn a_long_log_is_shortened_and_nothing_is_lost() {
     let (_folder, path) = place();
-    let log = || fs::metadata(crate::files::with_suffix(&path, "-wal")).unwrap().len();
+    let log = || fs::metadata(crate::database_files::with_suffix(&path, "-wal")).unwrap().len();
     for number in 0..40 {
-        let hook = Database::open(&path, &brief()).unwrap();
+        let hook = SqliteDatabase::open(&path, &brief()).unwrap();
         hook.execute("INSERT INTO facts VALUES (?1, 'x')", [number.to_string()]).unwrap();
     }
     let before = log();
-    let options = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
-    Database::open(&path, &options).unwrap().shorten_log().unwrap();
+    let options = DatabaseOptions { checkpoint_on_close: false, ..DatabaseOptions::default() };
+    SqliteDatabase::open(&path, &options).unwrap().truncate_wal().unwrap();
     assert!(log() * 10 < before, "{} of {before} bytes are left", log());
     let count = "SELECT count(*) FROM facts WHERE value = 'x'";
     let kept: u32 = open(&path).unwrap().query_row(count, [], |row| row.get(0)).unwrap();
@@ -329,7 +330,7 @@ fn a_long_log_is_shortened_and_nothing_is_lost() {
 
 /// Between one that finds no file and its look whether there is one, another may have made it.
 #[test]
-fn a_file_that_somebody_else_makes_meanwhile_is_opened() {
+fn a_file_that_another_process_creates_meanwhile_is_opened() {
     let (_folder, path) = place();
     let connects = std::cell::Cell::new(0);
     let connection = connect_or_create(&path, || {

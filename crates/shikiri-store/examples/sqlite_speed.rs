@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rusqlite::params;
 use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
-use shikiri_store::{Append, Commit, Store};
+use shikiri_store::{Commit, Store, StreamAppend};
 
 const APPENDERS: usize = 64;
 const ROUND: Duration = Duration::from_millis(1_000);
@@ -64,7 +64,7 @@ fn event() -> NewEvent {
 }
 
 fn bare(path: &Path, batch: usize) -> f64 {
-    let mut database = Database::open(path, &OpenOptions::default()).expect("a database");
+    let mut database = SqliteDatabase::open(path, &DatabaseOptions::default()).expect("a database");
     for stream in 0..batch {
         database
             .execute(
@@ -116,7 +116,8 @@ async fn waiting(path: &Path, streams: usize) -> f64 {
             tokio::spawn(async move {
                 let mut count = 0_u32;
                 while started.elapsed() < ROUND {
-                    let append = Append::new(TenantId::local(), stream.clone(), vec![event()]);
+                    let append =
+                        StreamAppend::new(TenantId::local(), stream.clone(), vec![event()]);
                     store.commit(Commit::new().append(append)).await.expect("a commit");
                     count += 1;
                 }
@@ -142,7 +143,7 @@ async fn running_ahead(path: &Path, streams: usize) -> f64 {
     let mut count = 0_u32;
     while started.elapsed() < ROUND {
         let stream = names[count as usize % streams].clone();
-        let append = Append::new(TenantId::local(), stream, vec![event()]);
+        let append = StreamAppend::new(TenantId::local(), stream, vec![event()]);
         let store = Arc::clone(&store);
         under_way.push(tokio::spawn(async move {
             store.commit(Commit::new().append(append)).await.expect("a commit");

@@ -1,4 +1,4 @@
-//! Where time comes from. Production uses the machine; tests move a clock by hand.
+//! The clock of the store. Production uses the machine's clock; tests move a clock themselves.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Wall-clock time, for records and timers.
     fn now(&self) -> Timestamp;
 
-    /// Time that never jumps and is the same for all processes of the machine, for leases.
+    /// A clock that never jumps and is the same for all processes of the machine, for leases.
     fn lease_now(&self) -> LeaseTime;
 }
 
@@ -26,7 +26,7 @@ impl Clock for SystemClock {
     }
 
     fn lease_now(&self) -> LeaseTime {
-        // Boot time counts suspended hours too: a laptop that slept has lost its leases.
+        // Boot time includes suspended hours: after a suspend, a laptop has lost its leases.
         #[cfg(target_os = "linux")]
         let id = rustix::time::ClockId::Boottime;
         #[cfg(not(target_os = "linux"))]
@@ -36,7 +36,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until a test moves it.
 #[derive(Debug)]
 pub struct FakeClock {
     now_ms: AtomicI64,
@@ -48,14 +48,14 @@ impl FakeClock {
         Self { now_ms: AtomicI64::new(now.as_millis()), lease_ms: AtomicI64::new(1_000_000) }
     }
 
-    /// Lets time pass, on both clocks.
+    /// Advances both clocks.
     pub fn advance(&self, by: Duration) {
         let ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         self.lease_ms.fetch_add(ms, Ordering::SeqCst);
         self.jump(ms);
     }
 
-    /// Sets the wall clock forward or back, as an operator or NTP would.
+    /// Sets the wall clock forward or back, like an operator or NTP.
     pub fn jump(&self, by_ms: i64) {
         self.now_ms.fetch_add(by_ms, Ordering::SeqCst);
     }

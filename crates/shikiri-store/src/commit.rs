@@ -1,65 +1,65 @@
-//! What is written together: all of a commit happens, or nothing of it.
+//! A commit: changes that are written together or not at all.
 
 use shikiri_model::event::{NewEvent, Seq, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::lease::{Guard, Lease, LeaseChange};
-use shikiri_model::record::{Claim, Record, RecordChange, RecordKey};
+use shikiri_model::lease::{Lease, LeaseChange, LeaseGuard};
+use shikiri_model::record::{Record, RecordChange, RecordClaim, RecordKey};
 use shikiri_model::time::Timestamp;
 
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
-    /// Leases that must still be held, or nothing is written.
-    pub guards: Vec<Guard>,
-    /// Records that must still have the version that was read, though they are not changed.
+    /// Leases that the writer must still hold. Otherwise nothing is written.
+    pub guards: Vec<LeaseGuard>,
+    /// Records that must still have the version that was read, although they are not changed.
     pub requires: Vec<(RecordKey, u64)>,
     pub leases: Vec<LeaseChange>,
     pub records: Vec<RecordChange>,
-    pub appends: Vec<Append>,
-    pub claims: Vec<Claim>,
+    pub appends: Vec<StreamAppend>,
+    pub claims: Vec<RecordClaim>,
 }
 
-/// Events for the end of one stream.
+/// Events to append to one stream.
 #[derive(Clone, Debug)]
-pub struct Append {
+pub struct StreamAppend {
     pub tenant: TenantId,
     pub stream: StreamId,
-    /// Makes the stream if there is none of that name; otherwise a missing one counts as closed,
-    /// so that a late writer does not bring back what was erased.
+    /// Creates the stream if it does not exist. Without this, a missing stream counts as closed, so
+    /// that a late writer does not bring back an erased stream.
     pub create: bool,
     pub events: Vec<NewEvent>,
-    /// Replaces the stream's note: a small summary (the latest progress) that is read without
-    /// reading events.
+    /// Replaces the stream's note: a small summary, such as the latest progress, that is read
+    /// without events.
     pub note: Option<String>,
-    /// Nothing can follow these events.
+    /// Closes the stream after these events.
     pub close: bool,
 }
 
-impl Append {
+impl StreamAppend {
     pub fn new(tenant: TenantId, stream: StreamId, events: Vec<NewEvent>) -> Self {
         Self { tenant, stream, create: true, events, note: None, close: false }
     }
 
-    /// For a stream that is there already.
+    /// Appends to a stream that exists.
     pub fn to_existing(tenant: TenantId, stream: StreamId, events: Vec<NewEvent>) -> Self {
         Self { create: false, ..Self::new(tenant, stream, events) }
     }
 }
 
-/// What became of a commit, in the order in which its parts were given.
+/// The results of a commit, in the order of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// The time that its events and records carry.
+pub struct CommitReceipt {
+    /// The time of its events and records.
     pub at: Timestamp,
-    pub appended: Vec<Appended>,
+    pub appended: Vec<AppendedRange>,
     pub leases: Vec<Lease>,
-    /// New version of each put record (0 for a deleted one).
+    /// The new version of each changed record (0 for a deleted one).
     pub versions: Vec<u64>,
-    /// The claimed records, of all claims together.
+    /// The records of all claims.
     pub claimed: Vec<Record>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendedRange {
     pub first_seq: Seq,
     pub last_seq: Seq,
 }
@@ -70,7 +70,7 @@ impl Commit {
     }
 
     #[must_use]
-    pub fn guarded_by(mut self, guard: Guard) -> Self {
+    pub fn guarded_by(mut self, guard: LeaseGuard) -> Self {
         self.guards.push(guard);
         self
     }
@@ -88,13 +88,13 @@ impl Commit {
     }
 
     #[must_use]
-    pub fn append(mut self, append: Append) -> Self {
+    pub fn append(mut self, append: StreamAppend) -> Self {
         self.appends.push(append);
         self
     }
 
     #[must_use]
-    pub fn claim(mut self, claim: Claim) -> Self {
+    pub fn claim(mut self, claim: RecordClaim) -> Self {
         self.claims.push(claim);
         self
     }
@@ -105,12 +105,12 @@ impl Commit {
         self
     }
 
-    /// It takes, renews or gives back leases, and does nothing else.
-    pub fn is_of_leases(&self) -> bool {
+    /// Whether it only acquires, renews or releases leases.
+    pub fn is_lease_only(&self) -> bool {
         self.records.is_empty() && self.appends.is_empty() && self.claims.is_empty()
     }
 
-    /// Roughly how many bytes this writes, to bound batches.
+    /// The approximate number of bytes, for limiting batches.
     pub fn size(&self) -> usize {
         let events = self.appends.iter().flat_map(|a| &a.events).map(NewEvent::size);
         let docs = self.records.iter().map(|r| match r {

@@ -1,4 +1,4 @@
-//! What can go wrong, named after what the caller may do about it.
+//! The store's errors, named after the caller's possible reaction.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use shikiri_model::record::RecordKey;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Try again later: busy, full, cut off. Nothing was written.
+    /// Try again later: busy, full, disconnected. Nothing was written.
     #[error("the store is unavailable: {0}")]
     Unavailable(Arc<str>),
-    /// The connection broke around COMMIT: the write may or may not have happened.
+    /// The connection broke during COMMIT: the write may have happened or not.
     #[error("the store did not say whether it committed: {0}")]
     Unknown(Arc<str>),
     #[error(transparent)]
     Cursor(#[from] CursorError),
     #[error("there is no stream {0}")]
     NoStream(StreamId),
-    /// Needs a person: damaged file, newer schema, wrong URL.
+    /// A person must act: damaged file, newer schema, wrong URL.
     #[error("{0}")]
     Broken(Arc<str>),
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The lease is not this writer's any more: stop writing.
+    /// The writer does not hold the lease any more: stop writing.
     #[error(transparent)]
     Lease(#[from] LeaseRefusal),
-    /// Somebody else changed (or deleted) the record: reload and decide again.
+    /// The record was changed or deleted: reload and decide again.
     #[error("{} {} has changed meanwhile", .0.kind, .0.id)]
     Conflict(RecordKey),
-    /// A new record whose id is taken.
+    /// A new record has an id that exists.
     #[error("{} {} exists already", .0.kind, .0.id)]
     Exists(RecordKey),
-    /// A record whose unique column is taken; the id is the one that has it.
+    /// A record has a unique value that exists; the id is the holder's.
     #[error("{} {} has the same unique value", .0.kind, .0.id)]
     NotUnique(RecordKey),
     #[error("{0} is closed")]
@@ -53,7 +53,7 @@ impl StoreError {
         Self::Unknown(cause.to_string().into())
     }
 
-    /// The database is a newer program's.
+    /// The database was migrated by a newer program.
     pub(crate) fn newer_schema(found: u32, known: u32) -> Self {
         Self::broken(format!(
             "made by a newer Shikiri (schema {found}, this one knows {known}): upgrade this node"

@@ -1,7 +1,7 @@
-//! Wakes whoever waits for a stream, for due records or for a lease, once the commit is done.
+//! Wakes subscribers of a stream, of due records or of a lease after a commit.
 //!
-//! A subscription has a bounded queue. When it is full the queue is given up and replaced by one
-//! `Behind`: the reader then goes back to the store, so it is slowed but never skips an event.
+//! A subscription has a bounded queue. A full queue is replaced by one [`HubWake::Behind`]: the
+//! reader then goes back to the store, so it is slowed down but never skips an event.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,62 +10,62 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use shikiri_model::event::{Chunk, StreamId};
 use tokio::sync::Notify;
 
-/// What one can wait for.
+/// A topic to subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Topic {
+pub enum HubTopic {
     Stream(StreamId),
     /// Records of this kind may be due.
     Due(&'static str),
-    /// The lease of this name may be free.
+    /// The lease with this name may be free.
     Lease(String),
 }
 
 #[derive(Clone, Debug)]
-pub enum Wake {
-    /// Committed just now by this process; `closes` if nothing can follow it. Another node's
-    /// earlier chunk may not have been heard of yet: a reader checks that this one is its next.
+pub enum HubWake {
+    /// Committed just now by this process; `closes` if nothing can follow it. An earlier chunk of
+    /// another node may not have been reported yet, so a reader checks that this chunk is its next.
     Chunk { chunk: Chunk, closes: bool },
-    /// Look in the store: another process wrote, or this subscription fell behind.
+    /// Read the store: another process wrote, or this subscription fell behind.
     Behind,
 }
 
-/// Chunks that may wait for one subscriber.
+/// The most chunks in the queue of one subscriber.
 const QUEUE_CHUNKS: usize = 64;
 
 #[derive(Default)]
 pub struct Hub {
-    topics: Mutex<HashMap<Topic, Vec<Weak<Mailbox>>>>,
+    topics: Mutex<HashMap<HubTopic, Vec<Weak<SubscriberMailbox>>>>,
     on_first: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
-struct Mailbox {
-    queue: Mutex<Queue>,
+struct SubscriberMailbox {
+    queue: Mutex<PendingWakes>,
     ready: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    wakes: Vec<Wake>,
+struct PendingWakes {
+    wakes: Vec<HubWake>,
     behind: bool,
 }
 
 #[derive(Debug)]
-pub struct Subscription {
+pub struct HubSubscription {
     hub: Arc<Hub>,
-    topic: Topic,
-    mailbox: Arc<Mailbox>,
+    topic: HubTopic,
+    mailbox: Arc<SubscriberMailbox>,
 }
 
 impl Hub {
-    /// A hub that calls `on_first` once somebody waits while nobody did before.
-    pub fn calling(on_first: impl Fn() + Send + Sync + 'static) -> Self {
+    /// A hub that calls `on_first` when it gets a subscriber and had none before.
+    pub fn with_first_subscriber_callback(on_first: impl Fn() + Send + Sync + 'static) -> Self {
         Self { on_first: Some(Box::new(on_first)), ..Self::default() }
     }
 
-    /// Subscribe first, then read the store: nothing falls between the two.
-    pub fn subscribe(self: &Arc<Self>, topic: Topic) -> Subscription {
-        let mailbox = Arc::new(Mailbox::default());
+    /// Subscribe first and read the store then, so that no event is missed in between.
+    pub fn subscribe(self: &Arc<Self>, topic: HubTopic) -> HubSubscription {
+        let mailbox = Arc::new(SubscriberMailbox::default());
         let mut topics = lock(&self.topics);
         let is_first = topics.is_empty();
         topics.entry(topic.clone()).or_default().push(Arc::downgrade(&mailbox));
@@ -73,10 +73,10 @@ impl Hub {
         if is_first && let Some(call) = &self.on_first {
             call();
         }
-        Subscription { hub: Arc::clone(self), topic, mailbox }
+        HubSubscription { hub: Arc::clone(self), topic, mailbox }
     }
 
-    pub fn publish(&self, topic: &Topic, wake: &Wake) {
+    pub fn publish(&self, topic: &HubTopic, wake: &HubWake) {
         let mailboxes: Vec<_> = match lock(&self.topics).get(topic) {
             Some(boxes) => boxes.iter().filter_map(Weak::upgrade).collect(),
             None => return,
@@ -86,19 +86,19 @@ impl Hub {
         }
     }
 
-    /// Everybody looks in the store: used when the stream of wake-ups itself was cut.
+    /// Makes every subscriber read the store, after wake-ups may have been lost.
     pub fn publish_all(&self) {
         let topics: Vec<_> = lock(&self.topics).keys().cloned().collect();
         for topic in topics {
-            self.publish(&topic, &Wake::Behind);
+            self.publish(&topic, &HubWake::Behind);
         }
     }
 
-    pub fn publish_where(&self, matches: impl Fn(&Topic) -> bool) {
+    pub fn publish_where(&self, matches: impl Fn(&HubTopic) -> bool) {
         let topics: Vec<_> =
             lock(&self.topics).keys().filter(|topic| matches(topic)).cloned().collect();
         for topic in topics {
-            self.publish(&topic, &Wake::Behind);
+            self.publish(&topic, &HubWake::Behind);
         }
     }
 
@@ -113,11 +113,11 @@ impl fmt::Debug for Hub {
     }
 }
 
-impl Mailbox {
-    fn put(&self, wake: &Wake) {
+impl SubscriberMailbox {
+    fn put(&self, wake: &HubWake) {
         let mut queue = lock(&self.queue);
         match wake {
-            Wake::Chunk { .. } if !queue.behind && queue.wakes.len() < QUEUE_CHUNKS => {
+            HubWake::Chunk { .. } if !queue.behind && queue.wakes.len() < QUEUE_CHUNKS => {
                 queue.wakes.push(wake.clone());
             }
             _ => {
@@ -130,9 +130,9 @@ impl Mailbox {
     }
 }
 
-impl Subscription {
-    /// Waits for news. Never empty: several chunks, or one `Behind`.
-    pub async fn next(&mut self) -> Vec<Wake> {
+impl HubSubscription {
+    /// Waits for the next wake-ups. Never empty: several chunks, or one `Behind`.
+    pub async fn next(&mut self) -> Vec<HubWake> {
         loop {
             let news = self.take();
             if !news.is_empty() {
@@ -142,17 +142,17 @@ impl Subscription {
         }
     }
 
-    /// What has come so far, without waiting.
-    pub fn take(&mut self) -> Vec<Wake> {
+    /// The wake-ups so far, without waiting.
+    pub fn take(&mut self) -> Vec<HubWake> {
         let mut queue = lock(&self.mailbox.queue);
         if std::mem::take(&mut queue.behind) {
-            return vec![Wake::Behind];
+            return vec![HubWake::Behind];
         }
         std::mem::take(&mut queue.wakes)
     }
 }
 
-impl Drop for Subscription {
+impl Drop for HubSubscription {
     fn drop(&mut self) {
         let mut topics = lock(&self.hub.topics);
         if let Some(boxes) = topics.get_mut(&self.topic) {
@@ -164,7 +164,7 @@ impl Drop for Subscription {
     }
 }
 
-/// The data under these locks is whole at every step, so a panic elsewhere does not spoil it.
+/// Every change under these locks is complete, so a panic of another thread leaves no broken state.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,8 +12,8 @@ use shikiri_model::time::Timestamp;
 
 use super::*;
 
-fn topic() -> Topic {
-    Topic::Stream(StreamId::new("会話/一"))
+fn topic() -> HubTopic {
+    HubTopic::Stream(StreamId::new("会話/一"))
 }
 
 fn chunk(seq: Seq) -> Chunk {
@@ -22,17 +22,17 @@ fn chunk(seq: Seq) -> Chunk {
     builder.finish(seq).unwrap()
 }
 
-fn wake(seq: Seq) -> Wake {
-    Wake::Chunk { chunk: chunk(seq), closes: false }
+fn wake(seq: Seq) -> HubWake {
+    HubWake::Chunk { chunk: chunk(seq), closes: false }
 }
 
 /// The numbers of the chunks, 0 for `Behind`.
-fn seqs(wakes: &[Wake]) -> Vec<Seq> {
+fn seqs(wakes: &[HubWake]) -> Vec<Seq> {
     wakes
         .iter()
         .map(|wake| match wake {
-            Wake::Chunk { chunk, .. } => chunk.first_seq(),
-            Wake::Behind => 0,
+            HubWake::Chunk { chunk, .. } => chunk.first_seq(),
+            HubWake::Behind => 0,
         })
         .collect()
 }
@@ -64,9 +64,11 @@ fn a_wait_that_is_given_up_loses_nothing() {
 fn the_end_of_a_stream_is_told_with_its_last_chunk() {
     let hub = Arc::new(Hub::default());
     let mut subscription = hub.subscribe(topic());
-    hub.publish(&topic(), &Wake::Chunk { chunk: chunk(9), closes: true });
+    hub.publish(&topic(), &HubWake::Chunk { chunk: chunk(9), closes: true });
     let news = subscription.take();
-    assert!(matches!(&news[..], [Wake::Chunk { chunk, closes: true }] if chunk.first_seq() == 9));
+    assert!(
+        matches!(&news[..], [HubWake::Chunk { chunk, closes: true }] if chunk.first_seq() == 9)
+    );
 }
 
 #[test]
@@ -93,9 +95,9 @@ fn behind_replaces_what_waited_and_hides_what_follows() {
     let hub = Arc::new(Hub::default());
     let mut subscription = hub.subscribe(topic());
     hub.publish(&topic(), &wake(1));
-    hub.publish(&topic(), &Wake::Behind);
+    hub.publish(&topic(), &HubWake::Behind);
     hub.publish(&topic(), &wake(3));
-    hub.publish(&topic(), &Wake::Behind);
+    hub.publish(&topic(), &HubWake::Behind);
     assert_eq!(seqs(&subscription.take()), [0]);
     assert!(subscription.take().is_empty());
 }
@@ -118,15 +120,15 @@ fn one_slow_subscriber_costs_the_others_nothing() {
 fn wakes_reach_their_topic_alone() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.subscribe(topic());
-    let mut due = hub.subscribe(Topic::Due("run"));
-    let mut lease = hub.subscribe(Topic::Lease("会話/一".into()));
-    hub.publish(&Topic::Due("run"), &Wake::Behind);
-    hub.publish(&Topic::Due("other"), &Wake::Behind);
+    let mut due = hub.subscribe(HubTopic::Due("run"));
+    let mut lease = hub.subscribe(HubTopic::Lease("会話/一".into()));
+    hub.publish(&HubTopic::Due("run"), &HubWake::Behind);
+    hub.publish(&HubTopic::Due("other"), &HubWake::Behind);
     assert_eq!(
         (seqs(&stream.take()), seqs(&due.take()), seqs(&lease.take())),
         (vec![], vec![0], vec![])
     );
-    hub.publish_where(|topic| matches!(topic, Topic::Lease(_)));
+    hub.publish_where(|topic| matches!(topic, HubTopic::Lease(_)));
     assert_eq!(
         (seqs(&stream.take()), seqs(&due.take()), seqs(&lease.take())),
         (vec![], vec![], vec![0])
@@ -157,12 +159,12 @@ fn a_dropped_subscription_frees_its_topic() {
 fn whoever_comes_to_an_idle_hub_is_announced_when_it_is_there() {
     let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let counter = Arc::clone(&calls);
-    let hub = Arc::new(Hub::calling(move || {
+    let hub = Arc::new(Hub::with_first_subscriber_callback(move || {
         counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     }));
     let told = || calls.load(std::sync::atomic::Ordering::SeqCst);
     let first = hub.subscribe(topic());
-    let second = hub.subscribe(Topic::Due("run"));
+    let second = hub.subscribe(HubTopic::Due("run"));
     assert_eq!(told(), 1);
     drop((first, second));
     let _again = hub.subscribe(topic());
@@ -214,10 +216,10 @@ impl Log {
             };
             for wake in news {
                 match wake {
-                    Wake::Behind => cursor = *lock(&self.head),
-                    Wake::Chunk { chunk, .. } if chunk.first_seq() <= cursor => {}
-                    Wake::Chunk { chunk, .. } if chunk.first_seq() == cursor + 1 => cursor += 1,
-                    Wake::Chunk { chunk, .. } => {
+                    HubWake::Behind => cursor = *lock(&self.head),
+                    HubWake::Chunk { chunk, .. } if chunk.first_seq() <= cursor => {}
+                    HubWake::Chunk { chunk, .. } if chunk.first_seq() == cursor + 1 => cursor += 1,
+                    HubWake::Chunk { chunk, .. } => {
                         return Err(format!("{} after {cursor}", chunk.first_seq()));
                     }
                 }

@@ -16,7 +16,7 @@ use crate::server::{Launch, ServerProcess, free_port};
 /// Lines of each process that a failed test shows.
 const SHOWN_LINES: usize = 200;
 
-/// The world that a test starts with.
+/// The environment of a test's server.
 #[derive(Debug)]
 pub struct Builder {
     launch: Launch,
@@ -25,14 +25,14 @@ pub struct Builder {
     folder: Option<TempDir>,
 }
 
-/// A server with its folder, its database and its log over all restarts.
+/// A server with its folder, its database and its log across restarts.
 #[derive(Debug)]
 pub struct TestApp {
     launch: Launch,
     args: Vec<String>,
     port: u16,
     server: Option<ServerProcess>,
-    /// What earlier processes wrote.
+    /// Output of earlier processes.
     past: Vec<String>,
     folder: Option<TempDir>,
     database: Option<TestDatabase>,
@@ -129,7 +129,7 @@ impl Builder {
     }
 }
 
-/// Somebody may take a port between our look and the server's.
+/// Another process may take the port between our check and the server's bind.
 async fn start_on_a_free_port(launch: &Launch, args: &[String]) -> (u16, ServerProcess) {
     for _ in 0..5 {
         let port = free_port();
@@ -159,13 +159,13 @@ impl TestApp {
         self.server.as_mut().expect("a running server")
     }
 
-    /// What all processes wrote so far.
+    /// The output of all processes so far.
     pub fn log(&self) -> String {
         let now = self.server.iter().map(ServerProcess::log);
         self.past.iter().cloned().chain(now).collect::<Vec<_>>().join("\n")
     }
 
-    /// No destructor, flush or exit handler gets to help it.
+    /// Kills it with SIGKILL: no destructor, flush or exit handler runs.
     pub fn kill9(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.kill9();
@@ -181,7 +181,7 @@ impl TestApp {
         self.send(Signal::CONT);
     }
 
-    /// Asks it to end, and goes on at once.
+    /// Asks it to end, without waiting.
     pub fn ask_to_end(&self) {
         self.send(Signal::TERM);
     }
@@ -190,13 +190,13 @@ impl TestApp {
         self.server.as_ref().expect("a running server").signal(signal);
     }
 
-    /// Asks it to end, and gives its exit code and how long it took.
+    /// Asks it to end. Returns its exit code and how long it took.
     pub async fn terminate(&mut self) -> (i32, Duration) {
         self.ask_to_end();
         self.ended().await
     }
 
-    /// Waits for the end of a server that was asked to.
+    /// Waits for the end of a server that was asked to end.
     pub async fn ended(&mut self) -> (i32, Duration) {
         let mut server = self.server.take().expect("a running server");
         let ended = server.wait(Duration::from_secs(30)).await;
@@ -204,7 +204,8 @@ impl TestApp {
         ended
     }
 
-    /// Starts it again on the same port and folder; whoever is still running is killed first.
+    /// Starts it again on the same port and folder. A process that is still running is killed
+    /// first.
     pub async fn restart(&mut self) {
         self.kill9();
         match ServerProcess::start(&self.launch, self.port, &self.args).await {
@@ -218,12 +219,12 @@ impl TestApp {
         start_on_a_free_port(&self.launch, &self.args).await.1
     }
 
-    /// Other environment from the next start on.
+    /// Sets an environment variable for the next start.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.launch.env.push((name.into(), value.into()));
     }
 
-    /// The program's other commands, in the same folder and on the same store.
+    /// Runs the program's other commands in the same folder and on the same store.
     pub fn cli(&self) -> Cli {
         Cli::from_launch(self.launch.clone())
     }
@@ -234,12 +235,12 @@ impl TestApp {
         key.unwrap_or_else(|e| panic!("{}: {e}", path.display())).trim().to_owned()
     }
 
-    /// Talks with the admin's key.
+    /// A client with the admin's key.
     pub fn client(&self) -> Client {
         Client::new(&format!("http://127.0.0.1:{}", self.port)).with_key(&self.admin_key())
     }
 
-    /// Makes a tenant and a key for it.
+    /// Creates a tenant and a key for it.
     pub async fn tenant(&self, name: &str) -> Tenant {
         let admin = self.client();
         admin.post("/v1/tenants", &json!({ "id": name, "name": name })).await.expect(201);
@@ -266,7 +267,7 @@ impl Tenant {
         format!("/v1/tenants/{}{rest}", self.id)
     }
 
-    /// Starts a run and gives its id.
+    /// Starts a run and returns its id.
     pub async fn start_run(&self, agent: &str, input: Value) -> String {
         let body = json!({ "agent": agent, "input": input });
         let answer = self.client.post(&self.path("/runs"), &body).await;
@@ -282,7 +283,7 @@ impl Tenant {
         self.path(&format!("/runs/{run}/events"))
     }
 
-    /// A reader from the first event on.
+    /// A reader from the first event.
     pub fn reader(&self, run: &str, cut: Cut) -> Reader {
         Reader::new(&self.client, &self.events_path(run), cut)
     }
@@ -290,7 +291,7 @@ impl Tenant {
 
 impl Drop for TestApp {
     fn drop(&mut self) {
-        // Before the database is dropped under it.
+        // The server must end before its database is dropped.
         self.kill9();
         if !std::thread::panicking() {
             return;

@@ -1,4 +1,4 @@
-//! The program as people call it: arguments in, exit code and two outputs back.
+//! Runs the program from the command line: arguments in, exit code and two outputs back.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::process::{Follower, code};
 use crate::server::Launch;
 
-/// No command of ours may take longer, on a busy machine either.
+/// No command may take longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program in a folder of its own, with nothing of the caller's environment.
@@ -62,7 +62,7 @@ impl Cli {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs a command to its end.
     pub fn run(&self, args: &[&str]) -> Ended {
         let mut command = self.command(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -86,21 +86,21 @@ impl Cli {
         }
     }
 
-    /// Starts it and leaves it running.
+    /// Starts a command and leaves it running.
     pub fn start(&self, args: &[&str]) -> Follower {
         Follower::start(&mut self.command(args))
     }
 }
 
 impl Ended {
-    /// The outputs of a command that did what was asked.
+    /// The outputs of a successful command.
     #[track_caller]
     pub fn done(self) -> Self {
         assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self
     }
 
-    /// One line of error that names `words`, and the exit code that belongs to it.
+    /// Checks for one error line that contains `words`, and for its exit code.
     #[track_caller]
     pub fn refused(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);

@@ -1,11 +1,11 @@
-//! A small typed HTTP client: path in, status and JSON out, with any key or none.
+//! A small typed HTTP client: path in, status and JSON out, with or without a key.
 
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
-/// Talks to one server with one key.
+/// A client of one server with one key.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -13,7 +13,7 @@ pub struct Client {
     key: Option<String>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -24,7 +24,7 @@ pub struct Answer {
 impl Client {
     /// Without a key.
     pub fn new(base: &str) -> Self {
-        // A connection each: none is left over from a server that has been killed since.
+        // A connection per request: none is left over from a server that was killed.
         let http = reqwest::Client::builder()
             .pool_max_idle_per_host(0)
             .tls_backend_preconfigured(no_tls())
@@ -54,7 +54,7 @@ impl Client {
         self.key.as_deref()
     }
 
-    /// A request to be finished by the caller.
+    /// A request for the caller to complete.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
         match &self.key {
@@ -86,8 +86,8 @@ impl Client {
         }
     }
 
-    /// For servers that may be down. Patience for the whole answer, in place of the request's own:
-    /// who hangs up earlier drops this.
+    /// For servers that may be down. The limit applies to the whole response and replaces the
+    /// request's own. A caller that wants to hang up earlier drops the future.
     pub async fn try_send(&self, request: RequestBuilder) -> reqwest::Result<Answer> {
         let response = request.timeout(Duration::from_secs(120)).send().await?;
         let status = response.status().as_u16();
@@ -100,8 +100,8 @@ impl Client {
     }
 }
 
-/// Servers of tests speak plain HTTP. Said outright, since the product's feature for TLS is on in
-/// this build and would look for a provider that the whole process has chosen.
+/// Test servers speak plain HTTP. TLS is disabled explicitly: the product enables its feature in
+/// this build, which would look for a process-wide provider.
 fn no_tls() -> rustls::ClientConfig {
     let ring = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let versions = rustls::ClientConfig::builder_with_provider(ring);
@@ -125,14 +125,14 @@ impl Answer {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The body of an answer that has this status.
+    /// The body of a response with this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// A problem document with this status, whole and in order.
+    /// Checks for a problem document with this status, complete and in order.
     #[track_caller]
     pub fn problem(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());

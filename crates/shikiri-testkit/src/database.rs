@@ -9,7 +9,7 @@ use crate::rng::Rng;
 
 const SERVER: &str = "SHIKIRI_TEST_POSTGRES";
 
-/// Whether there is a PostgreSQL to test on; says so loudly if not, and fails with `CI=true`.
+/// Whether there is a PostgreSQL for the tests. Prints a notice if not, and fails with `CI=true`.
 pub fn have_postgres(test: &str) -> bool {
     let have = std::env::var_os(SERVER).is_some();
     if !have {
@@ -32,10 +32,17 @@ impl TestDatabase {
         Self::create_on(&server).await
     }
 
-    /// On a server of the test's own choosing.
+    /// On a given server.
     pub async fn create_on(server: &str) -> Self {
         let name = format!("test_{}_{:016x}", std::process::id(), Rng::random().next());
-        execute(server, &format!("CREATE DATABASE {name}")).await.expect("a new database");
+        // Its text order differs from the byte order, as on many servers.
+        let in_words = format!(
+            "CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' \
+             LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+        );
+        if execute(server, &in_words).await.is_err() {
+            execute(server, &format!("CREATE DATABASE {name}")).await.expect("a new database");
+        }
         Self { url: with_database(server, &name), server: server.to_owned(), name }
     }
 
@@ -51,7 +58,7 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        // On a thread of its own: a failed test unwinds inside its runtime.
+        // On its own thread: a failed test unwinds inside its runtime.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("a runtime");

@@ -1,8 +1,8 @@
-//! One scenario, told once, for every engine.
+//! One scenario, written once, for every engine.
 //!
 //! A scenario is a function that takes a `TestEngine`. `each_engine!` lists those of a module and
-//! makes tests of them, one for each engine: `name::claude_code`, `name::anthropic` and
-//! `name::bedrock`. A scenario that some engine cannot have says so, with the reason:
+//! generates a test for each engine: `name::claude_code`, `name::anthropic` and `name::bedrock`. A
+//! scenario that an engine cannot run says so, with the reason:
 //!
 //! ```text
 //! each_engine! {
@@ -11,13 +11,13 @@
 //! }
 //! ```
 //!
-//! `only native: "…";` as the first line is for all that follow.
+//! `only native: "…";` as the first line applies to all that follow.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// An engine, and how a model that it asks has to speak.
+/// An engine, with the API of its models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestEngine {
     /// With this program.
@@ -31,7 +31,7 @@ impl TestEngine {
         !matches!(self, Self::ClaudeCode(_))
     }
 
-    /// As the record of a model has it.
+    /// The engine's name in a model's record.
     pub fn name(&self) -> &'static str {
         match self {
             Self::ClaudeCode(_) => "claude-code",
@@ -45,7 +45,7 @@ impl TestEngine {
         if self.is_native() { "Task" } else { "Agent" }
     }
 
-    /// Its input: whoever starts is told `prompt`, and waited for.
+    /// Input of that tool: the subagent gets `prompt`, and the caller waits for it.
     pub fn spawn(&self, prompt: &str) -> Value {
         let mut input = json!({
             "description": "調べる", "prompt": prompt, "subagent_type": "general-purpose",

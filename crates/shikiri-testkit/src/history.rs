@@ -1,12 +1,12 @@
-//! The history checker: what a reader saw, against the log as it is afterwards.
+//! The history checker: compares what a reader saw with the final log.
 //!
-//! It knows nothing of servers. A reader's history is the list of (seq, hash of the bytes) in the
-//! order of arrival; the log is the same list, read at the end by somebody who was never cut off.
+//! It does not depend on servers. A reader's history is the list of (seq, hash of the bytes) in the
+//! order of arrival. The log is the same list, read at the end without interruption.
 
 use std::fmt;
 use std::hash::Hasher as _;
 
-/// One event as somebody saw it.
+/// One event as a reader saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub seq: u64,
@@ -24,24 +24,24 @@ impl Seen {
     }
 }
 
-/// What one reader saw of one stream.
+/// The events that one reader saw of one stream.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Who, and of what, for the report.
+    /// The reader and the stream, for the report.
     pub name: String,
     /// The cursor that it started with.
     pub after: u64,
     pub seen: Vec<Seen>,
-    /// Whether it followed to the end, so that nothing may be missing there.
+    /// Whether it followed to the end, so that no event may be missing there.
     pub whole: bool,
 }
 
-/// The first thing that is wrong with a history.
+/// The first error in a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub name: String,
     pub kind: Kind,
-    /// Where in the history, counted from 0.
+    /// The position in the history, counted from 0.
     pub at: usize,
     /// The numbers seen around it.
     pub around: Vec<u64>,
@@ -57,9 +57,9 @@ pub enum Kind {
     Disorder { after: u64, next: u64 },
     /// The log has other bytes under this number.
     Changed { seq: u64 },
-    /// The log has nothing under this number: it was shown before it was kept.
+    /// The log has no such number: the event was sent before it was stored.
     Lost { seq: u64 },
-    /// It followed to the end, and the log goes on.
+    /// It followed to the end, but the log has more events.
     Short { last: u64, head: u64 },
 }
 
@@ -69,7 +69,7 @@ pub fn check_log(name: &str, log: &[Seen]) -> Result<(), Violation> {
     check_order(&whole)
 }
 
-/// No gap, repeat or disorder, and every event as the log has it.
+/// Checks for gaps, repeats and disorder, and compares every event with the log.
 pub fn check(history: &History, log: &[Seen]) -> Result<(), Violation> {
     for (at, seen) in history.seen.iter().enumerate() {
         let kept = usize::try_from(seen.seq).ok().and_then(|seq| log.get(seq.checked_sub(1)?));

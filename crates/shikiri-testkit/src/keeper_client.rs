@@ -1,4 +1,4 @@
-//! Drives a started browser at its keeper's socket, as another process of its user does.
+//! Controls a started browser through its keeper's socket, like another process of its user.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -15,13 +15,13 @@ pub struct KeeperClient {
 }
 
 impl KeeperClient {
-    /// To the browser of a folder such as `.shikiri/browser/local`.
+    /// Connects to the browser of a folder such as `.shikiri/browser/local`.
     pub fn connect(browser: &Path) -> Self {
         let token = std::fs::read(browser.join("devtools.token")).expect("the keeper's token");
         Self::connect_with(browser, &token).expect("the keeper's socket")
     }
 
-    /// With a token of the caller's choice.
+    /// Connects with a given token.
     pub fn connect_with(browser: &Path, token: &[u8]) -> io::Result<Self> {
         let mut stream = UnixStream::connect(browser.join("devtools.sock"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -30,7 +30,7 @@ impl KeeperClient {
         Ok(Self { stream: BufReader::new(stream), last_id: 0 })
     }
 
-    /// The whole answer to a command; an error if the keeper ends the connection instead.
+    /// The whole response to a command; an error if the keeper closes the connection.
     pub fn try_call(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         self.last_id += 1;
         let command = json!({ "id": self.last_id, "method": method, "params": params });
@@ -43,14 +43,14 @@ impl KeeperClient {
         serde_json::from_slice(&answer).map_err(io::Error::other)
     }
 
-    /// The result of a command that is done.
+    /// The result of a successful command.
     pub fn call(&mut self, method: &str, params: &Value) -> Value {
         let answer = self.try_call(method, params).expect("an answer");
         assert!(answer["result"].is_object(), "{method}: {answer}");
         answer["result"].clone()
     }
 
-    /// The tabs that the browser has: their ids and addresses.
+    /// The browser's tabs: their ids and addresses.
     pub fn tabs(&mut self) -> Vec<(String, String)> {
         let listed = self.call("Target.getTargets", &json!({}));
         let text = |info: &Value, name: &str| info[name].as_str().unwrap_or_default().to_owned();
@@ -61,11 +61,11 @@ impl KeeperClient {
             .collect()
     }
 
-    /// Closes a tab as a person would.
+    /// Closes a tab, as a person would.
     pub fn close_tab(&mut self, tab: &str) {
         match self.try_call("Target.closeTarget", &json!({ "targetId": tab })) {
             Ok(answer) => assert!(answer["result"].is_object(), "{answer}"),
-            // A browser ends with its last window, and may do so before the answer is read.
+            // A browser ends with its last window, perhaps before the response is read.
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}"),
         }
     }

@@ -1,11 +1,11 @@
-//! A list that only grows, and whose next entries can be waited for.
+//! A growing list whose next entries can be awaited.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// What arrived so far, in order. It is closed when nothing more can come.
+/// The entries so far, in order. It is closed when no more can come.
 #[derive(Debug)]
 pub(crate) struct Kept<T> {
     entries: Mutex<Vec<T>>,
@@ -19,7 +19,7 @@ impl<T: Clone> Kept<T> {
 
     pub(crate) fn push(&self, entry: T) {
         self.lock().push(entry);
-        // Wakes those who wait: an entry is a change, although the value stays.
+        // Wakes the waiting tasks: an entry counts as a change although the value stays the same.
         self.closed.send_modify(|_| {});
     }
 
@@ -31,8 +31,8 @@ impl<T: Clone> Kept<T> {
         self.lock().clone()
     }
 
-    /// Waits for what `wanted` makes of the list; None when the list is closed without it or the
-    /// patience is over.
+    /// Waits until `wanted` finds something in the list. None if the list is closed first or the
+    /// time is over.
     pub(crate) async fn find<R>(
         &self,
         patience: Duration,
@@ -41,7 +41,7 @@ impl<T: Clone> Kept<T> {
         let mut changes = self.closed.subscribe();
         let looking = async {
             loop {
-                // Read before the list is looked at: what was pushed before the end is not missed.
+                // Read before the list is examined, so that no entry before the end is missed.
                 let closed = *changes.borrow_and_update();
                 if let Some(found) = wanted(&self.lock()) {
                     return Some(found);

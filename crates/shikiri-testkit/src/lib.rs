@@ -1,7 +1,7 @@
-//! The world for tests: the real server as a child process, readers of its streams, a checker of
-//! what they saw, and the means to hurt it.
+//! The environment of tests: the real server as a child process, readers of its streams, a checker
+//! of what they saw, and ways to break things.
 //!
-//! Everything here fails the test that uses it, with words: nobody has to unwrap. A test names the
+//! Everything here fails the test with a message, so that tests need no unwrap. A test names the
 //! program itself (`env!("CARGO_BIN_EXE_shikiri")`), so that cargo builds it first.
 
 #![expect(
@@ -29,6 +29,7 @@ mod process_tree;
 mod reader;
 mod rng;
 mod server;
+mod store;
 mod wait;
 
 pub use app::{Builder, Tenant, TestApp};
@@ -46,24 +47,25 @@ pub use mcp::{Policy, Resuming, Sent, StreamLog};
 pub use peers::peer;
 pub use process::{Follower, ROLE, role, script, signal, spawn_role, spawn_role_in, unprivileged};
 pub use process_tree::{listening_ports, processes_of_folder};
-pub use reader::{Cut, Frame, Reader};
+pub use reader::{Cut, Frame, Reader, read_frames};
 pub use rng::Rng;
 pub use rustix::process::Signal;
 pub use server::ServerProcess;
 pub use shikiri_store::FakeClock;
-pub use wait::{Cleanup, wait_until};
+pub use store::{StorePlace, TestStore};
+pub use wait::{Cleanup, Condition, until, until_blocking, until_within};
 
-/// Whether the long forms are wanted: many rounds instead of a few.
+/// Whether the long tests are wanted: many rounds instead of a few.
 pub fn long() -> bool {
     std::env::var_os("SHIKIRI_LONG").is_some()
 }
 
-/// With `CI=true`, nothing may be left out.
+/// With `CI=true`, nothing may be skipped.
 pub fn in_ci() -> bool {
     std::env::var("CI").as_deref() == Ok("true")
 }
 
-/// Says loudly that a part of a test is left out, which in CI is a failure.
+/// Prints that part of a test is skipped, which in CI is a failure.
 pub fn skip(what: &str, why: &str) {
     assert!(!in_ci(), "{what} cannot be left out with CI=true: {why}");
     eprintln!("SKIPPED: {what}: {why}");

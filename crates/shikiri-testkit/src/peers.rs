@@ -1,5 +1,5 @@
-//! The programs of others that tests speak with. `cargo xtask test` installs them and names each
-//! in a variable; `eval "$(cargo xtask peers)"` does the same for tests that are run by hand.
+//! Third-party programs that tests use. `cargo xtask test` installs them and names each in a
+//! variable; `eval "$(cargo xtask peers)"` does the same for tests that are run by hand.
 //!
 //! | variable | what it names |
 //! |---|---|
@@ -14,8 +14,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where a peer is, by the name of its variable; says loudly if there is none, and fails with
-/// `CI=true`.
+/// The path of a peer, by the name of its variable. Prints a notice if there is none, and fails
+/// with `CI=true`.
 pub fn peer(variable: &str) -> Option<PathBuf> {
     place(variable, std::env::var_os(variable))
 }

@@ -1,5 +1,5 @@
-//! Processes: signals, children that are this very test program in another role, and children
-//! whose output is kept.
+//! Processes: signals, children that run this test program in another role, and children whose
+//! output is stored.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long the last lines of an ended child may be on their way.
+/// How long the last lines of an ended child may take to arrive.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Names the role of a child that is this test program again.
+/// The variable with the role of a child that runs this test program.
 pub const ROLE: &str = "SHIKIRI_TEST_ROLE";
 
-/// The role that this process was started in, if it was started by `spawn_role`.
+/// The role of this process, if `spawn_role` started it.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// This test program again, running only `test` (its full path), which finds its `role`.
+/// Starts this test program again with only `test` (its full path), which finds its `role`.
 pub fn spawn_role(test: &str, role: &str) -> Command {
     role_of(&std::env::current_exe().expect("this program's path"), test, role)
 }
 
 /// The same from a copy of this program in `folder`, where another user can start it: the build
-/// folder may lie in a closed home.
+/// folder may be in a private home.
 pub fn spawn_role_in(folder: &Path, test: &str, role: &str) -> Command {
     let program = folder.join("role");
     let this = std::env::current_exe().expect("this program's path");
@@ -44,8 +44,9 @@ fn role_of(program: &Path, test: &str, role: &str) -> Command {
     command
 }
 
-/// Makes a program of a shell script. Another process writes it: a descriptor open for writing here
-/// could be inherited by a child of another test, and running the script would then be refused.
+/// Makes a program from a shell script. A separate process writes it: a file descriptor that is
+/// open for writing here could be inherited by another test's child, and the script could then not
+/// be started.
 pub fn script(path: &Path, text: &str) {
     let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
     let args = [path.as_os_str(), text.as_ref()];
@@ -56,17 +57,17 @@ pub fn script(path: &Path, text: &str) {
 /// Sends a signal to a child of this test.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
-    // A child that has just ended by itself takes no signal, and needs none.
+    // A child that has just ended needs no signal.
     let _ = kill_process(pid, signal);
 }
 
-/// A user and group without rights, if this process is root and so has to lend itself to one.
+/// A user and group without privileges, if this process is root and has to switch to one.
 pub fn unprivileged() -> Option<(u32, u32)> {
     let me = std::fs::metadata("/proc/self").expect("/proc").uid();
     (me == 0).then_some((65_534, 65_534))
 }
 
-/// A child process whose lines are kept and can be waited for. It is killed when dropped.
+/// A child process whose lines are stored and can be awaited. It is killed when dropped.
 #[derive(Debug)]
 pub struct Follower {
     child: Child,
@@ -87,7 +88,7 @@ impl Lines {
 }
 
 impl Follower {
-    /// Starts it with both outputs kept, in the order of arrival.
+    /// Starts it and stores both outputs, in the order of arrival.
     pub fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
@@ -107,7 +108,7 @@ impl Follower {
         signal(self.pid(), which);
     }
 
-    /// Waits for a line that `wanted` makes something of; None if the process ends before.
+    /// Waits for a line that `wanted` accepts; None if the process ends first.
     pub fn find<T>(&mut self, patience: Duration, wanted: impl Fn(&str) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
         loop {
@@ -129,13 +130,13 @@ impl Follower {
         }
     }
 
-    /// The exit code, or the negated signal; None while it lives.
+    /// The exit code, or the negated signal; None while it runs.
     pub fn ended(&mut self) -> Option<i32> {
         self.child.try_wait().expect("a child").map(code)
     }
 
-    /// Waits for what the pipes of an ended child still hold, but not for a grandchild that has
-    /// them too.
+    /// Waits for the remaining output of an ended child, but not for a grandchild that holds the
+    /// pipes.
     pub(crate) fn read_to_the_end(&self) {
         let start = Instant::now();
         while !self.readers.iter().all(JoinHandle::is_finished) && start.elapsed() < LAST_WORDS {
@@ -160,7 +161,7 @@ impl Follower {
         }
     }
 
-    /// Everything it has written so far; after `wait` that is all.
+    /// All output so far; after `wait` it is complete.
     pub fn output(&self) -> String {
         self.lines.lock().join("\n")
     }

@@ -1,9 +1,9 @@
-//! What the processes of a folder listen on, as the system tells it.
+//! The processes of a folder and the ports that they listen on, according to the system.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Processes that were told of a folder on their command lines, and all processes below them.
+/// Processes with this folder on their command lines, and all their descendants.
 pub fn processes_of_folder(folder: &Path) -> BTreeSet<u32> {
     let folder = folder.to_str().expect("a path in UTF-8");
     let all: Vec<(u32, u32)> =
@@ -51,7 +51,7 @@ fn process_ids() -> Vec<u32> {
 
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold anything; its state and its parent follow.
+    // The name in brackets may contain anything; the state and the parent follow it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 

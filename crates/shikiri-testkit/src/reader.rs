@@ -1,5 +1,5 @@
-//! A reader of Server-Sent Events that behaves as a browser does: it remembers the last id, and
-//! asks for what follows it when the stream was cut. What it yields is exact to the byte.
+//! A reader of Server-Sent Events that behaves like a browser: it remembers the last id, and
+//! resumes after it when the stream was cut. Its output is exact to the byte.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::history::Seen;
 /// One dispatched event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The id that the frame itself had.
+    /// The id of the frame itself.
     pub id: Option<String>,
     pub event: String,
     pub data: Vec<u8>,
 }
 
-/// What a reader does when a stream ends without a terminal event.
+/// What a reader does if a stream ends without a terminal event.
 #[derive(Clone, Copy, Debug)]
 pub enum Cut {
-    /// It ends too.
+    /// Ends too.
     End,
-    /// It connects again after the pause, with `Last-Event-ID`.
+    /// Connects again after the pause, with `Last-Event-ID`.
     Resume(Duration),
 }
 
@@ -61,7 +61,7 @@ impl Frame {
         serde_json::from_slice(&self.data).unwrap_or_else(|e| panic!("not JSON ({e}): {self:?}"))
     }
 
-    /// Nothing follows this one.
+    /// Whether no event follows this one.
     pub fn is_terminal(&self) -> bool {
         matches!(self.event.as_str(), "result" | "error")
     }
@@ -85,17 +85,17 @@ impl Reader {
         self.last_id.as_deref()
     }
 
-    /// How often it has connected.
+    /// The number of connections so far.
     pub fn connections(&self) -> u32 {
         self.connections
     }
 
-    /// Whether the terminal event has come.
+    /// Whether the terminal event has arrived.
     pub fn is_done(&self) -> bool {
         self.terminal
     }
 
-    /// Lets go of the connection; the next `next` connects again.
+    /// Drops the connection; the next `next` connects again.
     pub fn drop_connection(&mut self) {
         self.open = None;
     }
@@ -119,7 +119,7 @@ impl Reader {
         }
     }
 
-    /// Everything up to the end.
+    /// All events up to the end.
     pub async fn rest(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.next().await {
@@ -128,8 +128,8 @@ impl Reader {
         frames
     }
 
-    /// Makes sure that the stream is open. A reader that resumes returns false when it was not
-    /// possible this time; any other fails the test.
+    /// Opens the stream if it is not open. A reader that resumes returns false if that was
+    /// impossible this time; any other fails the test.
     pub async fn connect(&mut self) -> bool {
         let request = self.client.request(reqwest::Method::GET, &self.path);
         let request = request.header("accept", "text/event-stream");
@@ -159,7 +159,7 @@ impl Reader {
         false
     }
 
-    /// The next event of this connection; None when it is over.
+    /// The next event of this connection; None when it has ended.
     async fn read(&mut self) -> Option<Frame> {
         let open = self.open.as_mut()?;
         loop {
@@ -172,7 +172,7 @@ impl Reader {
             }
             match open.bytes.next().await {
                 Some(Ok(bytes)) => open.ready.extend(open.parser.push(&bytes)),
-                // A frame that was cut in its middle was never seen.
+                // A frame that was cut in the middle does not count as seen.
                 Some(Err(_)) | None => {
                     self.open = None;
                     return None;
@@ -182,7 +182,12 @@ impl Reader {
     }
 }
 
-/// The wire form, as the HTML standard has it.
+/// The events of a completely read stream.
+pub fn read_frames(stream: &[u8]) -> Vec<Frame> {
+    Parser::default().push(stream)
+}
+
+/// The wire format of the HTML standard.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
@@ -225,7 +230,7 @@ impl Parser {
                 }
                 None => self.data = Some(value.to_vec()),
             },
-            // `retry`, comments and what nobody knows.
+            // `retry`, comments and unknown fields.
             _ => {}
         }
         None

@@ -1,5 +1,5 @@
 //! A small seeded generator (SplitMix64). The seed is printed, and `SHIKIRI_SEED` sets it, so that
-//! a failure can be played again.
+//! a failure can be reproduced.
 
 /// Random numbers that a seed determines.
 #[derive(Clone, Debug)]
@@ -8,7 +8,8 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The seed of `SHIKIRI_SEED`, or a fresh one; printed in either case, with the test's name.
+    /// The seed from `SHIKIRI_SEED`, or a fresh one. It is printed in either case, with the test's
+    /// name.
     pub fn seeded(test: &str) -> Self {
         let seed = match std::env::var("SHIKIRI_SEED") {
             Ok(text) => text.parse().expect("SHIKIRI_SEED is a number"),
@@ -18,7 +19,7 @@ impl Rng {
         Self::new(seed)
     }
 
-    /// For names and ports, where nothing is to be played again.
+    /// For names and ports, which need not be reproduced.
     pub(crate) fn random() -> Self {
         Self::new(fresh_seed())
     }
@@ -27,7 +28,7 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// A generator of its own for a part of the test, so that tasks do not race for numbers.
+    /// A separate generator for part of the test, so that tasks do not race for numbers.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
@@ -61,7 +62,7 @@ impl Rng {
     }
 }
 
-/// The hasher's keys are random for each value, which is randomness enough for a seed.
+/// The hasher's keys are random for each value, which is enough for a seed.
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(std::process::id()) >> 1

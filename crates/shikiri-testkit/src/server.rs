@@ -1,4 +1,4 @@
-//! One `shikiri serve` process: started, listened to, hurt and ended.
+//! One `shikiri serve` process: started, observed, killed and ended.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use crate::process::Follower;
 use crate::rng::Rng;
 
-/// How long a server may take to listen: the machine may be building at the same time.
+/// How long a server may take to listen: the machine may be compiling at the same time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How to start the program in a world of its own.
+/// How to start the program in an isolated environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
@@ -24,7 +24,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// The program with nothing of the caller's environment but the way to programs.
+    /// The program with an empty environment except `PATH`.
     pub(crate) fn command(&self) -> Command {
         use std::os::unix::process::CommandExt as _;
         let mut command = Command::new(&self.program);
@@ -33,8 +33,8 @@ impl Launch {
         command.env("HOME", &self.root).env("RUST_BACKTRACE", "1").env("NO_COLOR", "1");
         if let Some(store) = &self.store {
             command.env("SHIKIRI_STORE", store);
-            // Nodes of one store share its key, and tests give each a folder of its own. One key
-            // for all databases of tests is enough.
+            // Nodes of one store share its key, but tests give each node its own folder. So all
+            // test databases use one key.
             let user = self.user.map_or(String::new(), |(uid, _)| format!("-{uid}"));
             let key = std::env::temp_dir().join(format!("shikiri-tests-sealing{user}.key"));
             command.env("SHIKIRI_SEALING_KEY_FILE", key);
@@ -55,7 +55,8 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `shikiri serve` and waits for its word that it listens; else what it said.
+    /// Starts `shikiri serve` and waits until it reports that it listens. Otherwise returns its
+    /// output.
     pub(crate) async fn start(launch: &Launch, port: u16, args: &[String]) -> Result<Self, String> {
         let mut command = launch.command();
         command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]).args(args);
@@ -69,7 +70,7 @@ impl ServerProcess {
                 return Ok(Self { follower, base: url.trim_end_matches('/').to_owned() });
             }
             if let Some(code) = follower.ended() {
-                // What it said last may still be on its way through the pipe.
+                // Its last output may still be in the pipe.
                 follower.read_to_the_end();
                 return Err(format!("exit {code}\n{}", follower.output()));
             }
@@ -93,7 +94,7 @@ impl ServerProcess {
         self.follower.output()
     }
 
-    /// No destructor, flush or exit handler gets to help it.
+    /// Kills it with SIGKILL: no destructor, flush or exit handler runs.
     pub fn kill9(&mut self) {
         self.follower.kill9();
     }
@@ -102,12 +103,12 @@ impl ServerProcess {
         self.follower.signal(which);
     }
 
-    /// The exit code, or the negated signal; None while it lives.
+    /// The exit code, or the negated signal; None while it runs.
     pub fn ended(&mut self) -> Option<i32> {
         self.follower.ended()
     }
 
-    /// Waits for its end and tells how long that took.
+    /// Waits for its end. Returns the exit code and how long that took.
     pub async fn wait(&mut self, patience: Duration) -> (i32, Duration) {
         let start = Instant::now();
         loop {
@@ -122,8 +123,8 @@ impl ServerProcess {
     }
 }
 
-/// A port below the range of outgoing connections: while the server is down, a client's own
-/// socket must not take its place.
+/// A port below the range of outgoing connections: while the server is down, a client's own socket
+/// must not take it.
 pub(crate) fn free_port() -> u16 {
     let mut rng = Rng::random();
     for _ in 0..200 {

@@ -20,7 +20,7 @@ pub fn running_as_root() -> bool {
 pub(crate) enum Account {
     /// The server runs as the caller.
     Caller { uid: u32 },
-    /// The caller is root and the server runs as somebody else.
+    /// The caller is root and the server runs as another user.
     Other { uid: u32, gid: u32 },
 }
 

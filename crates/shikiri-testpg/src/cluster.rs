@@ -1,18 +1,16 @@
 //! One private cluster, from `initdb` to its removal.
 
-use std::fmt;
-use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fmt, fs};
 
 use crate::account::Account;
 use crate::error::Error;
-use crate::folder;
 use crate::guard::Guard;
 use crate::installed::Installed;
-use crate::sweep;
+use crate::{folder, sweep};
 
 /// A running server in a temporary folder. Dropping it stops the server at once and removes the
 /// folder.
@@ -128,7 +126,7 @@ impl Cluster {
             self.write_settings()?;
             match self.pg_ctl(&["start"]) {
                 Ok(()) => return Ok(()),
-                // Somebody took the port between our look and the server's.
+                // Another process took the port between the check and the server's start.
                 Err(error) if self.log().contains("Address already in use") => last = error,
                 Err(error) => return Err(error),
             }

@@ -1,9 +1,8 @@
-//! What went wrong, in words for the person who runs the tests. Nobody branches on it, so it is
-//! a sentence and not an enum.
+//! The error of this crate: a sentence for the person who runs the tests. No caller branches on it, so
+//! it is no enum.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 /// A failure to find, make, start or stop a cluster. Its text says what to look at.
 #[derive(Debug)]

@@ -40,8 +40,8 @@ pub(crate) fn log(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
-/// The server that runs on this folder. A pid file alone proves nothing, for its number may
-/// belong to somebody else by now; the process must have been started on this data folder.
+/// The server that runs on this folder. The id in a pid file may be used again by another process, so
+/// the process must have been started with this data folder.
 pub(crate) fn server(folder: &Path) -> Option<u32> {
     let data = data(folder);
     let pid_file = fs::read_to_string(data.join("postmaster.pid")).ok()?;

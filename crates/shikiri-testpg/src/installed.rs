@@ -1,12 +1,11 @@
 //! Finds the PostgreSQL that is installed here. Debian keeps the server's programs outside
 //! `PATH`, one folder per version, hence the third place to look.
 
-use std::env;
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 const PROGRAMS: [&str; 3] = ["initdb", "pg_ctl", "postgres"];
 

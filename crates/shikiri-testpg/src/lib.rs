@@ -1,13 +1,14 @@
 //! Private PostgreSQL clusters for tests: a fresh one in a temporary folder, gone afterwards.
 //!
-//! A test must never touch a database that somebody uses, so a cluster shares nothing with the
-//! system's: own folder, own port on 127.0.0.1, own random password. Three things end it, each
-//! for the case that the one before did not happen: dropping [`Cluster`]; a guard process that
-//! sees its creator end, however it ended (Ctrl-C, `kill -9`, a cluster kept in a `static`);
-//! and the sweep that every later start begins with.
+//! A test must never touch another database, so a cluster has its own folder, its own port on
+//! 127.0.0.1 and a random password. Three mechanisms end it: dropping [`Cluster`]; a guard process,
+//! which notices every end of its creator (Ctrl-C, `kill -9`, a cluster in a `static`); and a sweep at
+//! the start of every later cluster.
 //!
-//! Std only and blocking: every crate's tests may use it at no build cost. Processes are
-//! checked through `/proc`, so it needs Linux.
+//! The crate is blocking and has no dependencies, so it builds fast. It reads `/proc`, so it needs
+//! Linux.
+//!
+//! To start: [`Installed::find_or_skip`], then [`Cluster::start`].
 
 mod account;
 mod cluster;

@@ -13,7 +13,7 @@ pub(crate) fn effective_uid() -> Option<u32> {
 }
 
 /// When a process started, in ticks since boot: with the pid, the identity of a process. `None`
-/// if it is gone, or is a zombie that nobody has collected.
+/// if it is gone or a zombie.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
     parse_start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }

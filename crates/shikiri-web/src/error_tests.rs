@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 
 use super::*;
 
-async fn shown(problem: impl Into<Problem>) -> String {
+async fn shown(problem: impl Into<ProblemResponse>) -> String {
     let response = problem.into().into_response();
     let mut lines = vec![response.status().to_string()];
     for name in ["content-type", "www-authenticate", "retry-after"] {
@@ -34,7 +34,7 @@ async fn every_failure_has_its_status_and_code() {
     ] {
         table.push(shown(error).await);
     }
-    table.push(shown(Problem::unauthorized()).await);
+    table.push(shown(ProblemResponse::unauthorized()).await);
     let limit = Duration::from_millis(1_001);
     let (quota, tenant) = ("stored_bytes", "a".to_owned());
     table.push(shown(AppError::Quota { quota, used: 7, limit: 5, tenant }).await);
@@ -42,7 +42,7 @@ async fn every_failure_has_its_status_and_code() {
     insta::assert_snapshot!(without_ids(&table.join("\n\n")));
 }
 
-/// Each fault has an id of its own, of 16 digits.
+/// Each failure has an id of its own, of 16 digits.
 fn without_ids(text: &str) -> String {
     let mut parts = text.split("err_");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -67,7 +67,9 @@ async fn only_an_execution_is_named_as_one() {
 
 #[tokio::test]
 async fn a_long_id_is_not_thrown_back() {
-    assert!(shown(Problem::no_tenant(&"x".repeat(10_000))).await.len() < 1_000);
+    assert!(
+        shown(ProblemResponse::id_not_found("tenant", &"x".repeat(10_000))).await.len() < 1_000
+    );
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::*;
 struct Form {
     name: String,
     size: u32,
-    inner: Object<Inner>,
+    inner: JsonObject<Inner>,
     any: Value,
 }
 
@@ -19,7 +19,7 @@ struct Inner {
     flag: bool,
 }
 
-async fn send(kind: Option<&'static str>, body: impl Into<Body>) -> Result<Form, Problem> {
+async fn send(kind: Option<&'static str>, body: impl Into<Body>) -> Result<Form, ProblemResponse> {
     let mut request = Request::new(body.into());
     if let Some(kind) = kind {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -109,7 +109,7 @@ async fn size_is_bounded() {
         let problem = send(Some("application/json"), of(bytes)).await.unwrap_err();
         assert_eq!(problem.code, Code::PayloadTooLarge);
     }
-    // The same without a length that is known before.
+    // The same without a known length.
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
     let pieces = futures_util::stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
     let problem = send(Some("application/json"), Body::from_stream(pieces)).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn depth_is_bounded() {
 async fn a_body_that_stops_coming_is_given_up() {
     let ms = Duration::from_millis;
     let silence = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
-    let patience = Patience { pause: ms(20), total: ms(60_000) };
+    let patience = BodyTimeouts { pause: ms(20), total: ms(60_000) };
     let problem = read(Body::from_stream(silence), false, patience, None).await.unwrap_err();
     assert_eq!(problem.code, Code::RequestTimeout);
 
@@ -140,7 +140,7 @@ async fn a_body_that_stops_coming_is_given_up() {
         tokio::time::sleep(ms(5)).await;
         Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
     });
-    let patience = Patience { pause: ms(60_000), total: ms(50) };
+    let patience = BodyTimeouts { pause: ms(60_000), total: ms(50) };
     let problem = read(Body::from_stream(drip), false, patience, None).await.unwrap_err();
     assert_eq!(problem.code, Code::RequestTimeout);
 }

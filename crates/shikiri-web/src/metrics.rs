@@ -10,11 +10,11 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
-use shikiri_app::Counters;
+use shikiri_runtime::ProcessMetrics;
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(crate) struct Metrics {
+pub(crate) struct WebMetrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     open_streams: Gauge,
@@ -23,7 +23,7 @@ pub(crate) struct Metrics {
     pub(crate) cut_slow_readers: Counter,
 }
 
-// Templates and statuses are few; an address as it was sent could be anything.
+// Templates and statuses are few; a raw path could be anything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: String,
@@ -31,8 +31,8 @@ struct RequestLabels {
     status: u16,
 }
 
-impl Metrics {
-    pub(crate) fn new(done: Arc<Counters>) -> Self {
+impl WebMetrics {
+    pub(crate) fn new(done: Arc<ProcessMetrics>) -> Self {
         let mut registry = Registry::with_prefix("shikiri");
         let metrics = Self {
             requests: Family::default(),
@@ -50,7 +50,7 @@ impl Metrics {
         registry.register("refused_connections", "Connections over the cap", refused);
         let cut = metrics.cut_slow_readers.clone();
         registry.register("cut_slow_readers", "Readers that took nothing for 30 s", cut);
-        registry.register_collector(Box::new(Done(done)));
+        registry.register_collector(Box::new(AppCounterCollector(done)));
         Self { registry, ..metrics }
     }
 
@@ -63,7 +63,7 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// The gate counts the streams; what it says is told with the rest.
+    /// The gate counts the open streams; its number is reported with the rest.
     pub(crate) fn text(&self, open_streams: usize) -> String {
         self.open_streams.set(i64::try_from(open_streams).unwrap_or(i64::MAX));
         let mut out = String::new();
@@ -73,11 +73,11 @@ impl Metrics {
     }
 }
 
-/// The use cases' own counters, read when somebody asks.
+/// The use cases' own counters, read at each scrape.
 #[derive(Debug)]
-struct Done(Arc<Counters>);
+struct AppCounterCollector(Arc<ProcessMetrics>);
 
-impl Collector for Done {
+impl Collector for AppCounterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let done = &self.0;
         for (name, help, count) in [

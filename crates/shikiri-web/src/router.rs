@@ -13,19 +13,19 @@ use crate::routes::{
     lanes, models, projects, run_events, runs, servers, skills, tasks, team_agents, team_messages,
     tenants, usage,
 };
-use crate::state::Shared;
-use crate::{access, error, host, observe, openapi};
+use crate::web_state::SharedWebState;
+use crate::{access_extractors, host_check, openapi, problem_response, request_metrics};
 
-/// The routes and, made from the same handlers, their description.
-pub(crate) fn api() -> OpenApiRouter<Shared> {
+/// The routes, with their OpenAPI description from the same handlers.
+pub(crate) fn api() -> OpenApiRouter<SharedWebState> {
     OpenApiRouter::with_openapi(openapi::base())
-        // Public; listed in access::PUBLIC.
+        // Public; listed in access_extractors::PUBLIC.
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
         .routes(routes!(docs::openapi_document))
         .routes(routes!(docs::docs))
-        // With a key.
+        // Routes that need a key.
         .routes(routes!(tenants::create_tenant, tenants::list_tenants))
         .routes(routes!(tenants::show_tenant, tenants::change_tenant, tenants::remove_tenant))
         .routes(routes!(keys::create_key, keys::list_keys))
@@ -82,32 +82,32 @@ pub(crate) fn api() -> OpenApiRouter<Shared> {
         .routes(routes!(hooks::hook_stats))
 }
 
-/// The whole service: our routes, and those of other doors, which have their own keys.
-pub(crate) fn build(web: &Shared, other_doors: Router) -> Router {
+/// The whole service: our routes and the mounted ones, which check their own keys.
+pub(crate) fn build(web: &SharedWebState, other_routes: Router) -> Router {
     let (ours, _) = api().split_for_parts();
-    ours.method_not_allowed_fallback(error::on_wrong_method)
-        .fallback(error::on_unknown_path)
-        .layer(from_fn_with_state(web.clone(), access::authenticate))
+    ours.method_not_allowed_fallback(problem_response::on_wrong_method)
+        .fallback(problem_response::on_unknown_path)
+        .layer(from_fn_with_state(web.clone(), access_extractors::authenticate))
         .with_state(web.clone())
-        .merge(other_doors)
-        // The last is the outermost: what happens further in is counted, whatever it is.
-        .layer(from_fn_with_state(web.clone(), host::check))
-        .layer(CatchPanicLayer::custom(error::on_panic))
-        .layer(map_response(harden))
-        .layer(from_fn_with_state(web.clone(), observe::observe))
+        .merge(other_routes)
+        // The last layer is the outermost: it counts whatever happens further in.
+        .layer(from_fn_with_state(web.clone(), host_check::check_host_and_origin))
+        .layer(CatchPanicLayer::custom(problem_response::on_panic))
+        .layer(map_response(set_security_headers))
+        .layer(from_fn_with_state(web.clone(), request_metrics::record_request))
 }
 
-/// Tells browsers and proxies not to guess and not to keep.
-async fn harden(mut response: Response) -> Response {
+/// Tells browsers and proxies not to guess content types and not to cache.
+async fn set_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Every (method, path template) there is, for tests that walk them all.
+/// Every (method, path template), for tests that visit them all.
 pub fn operations() -> Vec<(String, String)> {
-    let document = serde_json::to_value(openapi::described()).unwrap_or_default();
+    let document = serde_json::to_value(openapi::build_document()).unwrap_or_default();
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
     let mut all = Vec::new();
     for (path, item) in paths {

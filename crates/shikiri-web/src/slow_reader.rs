@@ -1,4 +1,4 @@
-//! A connection that gives up on a peer that takes nothing.
+//! A connection that gives up on a peer that reads nothing.
 //!
 //! Hyper asks a body for more only when there is room, so a body cannot see that its reader is
 //! stuck. The socket can: a write that stays pending means that the peer's window and our send
@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct SlowReaderGuard<T> {
     inner: T,
     patience: Duration,
-    /// Runs while a write is pending; there is none in the usual case.
+    /// Runs while a write is pending, which is rare.
     stalled: Option<Pin<Box<Sleep>>>,
     cut: Counter,
 }
@@ -29,7 +29,7 @@ impl<T> SlowReaderGuard<T> {
         Self { inner, patience, stalled: None, cut }
     }
 
-    fn watch<R>(
+    fn check_stall<R>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<R>>,
@@ -63,7 +63,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for SlowReaderGuard<T> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.watch(cx, written)
+        self.check_stall(cx, written)
     }
 
     fn poll_write_vectored(
@@ -72,7 +72,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for SlowReaderGuard<T> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.watch(cx, written)
+        self.check_stall(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,6 +1,6 @@
-//! `<root>/.shikiri/`: made at first start, readable for its owner only. Several processes may
-//! start at once: whatever is made here is made whole or not at all, and all agree on one admin
-//! key. A folder or a key that somebody else put there is not used.
+//! `<root>/.shikiri/`: created at first start, readable for its owner only. Several processes may
+//! start at once, so everything here is created atomically, and all agree on one admin key. A
+//! folder or a key from another user is not used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -8,26 +8,26 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
-use shikiri_app::private_file::{self, PrivateFileError};
-use shikiri_model::key::Secret;
+use shikiri_model::key::SecretToken;
+use shikiri_runtime::private_file::{self, PrivateFileError};
 
 use crate::exit::{Exit, Failure};
 use crate::trust::tracked_files;
 
 /// The data folder's name in the project's.
 const NAME: &str = ".shikiri";
-/// What people write and share. All else in the folder is made by this program, on this machine.
+/// Files that people write and share. This program creates everything else, on this machine.
 const SHARED: &[&str] = &["conventions.toml", "providers.toml", ".gitignore", "agents"];
-/// A key has about 50.
+/// A key has about 50 bytes.
 const MAX_KEY_BYTES: u64 = 1_024;
-/// What to do about a key that is not this store's.
+/// The next step for a key that does not belong to this store.
 const NEW_KEY: &str = "if this folder is yours, `shikiri keys rotate-admin` makes a new one";
 
-/// How keys begin.
+/// The prefix of keys.
 pub(crate) const KEY_PREFIX: &str = "shk_";
 
-/// Refuses a data folder that somebody else provides: through a link, as another user, or in a
-/// repository. A folder that is missing, or cannot be looked at, is left to whoever uses it.
+/// Refuses a data folder that comes from another user: through a link, with another owner, or in a
+/// repository. A missing or unreadable folder is left to the code that uses it.
 pub fn check(root: &Path) -> Result<(), Failure> {
     let folder = root.join(NAME);
     let Ok(found) = folder.symlink_metadata() else { return Ok(()) };
@@ -61,28 +61,29 @@ fn check_owner(folder: &Path, found: &fs::Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the folder and what belongs in it, as far as it is missing.
+/// Creates the folder and its missing contents.
 pub fn prepare(folder: &Path) -> Result<(), Failure> {
     if let Ok(found) = folder.symlink_metadata() {
         check_owner(folder, &found)?;
     }
-    shikiri_hook::place::prepare(folder).map_err(|error| unusable(folder, &error))?;
+    shikiri_hook::hook_project::prepare_folder(folder).map_err(|error| unusable(folder, &error))?;
     let workspaces = folder.join("workspaces");
-    shikiri_hook::place::make_folder(&workspaces).map_err(|error| unusable(&workspaces, &error))
+    shikiri_hook::hook_project::make_folder(&workspaces)
+        .map_err(|error| unusable(&workspaces, &error))
 }
 
-/// Puts a new admin key into its file; false if another process has put one there.
-pub fn make_admin_key(path: &Path, key: &Secret) -> Result<bool, Failure> {
+/// Writes a new admin key into its file; false if another process has written one.
+pub fn make_admin_key(path: &Path, key: &SecretToken) -> Result<bool, Failure> {
     make_key(path, key).map_err(|error| unusable(path, &error))
 }
 
-/// A key file that this store knows nothing of.
+/// A key file that this store does not know.
 pub fn unknown_key(path: &Path) -> Failure {
     let what = format!("{} holds a key that this store does not know", path.display());
     Failure::new(Exit::Refused, what, &format!("it is not used; {NEW_KEY}"))
 }
 
-/// Copies of a store's file that was damaged and set aside, the oldest first.
+/// Backups of damaged store files, oldest first.
 pub fn damaged_copies(store: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (store.parent(), store.file_name().and_then(|n| n.to_str()))
     else {
@@ -100,8 +101,8 @@ pub fn damaged_copies(store: &Path) -> Vec<PathBuf> {
     copies
 }
 
-/// Until the guard is dropped, no other process of this machine makes what belongs in the folder.
-/// None if another one does so now.
+/// Locks the folder against other processes of this machine that create its contents. None if
+/// another process holds the lock.
 pub fn try_lock(folder: &Path) -> Result<Option<File>, Failure> {
     let file = File::open(folder).map_err(|error| unusable(folder, &error))?;
     match file.try_lock() {
@@ -111,14 +112,14 @@ pub fn try_lock(folder: &Path) -> Result<Option<File>, Failure> {
     }
 }
 
-/// Puts a key in the place of whatever is there.
-pub fn replace_key(path: &Path, key: &Secret) -> Result<(), Failure> {
+/// Replaces the key.
+pub fn replace_key(path: &Path, key: &SecretToken) -> Result<(), Failure> {
     let replaced = write_key(path, key, |scratch| fs::rename(scratch, path));
     replaced.map_err(|error| unusable(path, &error))
 }
 
-/// None if there is no file. A file that others could have written or can read is refused.
-pub fn read_key(path: &Path) -> Result<Option<Secret>, Failure> {
+/// None if there is no file. A file that others can read or could have written is refused.
+pub fn read_key(path: &Path) -> Result<Option<SecretToken>, Failure> {
     let opened = private_file::open(path).map_err(|error| match error {
         PrivateFileError::Io(error) => unusable(path, &error),
         error => {
@@ -130,7 +131,9 @@ pub fn read_key(path: &Path) -> Result<Option<Secret>, Failure> {
     let mut text = String::new();
     file.take(MAX_KEY_BYTES).read_to_string(&mut text).map_err(|error| unusable(path, &error))?;
     match text.trim() {
-        key if key.len() >= 20 && key.starts_with(KEY_PREFIX) => Ok(Some(Secret::from_caller(key))),
+        key if key.len() >= 20 && key.starts_with(KEY_PREFIX) => {
+            Ok(Some(SecretToken::from_caller(key)))
+        }
         _ => {
             let what = format!("{} does not hold a key", path.display());
             Err(Failure::new(Exit::Failed, what, "`shikiri keys rotate-admin` makes a new one"))
@@ -138,19 +141,19 @@ pub fn read_key(path: &Path) -> Result<Option<Secret>, Failure> {
     }
 }
 
-/// False if a key is there already.
-fn make_key(path: &Path, key: &Secret) -> io::Result<bool> {
+/// False if there is a key already.
+fn make_key(path: &Path, key: &SecretToken) -> io::Result<bool> {
     write_key(path, key, |scratch| match fs::hard_link(scratch, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         linked => linked.map(|()| true),
     })
 }
 
-/// Writes the whole key under another name, which `place` then puts into place.
+/// Writes the whole key to a temporary file, which `publish` then moves into place.
 fn write_key<T>(
     path: &Path,
-    key: &Secret,
-    place: impl FnOnce(&Path) -> io::Result<T>,
+    key: &SecretToken,
+    publish: impl FnOnce(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
     let scratch = scratch_name(path);
     let written = (|| {
@@ -158,9 +161,9 @@ fn write_key<T>(
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&scratch)?;
         writeln!(file, "{}", key.reveal())?;
         file.sync_all()?;
-        place(&scratch)
+        publish(&scratch)
     })();
-    // What could not be made, or was moved, needs no removing.
+    // A file that was not created, or was moved, needs no removal.
     let _ = fs::remove_file(&scratch);
     let placed = written?;
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
@@ -214,7 +217,7 @@ mod tests {
         let path = &root.path().join("admin.key");
         let made: Vec<bool> = std::thread::scope(|scope| {
             let start =
-                |n| scope.spawn(move || make_admin_key(path, &Secret::mint([n; 32])).unwrap());
+                |n| scope.spawn(move || make_admin_key(path, &SecretToken::mint([n; 32])).unwrap());
             let starts: Vec<_> = (0..16).map(start).collect();
             starts.into_iter().map(|start| start.join().unwrap()).collect()
         });
@@ -231,7 +234,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(read_key(&path).unwrap_err().code(), 1);
-        assert!(!make_admin_key(&path, &Secret::mint([1; 32])).unwrap());
+        assert!(!make_admin_key(&path, &SecretToken::mint([1; 32])).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
     }
 
@@ -240,9 +243,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("admin.key");
         fs::write(&path, "nonsense").unwrap();
-        replace_key(&path, &Secret::mint([1; 32])).unwrap();
+        replace_key(&path, &SecretToken::mint([1; 32])).unwrap();
         let key = read_key(&path).unwrap().unwrap();
-        assert_eq!(key.reveal(), Secret::mint([1; 32]).reveal());
+        assert_eq!(key.reveal(), SecretToken::mint([1; 32]).reveal());
         assert_eq!(mode(&path), 0o600);
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "scratch files were left");
     }

@@ -1,17 +1,16 @@
-//! How the program ends: one exit code and one line for every kind of failure, decided here alone.
+//! Exit codes and error lines for every kind of failure.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
-use shikiri_app::team::TeamError;
-use shikiri_app::{AppError, WatchError};
 use shikiri_browser::BrowserError;
 use shikiri_model::team::RefusalCode;
+use shikiri_runtime::{AppError, WatchError};
 use shikiri_store::StoreError;
+use shikiri_teams::TeamError;
 
 use crate::text::{cut_middle, one_line};
 
-/// Quoted input may be long; the start and the next step at the end are what counts.
+/// Quoted input may be long; the start and the next step at the end matter most.
 const MAX_LINE: usize = 1_000;
 
 /// The exit codes that scripts rely on.
@@ -20,20 +19,20 @@ pub enum Exit {
     Done = 0,
     Failed = 1,
     Usage = 2,
-    /// Locked, or not allowed.
+    /// Locked, or not permitted.
     Refused = 3,
     NotFound = 4,
     Unavailable = 5,
 }
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Told on stderr as `shikiri: <what>: <what to do next>`.
+    /// Printed on stderr as `shikiri: <what>: <what to do next>`.
     Told { exit: Exit, line: String },
-    /// Whoever read our output has gone; nothing is wrong and nobody is left to tell.
+    /// The reader of our output has gone. This is no error, and no message is printed.
     ReaderGone,
-    /// Somebody stopped us; the number is the signal's.
+    /// Ended by the signal of this number.
     Stopped(u8),
 }
 
@@ -42,7 +41,7 @@ impl Failure {
         Self::told(exit, format!("{what}: {next}"))
     }
 
-    /// For messages that say what to do next themselves.
+    /// For messages that name the next step themselves.
     pub fn told(exit: Exit, line: impl fmt::Display) -> Self {
         Self::Told { exit, line: cut_middle(&one_line(&line.to_string()), MAX_LINE) }
     }
@@ -51,7 +50,7 @@ impl Failure {
         Self::new(Exit::Usage, what, next)
     }
 
-    /// What to do next, where the moment is wrong for what was asked.
+    /// Adds the next step for a request that is not possible at the moment.
     pub fn not_now(error: AppError, next: &str) -> Self {
         match error {
             AppError::NotNow(what) => Self::new(Exit::Refused, what, next),
@@ -93,7 +92,7 @@ impl From<AppError> for Failure {
                 Self::told(Exit::Usage, error)
             }
             AppError::Locked { ref execution, .. } => {
-                // It says itself what to do next; here there is one thing more.
+                // The error names the next step; there is one more option here.
                 let line = format!("{error}, or stop it with `shikiri cancel {execution}`");
                 Self::told(Exit::Refused, line)
             }
@@ -163,7 +162,7 @@ impl From<BrowserError> for Failure {
     fn from(error: BrowserError) -> Self {
         match error {
             BrowserError::Unavailable(_) => Self::told(Exit::Unavailable, error),
-            BrowserError::Book(_) | BrowserError::BadSelector(_) => {
+            BrowserError::ProviderFile(_) | BrowserError::BadSelector(_) => {
                 Self::new(Exit::Usage, error, "correct the file")
             }
             _ => Self::new(Exit::Failed, error, "try again"),

@@ -1,23 +1,24 @@
-//! Follows a run's events in the terminal: what was there first, then what comes.
+//! Follows a run's events in the terminal: past events first, then new ones.
 
 use serde_json::{Value, json};
-use shikiri_app::{App, Delivery};
+use shikiri_app::App;
 use shikiri_model::event::{EventRef, Seq};
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::{RunStatus, stream_of};
+use shikiri_model::run::{RunStatus, run_stream};
+use shikiri_runtime::EventBatch;
 
 use crate::exit::Failure;
 use crate::output::{Output, Style};
 use crate::signals::Signals;
 use crate::text::{one_line, short};
 
-/// Longer texts are cut; `--json` has them whole.
+/// Longer texts are cut; `--json` shows them whole.
 const SHOWN: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Ended(RunStatus),
-    /// Ctrl-C: the run goes on without us.
+    /// Ctrl-C: the run continues.
     Detached {
         last_seq: Seq,
     },
@@ -31,8 +32,8 @@ pub async fn follow(
     as_json: bool,
 ) -> Result<Ending, Failure> {
     let mut signals = Signals::catch()?;
-    app.run(tenant, run).await?;
-    let mut watch = app.watch(tenant, stream_of(run), after).await?;
+    app.runtime.run(tenant, run).await?;
+    let mut watch = app.runtime.watch(tenant, run_stream(run), after).await?;
     let output = Output::stdout();
     loop {
         let delivery = tokio::select! {
@@ -41,12 +42,12 @@ pub async fn follow(
         };
         match delivery {
             Some(delivery) => print(output, run, &delivery, as_json)?,
-            None => return Ok(Ending::Ended(app.run(tenant, run).await?.run.status)),
+            None => return Ok(Ending::Ended(app.runtime.run(tenant, run).await?.run.status)),
         }
     }
 }
 
-fn print(output: Output, run: &RunId, delivery: &Delivery, as_json: bool) -> Result<(), Failure> {
+fn print(output: Output, run: &RunId, delivery: &EventBatch, as_json: bool) -> Result<(), Failure> {
     for event in delivery.events() {
         if as_json {
             output.json_line(&json_of(run, event))?;
@@ -73,7 +74,7 @@ pub(crate) fn json_of(run: &RunId, event: EventRef<'_>) -> Value {
     all
 }
 
-/// One event for people: number, time of day, name, and what it says.
+/// One event for people: number, time of day, name, and content.
 pub fn event_line(output: Output, seq: Seq, at: &str, kind: &str, data: &Value) -> String {
     let time = at.get(11..23).unwrap_or(at);
     let style = match kind {
@@ -122,7 +123,7 @@ fn summary(kind: &str, data: &Value) -> String {
     }
 }
 
-/// The data of a kind that is not known here, without what every event has.
+/// The data of an unknown event, without the common fields.
 fn plain(data: &Value) -> String {
     let Some(fields) = data.as_object() else { return data.to_string() };
     let own = |key: &str| !matches!(key, "seq" | "at" | "run_id" | "execution_id" | "index");

@@ -1,4 +1,4 @@
-//! What events of hooks find on this machine's disk, by the rules of a hook process.
+//! The files that hook events refer to on this machine, by the rules of a hook process.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,30 +6,32 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use shikiri_app::hooks::HookFiles;
 use shikiri_hook::conventions_file;
-use shikiri_hook::evidence::{self, Finder};
-use shikiri_hook::place::Place;
-use shikiri_model::hook::{Conventions, Evidence, Payload, ReadTo, Want};
+use shikiri_hook::evidence_finder::{self, EvidenceFinder};
+use shikiri_hook::hook_project::HookProject;
+use shikiri_model::hook::{
+    Conventions, EvidenceRequest, HookEvidence, HookInput, TranscriptOffset,
+};
+use shikiri_subagents::HookFiles;
 
 pub(crate) struct HookDisk {
-    place: Place,
-    /// The conventions, and the file that they were read from.
+    project: HookProject,
+    /// The parsed conventions, and the stamp of their file.
     kept: Mutex<Option<(Stamp, Arc<Conventions>)>>,
 }
 
-/// Changes when the file does; none if there is no file.
+/// Changes when the file does; None if there is no file.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl HookDisk {
     pub(crate) fn new(root: PathBuf) -> Self {
-        Self { place: Place { root }, kept: Mutex::default() }
+        Self { project: HookProject { root }, kept: Mutex::default() }
     }
 }
 
 impl HookFiles for HookDisk {
     fn conventions(&self) -> Arc<Conventions> {
-        let path = self.place.conventions();
+        let path = self.project.conventions();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = std::fs::metadata(&path).ok().as_ref().map(stamp);
         if let Some((known, conventions)) = &*kept
@@ -47,24 +49,25 @@ impl HookFiles for HookDisk {
     }
 
     fn project(&self) -> Option<String> {
-        Some(self.place.root.to_string_lossy().into_owned())
+        Some(self.project.root.to_string_lossy().into_owned())
     }
 
     fn find(
         &self,
-        payload: &Payload,
-        want: &Want,
-        evidence: &mut Evidence,
-        read: Option<ReadTo>,
-    ) -> Vec<(String, ReadTo)> {
+        payload: &HookInput,
+        want: &EvidenceRequest,
+        evidence: &mut HookEvidence,
+        read: Option<TranscriptOffset>,
+    ) -> Vec<(String, TranscriptOffset)> {
         let until = Instant::now() + shikiri_hook::DEADLINE / 2;
-        let mut finder = Finder::new(&self.place, payload, &evidence::lives, until);
+        let mut finder =
+            EvidenceFinder::new(&self.project, payload, &evidence_finder::is_process_alive, until);
         finder.find(want, evidence, &|_| read);
         finder.read().map(|(path, read)| (path.to_owned(), read)).collect()
     }
 
-    fn lives(&self, claimant: &str) -> bool {
-        evidence::lives(claimant)
+    fn is_claimant_alive(&self, claimant: &str) -> bool {
+        evidence_finder::is_process_alive(claimant)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A `sessions.json` of the bridge that lanes come from, found in the data folder at start: taken in
-//! once and kept under another name.
+//! Imports the bridge's `sessions.json` from the data folder at start, once. The file is then kept
+//! under another name.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -12,11 +12,11 @@ use crate::config::Config;
 use crate::exit::{Exit, Failure};
 
 const NAME: &str = "sessions.json";
-/// More is no file of chats; it is refused by what reads it.
+/// A larger file is refused by the parser.
 const MAX_BYTES: u64 = 17 * 1024 * 1024;
 
-/// Takes the file in, if there is one. A file that cannot be taken stays where it is, and is told of:
-/// it is in nobody's way.
+/// Imports the file, if there is one. A file that cannot be imported stays where it is and is
+/// reported; the start goes on.
 pub(crate) async fn take_in(app: &App, config: &Config) {
     let path = config.data_folder().join(NAME);
     let text = match read(&path) {
@@ -27,7 +27,7 @@ pub(crate) async fn take_in(app: &App, config: &Config) {
             return;
         }
     };
-    match app.import_lanes(&TenantId::local(), &text).await {
+    match app.lanes.import_lanes(&TenantId::local(), &text).await {
         Ok(imported) => match put_aside(&path) {
             Ok(kept) => tracing::info!(
                 lanes = imported.lanes.len(),
@@ -36,7 +36,7 @@ pub(crate) async fn take_in(app: &App, config: &Config) {
                 path.display(),
                 kept.display()
             ),
-            // Another process that started at the same time has done so.
+            // Another process that started at the same time has moved it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!("{} cannot be renamed: {error}", path.display()),
         },
@@ -44,14 +44,14 @@ pub(crate) async fn take_in(app: &App, config: &Config) {
     }
 }
 
-/// What a file holds, up to a bound.
+/// The content of a file, up to a limit.
 fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8"))
 }
 
-/// For a file that somebody named.
+/// Reads a file that was named on the command line.
 pub(crate) fn read_named(path: &Path) -> Result<String, Failure> {
     read(path).map_err(|error| {
         let what = format!("cannot read {}: {error}", path.display());
@@ -62,7 +62,7 @@ pub(crate) fn read_named(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Under a name that nothing has: an older copy is not overwritten.
+/// Moves it to an unused name, so that an older copy is not overwritten.
 fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let named = |number: u32| {
         let end = if number == 1 { String::new() } else { format!("-{number}") };

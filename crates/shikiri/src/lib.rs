@@ -1,15 +1,9 @@
-//! The program: command line, configuration, wiring and the server process. A library as well, so
-//! that tests can start servers with agents of their own.
+//! The program: command line, configuration, wiring and the server process. It is also a library,
+//! so that tests can start servers with their own agents.
 
 pub mod cli;
 pub mod client;
 pub mod config;
-mod config_browser;
-mod config_engines;
-pub mod config_lanes;
-mod config_layers;
-mod config_project;
-mod config_team;
 pub mod data_folder;
 pub mod demo;
 pub mod doctor;

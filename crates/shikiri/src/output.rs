@@ -1,5 +1,5 @@
-//! The program's stdout and stderr. A reader that went away ends the program quietly; nothing
-//! here panics.
+//! The program's stdout and stderr. If the reader is gone, the program ends quietly; nothing here
+//! panics.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -9,7 +9,7 @@ use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::text::safe_json;
 
-/// How a piece of text is set off, on terminals that want it.
+/// The style of a piece of text, on terminals with colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain,
@@ -30,12 +30,12 @@ impl Output {
         Self { colour: colour_wanted() && io::stdout().is_terminal() }
     }
 
-    /// To paint what goes to stderr.
+    /// For output to stderr.
     pub fn stderr() -> Self {
         Self { colour: stderr_colour() }
     }
 
-    /// Without colours, whoever reads it.
+    /// Without colours.
     pub fn plain() -> Self {
         Self { colour: false }
     }
@@ -52,14 +52,14 @@ impl Output {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// Writes a line, at once also if nobody but a pipe sees it.
+    /// Writes a line and flushes it, into a pipe too.
     pub fn line(self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         writeln!(stdout, "{text}")?;
         Ok(stdout.flush()?)
     }
 
-    /// Writes a part of a line, at once.
+    /// Writes part of a line and flushes it.
     pub fn piece(self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -81,7 +81,7 @@ impl Output {
         self.figures(head, rows, head.len())
     }
 
-    /// As a table whose columns from `names` on are numbers: they stand to the right.
+    /// A table whose columns from `names` on are numbers, aligned right.
     pub fn figures(self, head: &[&str], rows: &[Vec<String>], names: usize) -> Result<(), Failure> {
         let width_of = |column: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column));
@@ -103,9 +103,9 @@ impl Output {
     }
 }
 
-/// Tells the person at the terminal something that is not the command's result.
+/// Prints a note to the person that is not part of the command's result.
 pub fn note(text: &str) {
-    // If stderr is gone, nobody is there to be told.
+    // If stderr is gone, there is no reader to tell.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! The server: a node that carries runs and the doors to it, in one process.
+//! The server: a node that executes runs, with the REST API and the MCP endpoint, in one process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
-use shikiri_app::gate::{Gate, GateOptions};
-use shikiri_app::run::Node;
-use shikiri_app::team::Coordinator;
-use shikiri_mcp::Mcp;
-use shikiri_web::{BindError, Server, WebOptions};
+use shikiri_mcp::McpService;
+use shikiri_runtime::run::WorkerNode;
+use shikiri_teams::Coordinator;
+use shikiri_tenancy::gate::{AccessGate, GateOptions};
+use shikiri_web::{BindError, WebOptions, WebServer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -23,29 +23,29 @@ use crate::signals::Signals;
 use crate::store_url::StoreUrl;
 use crate::wiring::{self, Access, Offer};
 
-/// Open files that thousands of streams need.
+/// Each of thousands of streams needs an open file.
 const WANTED_FILES: u64 = 65_536;
 
 /// A server that is up.
 pub struct Running {
     address: SocketAddr,
     app: App,
-    mcp: Arc<Mcp>,
-    node: Node,
+    mcp: Arc<McpService>,
+    node: WorkerNode,
     coordinator: Coordinator,
     drain: CancellationToken,
     server: JoinHandle<std::io::Result<()>>,
 }
 
-/// How long the start waits to become a node; a store that is away comes back later.
+/// How long the start waits to become a node. An unavailable store is connected later.
 const JOIN_WAIT: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// Opens the store and the address and starts to carry runs. Once this returns, the server
+    /// Opens the store, binds the address and starts to execute runs. When this returns, the server
     /// answers.
     pub async fn start(config: &Config, offer: Offer) -> Result<Self, Failure> {
         let options = web_options(config);
-        // First, because it fails without having changed anything.
+        // First, because a failure here has changed nothing.
         let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
         let app = wiring::open_app(config, &offer, Access::Write).await?;
@@ -53,20 +53,20 @@ impl Running {
         wiring::ensure_admin_key(&app, config).await?;
         lane_files::take_in(&app, config).await;
         // Before other programs are started, which would share this process's cgroup.
-        app.confinement().await;
-        let node = Node::start(app.clone());
-        // Whoever is told that it listens may ask for an execution at once.
+        app.executions.confinement().await;
+        let node = app.start_worker();
+        // A client may request an execution as soon as the line `listening on` is printed.
         let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
         let drain = CancellationToken::new();
-        // One for all doors, so that they count together.
-        let gate = Gate::new(app.clone(), gate_options(config));
-        let mcp = Mcp::new(app.clone(), offer.extras, offer.mcp);
-        let door = shikiri_mcp::router(Arc::clone(&mcp), Arc::clone(&gate));
-        let server = Server::new(gate, options).mount(door);
+        // One gate for REST and MCP, so that their requests count together.
+        let gate = AccessGate::new(app.tenancy.clone(), gate_options(config));
+        let mcp = McpService::new(app.clone(), offer.extras, offer.mcp);
+        let mcp_routes = shikiri_mcp::router(Arc::clone(&mcp), Arc::clone(&gate));
+        let server = WebServer::new(app.clone(), gate, options).mount(mcp_routes);
         let server = tokio::spawn(server.serve(listener, drain.clone()));
-        // The agents that it starts come back to this very process.
+        // The agents that it starts connect back to this process.
         let own = reachable(address);
-        let coordinator = Coordinator::start(app.clone(), format!("http://{own}/mcp"));
+        let coordinator = Coordinator::start(app.teams.clone(), format!("http://{own}/mcp"));
         Ok(Self { address, app, mcp, node, coordinator, drain, server })
     }
 
@@ -78,11 +78,11 @@ impl Running {
         &self.app
     }
 
-    pub fn mcp(&self) -> &Arc<Mcp> {
+    pub fn mcp(&self) -> &Arc<McpService> {
         &self.mcp
     }
 
-    /// Resolves if the server ends by itself, which it should not.
+    /// Resolves if the server ends unexpectedly.
     pub async fn ended(&mut self) -> Failure {
         let why = match (&mut self.server).await {
             Ok(Ok(())) => "it stopped".to_owned(),
@@ -92,7 +92,7 @@ impl Running {
         Failure::new(Exit::Failed, format!("the server ended ({why})"), "start it again")
     }
 
-    /// Turns unready at once, ends the streams resumably and hands the runs back.
+    /// Becomes unready at once, ends streams so that they can be resumed, and hands runs back.
     pub async fn drain(self) -> Result<(), Failure> {
         self.drain.cancel();
         let (server, (), ()) =
@@ -102,7 +102,7 @@ impl Running {
     }
 }
 
-/// Serves until a signal comes (or, if so wanted, stdin ends), then drains. A second signal ends
+/// Serves until a signal arrives (or, if wanted, stdin closes), then drains. A second signal ends
 /// it at once.
 pub async fn run(config: &Config, offer: Offer, stop_with_stdin: bool) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
@@ -120,7 +120,7 @@ pub async fn run(config: &Config, offer: Offer, stop_with_stdin: bool) -> Result
     tokio::select! {
         drained = running.drain() => drained?,
         signal = signals.next() => {
-            // At once: no destructor may wait for what the first signal is waiting for.
+            // Exits at once: a destructor might wait for the same thing as the drain.
             std::process::exit(i32::from(Failure::Stopped(signal).code()));
         }
     }
@@ -142,7 +142,7 @@ fn announce(config: &Config, address: SocketAddr) {
         retention_days = config.retention.as_secs_f64() / 86_400.0,
         "serving on http://{address}"
     );
-    // Nobody may be reading; a server lives on.
+    // Stdout may have no reader; the server continues.
     let _ = Output::stdout().line(&format!("listening on http://{address}"));
 }
 
@@ -172,7 +172,7 @@ fn not_bound(error: BindError) -> Failure {
     }
 }
 
-/// Each stream is a file to the system, and the usual soft limit is 1,024.
+/// Each stream needs a file descriptor, and the usual soft limit is 1,024.
 fn raise_file_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(WANTED_FILES, |maximum| maximum.min(WANTED_FILES));
@@ -184,10 +184,10 @@ fn raise_file_limit() {
     }
 }
 
-/// Resolves when whoever started us has closed our stdin, as its death does too.
+/// Resolves when our stdin is closed: the parent process closed it or ended.
 pub(crate) async fn stdin_end() {
     let (ended, end) = tokio::sync::oneshot::channel();
-    // A thread of its own: a runtime would wait for a blocked read at shutdown.
+    // On its own thread: a runtime would wait for a blocked read at shutdown.
     let spawned = std::thread::Builder::new().name("shikiri-stdin".to_owned()).spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         let _ = ended.send(());

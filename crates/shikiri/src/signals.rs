@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT, as something to wait for.
+//! SIGTERM and SIGINT as something to await.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -10,7 +10,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on the signals do not end the process by themselves.
+    /// From here on these signals no longer end the process by themselves.
     pub fn catch() -> Result<Self, Failure> {
         let catch = |kind| {
             signal(kind).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Which store: `sqlite:PATH` or `postgres://…`. Printing one never shows its password.
+//! The store's address: `sqlite:PATH` or `postgres://…`. Printing it never shows the password.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ pub enum StoreUrl {
 }
 
 impl StoreUrl {
-    /// Relative paths start from `folder`; `source` is named in the complaint. The text itself is
-    /// not: a mistyped URL may hold a password as well.
+    /// Relative paths start from `folder`. Errors name `source` but not the text, because a
+    /// mistyped URL may contain a password.
     pub fn parse(text: &str, folder: &Path, source: &str) -> Result<Self, Failure> {
         let refused = |why: &str| Failure::usage(format!("{source}: {why}"), FORMS);
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
@@ -31,10 +31,11 @@ impl StoreUrl {
         Ok(Self::Sqlite(folder.join(path)))
     }
 
-    /// Refuses what can never be reached. Done when it is opened, so that the doctor can tell.
+    /// Refuses an address that can never work. Checked when the store is opened, so that the doctor
+    /// can report it.
     pub fn check(&self) -> Result<(), Failure> {
         match self {
-            Self::Postgres(url) if !place_is_plausible(url) => {
+            Self::Postgres(url) if !is_plausible_address(url) => {
                 Err(Failure::usage("the store URL's host or port cannot be read", FORMS))
             }
             _ => Ok(()),
@@ -42,12 +43,12 @@ impl StoreUrl {
     }
 }
 
-/// Whether what follows the credentials looks like `host[:port]`; the driver reads the rest.
-fn place_is_plausible(url: &str) -> bool {
+/// Whether the part after the credentials looks like `host[:port]`; the driver parses the rest.
+fn is_plausible_address(url: &str) -> bool {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
-    let port = match place.rsplit_once(':') {
+    let host_part = authority.rsplit_once('@').map_or(authority, |(_, host_part)| host_part);
+    let port = match host_part.rsplit_once(':') {
         // The colons of an IPv6 address in brackets.
         Some((_, port)) if !port.ends_with(']') => Some(port),
         _ => None,
@@ -63,11 +64,11 @@ impl fmt::Display for StoreUrl {
             Self::Postgres(url) => url,
         };
         let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-        // Host and database only: a password may stand before the `@` or after a `?`.
+        // Host and database only: a password may be before the `@` or after a `?`.
         let head = rest.split(['?', '#']).next().unwrap_or_default();
         match head.rsplit_once('@') {
-            Some((_, place)) => write!(f, "postgres://{place}"),
-            // The password itself holds a `?` or `#`.
+            Some((_, host_part)) => write!(f, "postgres://{host_part}"),
+            // The password itself contains a `?` or `#`.
             None if rest.contains('@') => f.write_str("postgres://…"),
             None => write!(f, "postgres://{head}"),
         }

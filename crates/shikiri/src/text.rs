@@ -1,13 +1,13 @@
-//! Text from models and users, made safe to show: a terminal obeys control characters, and a person
-//! does not see invisible ones.
+//! Makes text from models and users safe to print: terminals obey control characters, and people
+//! cannot see invisible ones.
 
 use std::fmt::Write as _;
 
-use shikiri_model::invisible::marked;
+use shikiri_model::invisible_chars::classify_chars;
 
 /// Each character, and whether it is a control character or an invisible one.
 fn judged(text: &str) -> impl Iterator<Item = (char, bool)> {
-    marked(text).map(|(c, is_invisible)| (c, is_invisible || c.is_control()))
+    classify_chars(text).map(|(c, is_invisible)| (c, is_invisible || c.is_control()))
 }
 
 /// One line, with control characters made visible instead of obeyed.

@@ -1,7 +1,7 @@
-//! What a person says about trust, in the audit log of the store that commands in the project use.
+//! Records trust decisions in the audit log of the store that the project's commands use.
 //!
-//! Agreements are kept outside of the store, so the two are not one commit. A store that cannot be
-//! reached must not keep anybody from taking an agreement back: what is missing in the log is told.
+//! Agreements are kept outside of the store, so the two are not one commit. An unavailable store
+//! must not prevent a revocation: a warning then says that the log entry is missing.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::output::note;
 use crate::trust::TrustAct;
 use crate::wiring::{self, Access};
 
-/// For the store to be opened and written to.
+/// The limit for opening the store and writing to it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes these acts to the audit log, or says on stderr why they are not there.
+/// Writes these decisions to the audit log, or explains on stderr why they are missing.
 pub async fn record(config: &Config, acts: Vec<TrustAct>) {
     if acts.is_empty() {
         return;
@@ -40,7 +40,7 @@ async fn write(config: &Config, acts: Vec<TrustAct>) -> Result<(), Failure> {
     let app = App::new(store, Vec::new(), AppOptions::default()).acting_as(wiring::person());
     let folder = config.trust.root().display().to_string();
     for TrustAct { action, files } in acts {
-        app.audit_trust(action, folder.clone(), files).await?;
+        app.runtime.audit_trust(action, folder.clone(), files).await?;
     }
     Ok(())
 }

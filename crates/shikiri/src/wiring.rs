@@ -1,5 +1,5 @@
-//! The one file that names concrete types: which store, which agents. It opens the store and
-//! brings a fresh one to life (tenant `local`; for a server, the admin key).
+//! The only file that names concrete types for the store and the agents. It opens the store and
+//! initialises a new one (tenant `local`; for a server, the admin key).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,40 +7,40 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use shikiri_app::execution::{self, Engine, Engines};
-use shikiri_app::host::Speaker;
-use shikiri_app::lane::{OfflinePages, PageDriver};
-use shikiri_app::run::Agent;
-use shikiri_app::sealing::{SealingError, SealingKeys};
-use shikiri_app::{App, AppOptions, Environment};
-use shikiri_browser::{Bridge, BrowserOptions};
-use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_app::{App, AppOptions};
+use shikiri_browser::{BrowserBridge, BrowserOptions};
+use shikiri_engines::claude_code::ClaudeCodeEngine;
 use shikiri_engines::claude_login::ClaudeLogin;
-use shikiri_engines::messages::Messages;
-use shikiri_engines::native::Native;
-use shikiri_mcp::{Extras, McpOptions};
-use shikiri_model::audit::{Actor, AuditOrigin};
+use shikiri_engines::messages::MessagesSamplingModel;
+use shikiri_engines::native::NativeEngine;
+use shikiri_executions::EnvironmentVariables;
+use shikiri_executions::execution::{self, Engine, EngineRegistry};
+use shikiri_host::SamplingModel;
+use shikiri_lanes::{LaneRuntime, OfflinePages, PageDriver};
+use shikiri_mcp::{McpExtras, McpOptions};
+use shikiri_model::audit::{AuditActor, AuditOrigin};
 use shikiri_model::confinement::ConfinementPolicy;
 use shikiri_model::key::KeyScope;
-use shikiri_sqlite::{Database, OpenError, OpenOptions};
+use shikiri_runtime::run::DurableAgent;
+use shikiri_runtime::sealing::{SealingError, SealingKeys};
+use shikiri_sqlite::{DatabaseOptions, OpenError, SqliteDatabase};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use shikiri_store::sqlite::{self, SqliteOptions, SqliteStore};
 use shikiri_store::{Store, StoreError, SystemClock};
+use shikiri_tenancy::Tenancy;
 
-use crate::config::{Config, Durability};
-use crate::config_lanes::Pages;
-use crate::data_folder;
+use crate::config::{Config, Durability, Pages};
 use crate::exit::{Exit, Failure};
 use crate::hook_files::HookDisk;
 use crate::player::OfflineEngine;
 use crate::store_url::StoreUrl;
 use crate::trust::FileRequest;
-use crate::trust_audit;
+use crate::{data_folder, trust_audit};
 
-/// Where people's own programs keep credentials.
+/// Where other programs keep the user's credentials.
 const PRIVATE_HOME_FILES: [&str; 11] = [
     ".aws",
-    // Not all of `.claude`: the CLI itself may be installed there.
+    // Not all of `.claude`, because the CLI itself may be installed there.
     ".claude.json",
     ".claude/.credentials.json",
     ".config/gcloud",
@@ -56,57 +56,51 @@ const PRIVATE_HOME_FILES: [&str; 11] = [
 /// What a server offers its callers.
 #[derive(Default)]
 pub struct Offer {
-    pub agents: Vec<Arc<dyn Agent>>,
-    /// In place of the plain ones.
+    pub agents: Vec<Arc<dyn DurableAgent>>,
+    /// Replaces the default engines.
     pub engines: Option<Vec<Arc<dyn Engine>>>,
-    /// To MCP clients, beyond the agents.
-    pub extras: Extras,
+    /// Additional tools for MCP clients.
+    pub extras: McpExtras,
     pub mcp: McpOptions,
 }
 
-/// The offer of a plain server.
+/// What a normal server offers.
 pub fn offer() -> Offer {
-    Offer { agents: agents(), ..Offer::default() }
+    Offer { agents: shikiri_agents::samples(), ..Offer::default() }
 }
 
-pub fn agents() -> Vec<Arc<dyn Agent>> {
-    let mut agents = shikiri_app::agents::samples();
-    agents.extend(shikiri_app::lane::agents());
-    agents
-}
-
-/// This process's variables that are text.
+/// The environment variables of this process that are valid text.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// What engines may see of this process's environment.
+/// The part of this process's environment that engines may see.
 pub fn engine_environment() -> BTreeMap<String, String> {
-    execution::inherited(environment())
+    execution::inherited_environment(environment())
 }
 
-/// The offer of a process whose only engine is Claude Code with a person's own login.
+/// What a process offers whose only engine is Claude Code with a person's own login.
 pub fn offer_with_login(config: &Config, login: ClaudeLogin) -> Offer {
     let claude_code: Arc<dyn Engine> = Arc::new(claude_code(config).with_login(login));
     Offer { engines: Some(vec![claude_code]), ..offer() }
 }
 
-/// What executions run on.
+/// The engines of executions.
 fn engines(config: &Config) -> Vec<Arc<dyn Engine>> {
     let claude_code = claude_code(config);
     let home = std::env::home_dir();
     vec![
         Arc::new(OfflineEngine),
         Arc::new(claude_code),
-        Arc::new(Native::anthropic()),
-        Arc::new(Native::bedrock().at_home(home)),
+        Arc::new(NativeEngine::anthropic()),
+        Arc::new(NativeEngine::bedrock().at_home(home)),
     ]
 }
 
-/// Claude Code as this configuration wants it run.
-pub fn claude_code(config: &Config) -> ClaudeCode {
-    ClaudeCode::new(config.claude_bin.clone())
+/// Claude Code with this configuration.
+pub fn claude_code(config: &Config) -> ClaudeCodeEngine {
+    ClaudeCodeEngine::new(config.claude_bin.clone())
         .with_data(config.data_folder())
         .at_home(std::env::home_dir())
         .with_limits(config.engine_limits)
@@ -114,13 +108,13 @@ pub fn claude_code(config: &Config) -> ClaudeCode {
         .with_hidden([config.secret_places(), private_home_files()].concat())
 }
 
-/// Credentials of whoever runs this. A run can read the folder of the CLI, which may be their home.
+/// Credentials of the operator. A run can read the CLI's folder, which may be the operator's home.
 fn private_home_files() -> Vec<PathBuf> {
     let home = std::env::home_dir().into_iter();
     home.flat_map(|home| PRIVATE_HOME_FILES.map(|file| home.join(file))).collect()
 }
 
-/// Who puts questions to the providers' pages. No browser is started before the first.
+/// The driver that asks providers. It starts no browser before the first question.
 fn pages(config: &Config) -> Arc<dyn PageDriver> {
     match &config.pages {
         Pages::Browser => Arc::new(bridge(config)),
@@ -128,21 +122,21 @@ fn pages(config: &Config) -> Arc<dyn PageDriver> {
     }
 }
 
-/// What puts questions to providers' pages, as they are described by us or by a file of the project
-/// that somebody agreed to.
-pub fn bridge(config: &Config) -> Bridge {
+/// The browser bridge, with our descriptions of the providers' pages or those of a trusted project
+/// file.
+pub fn bridge(config: &Config) -> BrowserBridge {
     let trust = config.trust.clone();
-    Bridge::new(browser(config)).with_description_check(Arc::new(move |text: &str| {
+    BrowserBridge::new(browser(config)).with_description_check(Arc::new(move |text: &str| {
         trust.accepts(&FileRequest::providers(text)).unwrap_or(false)
     }))
 }
 
-/// Who has models speak for the servers that a host calls.
-pub fn speaker() -> Arc<dyn Speaker> {
-    Arc::new(Messages::at_home(std::env::home_dir()))
+/// The model that answers the sampling requests of servers.
+pub fn speaker() -> Arc<dyn SamplingModel> {
+    Arc::new(MessagesSamplingModel::at_home(std::env::home_dir()))
 }
 
-/// Which browser that is done in.
+/// The browser in which providers are asked.
 pub fn browser(config: &Config) -> BrowserOptions {
     BrowserOptions {
         folder: config.data_folder(),
@@ -154,26 +148,27 @@ pub fn browser(config: &Config) -> BrowserOptions {
     }
 }
 
-/// The person at the command line. The number is the system's word, the name the person's own.
+/// The person at the command line. The user id comes from the system, the name from the
+/// environment.
 pub fn person() -> AuditOrigin {
     let uid = rustix::process::getuid().as_raw();
     let user = match std::env::var("USER") {
         Ok(name) => format!("{name} (uid {uid})"),
         Err(_) => format!("uid {uid}"),
     };
-    AuditOrigin { actor: Actor::Cli { user }, from: None }
+    AuditOrigin { actor: AuditActor::Cli { user }, from: None }
 }
 
-/// What somebody wants with the store.
+/// How a command uses the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To look: nothing is made or migrated, and what is missing is told.
+    /// Read only: creates and migrates nothing, and reports what is missing.
     Read,
-    /// To work: what is missing is made.
+    /// Creates what is missing.
     Write,
 }
 
-/// Everything a command or a server works with.
+/// Opens everything that a command or a server works with.
 pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<App, Failure> {
     trust_audit::record(config, config.trust.take_acts()).await;
     if access == Access::Write {
@@ -189,7 +184,7 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         team: config.team.clone(),
         lanes: config.lanes.clone(),
         data: Some(config.data_folder()),
-        engine_env: Environment(engine_environment()),
+        engine_env: EnvironmentVariables(engine_environment()),
         confinement_policy: ConfinementPolicy {
             is_remote: config.allow_remote || !config.listen.ip().is_loopback(),
             accepts_unconfined: config.unconfined_engines,
@@ -197,14 +192,16 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
         ..AppOptions::default()
     };
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));
-    let app = App::new(store, offer.agents.clone(), options)
-        .with_engines(Engines::new(engines))
-        .with_pages(pages(config))
+    let lanes = Arc::new(LaneRuntime::new(pages(config), config.lanes.clone()));
+    let agents = [offer.agents.clone(), shikiri_lanes::agents(&lanes)].concat();
+    let app = App::new(store, agents, options)
+        .with_engines(EngineRegistry::new(engines))
+        .with_lanes(lanes)
         .with_sealing(Arc::new(SealingKeys::new(config.sealing_key())))
         .with_hook_files(Arc::new(HookDisk::new(config.root.clone())));
     if access == Access::Write {
-        // It looks first: a command that changes something else does not write this.
-        app.ensure_local_tenant().await?;
+        // Reads first, so that a command for something else does not write this.
+        app.tenancy.ensure_local_tenant().await?;
     }
     Ok(app)
 }
@@ -215,12 +212,12 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
         StoreUrl::Sqlite(path) => {
             let path = path.clone();
             let durability = match config.durability {
-                Durability::Full => sqlite::Durability::Full,
-                Durability::Normal => sqlite::Durability::Normal,
+                Durability::Full => sqlite::SqliteDurability::Full,
+                Durability::Normal => sqlite::SqliteDurability::Normal,
             };
             let options = SqliteOptions { clock: Arc::new(SystemClock), durability };
             let opening = tokio::task::spawn_blocking(move || {
-                // Kept open meanwhile, so that what was found stays where it is.
+                // Kept open, so that the inspected file stays the same.
                 let _found = match access {
                     Access::Read => Some(look(&path)?),
                     Access::Write => None,
@@ -244,15 +241,15 @@ pub async fn open_store(config: &Config, access: Access) -> Result<Arc<dyn Store
     }
 }
 
-/// A store that cannot be opened is unavailable, whatever the reason; the message has the next
+/// A store that cannot be opened is unavailable, for whatever reason. The message names the next
 /// step.
 fn not_opened(error: StoreError) -> Failure {
     Failure::told(Exit::Unavailable, error)
 }
 
-/// The file of an embedded store, if it is there and its schema is ours.
-fn look(path: &Path) -> Result<Database, Failure> {
-    Database::open_reader(path, &OpenOptions::default()).map_err(|error| match error {
+/// Opens an embedded store's file if it exists and has our schema.
+fn look(path: &Path) -> Result<SqliteDatabase, Failure> {
+    SqliteDatabase::open_reader(path, &DatabaseOptions::default()).map_err(|error| match error {
         OpenError::Missing(_) => {
             Failure::new(Exit::NotFound, "no data here", "start with `shikiri serve`")
         }
@@ -260,9 +257,9 @@ fn look(path: &Path) -> Result<Database, Failure> {
     })
 }
 
-/// Has this node's sealing key be the store's, and everything secret in it sealed.
+/// Makes this node's sealing key the store's, and seals all secrets in it.
 pub async fn ensure_sealed(app: &App) -> Result<(), Failure> {
-    app.ensure_sealed().await.map_err(not_sealed)
+    app.runtime.ensure_sealed().await.map_err(not_sealed)
 }
 
 pub fn not_sealed(error: SealingError) -> Failure {
@@ -273,8 +270,8 @@ pub fn not_sealed(error: SealingError) -> Failure {
     }
 }
 
-/// Has the key in the data folder open everything. Only a server needs it: commands work on the
-/// store itself.
+/// Makes the key in the data folder the admin key. Only a server needs it: commands use the store
+/// directly.
 pub async fn ensure_admin_key(app: &App, config: &Config) -> Result<(), Failure> {
     let path = config.key_file();
     if data_folder::read_key(&path)?.is_none() {
@@ -283,31 +280,33 @@ pub async fn ensure_admin_key(app: &App, config: &Config) -> Result<(), Failure>
             make_admin_key(app, config, &path).await?;
         }
     }
-    // Another process may have been first: the file decides, not what we made.
+    // Another process may have been first: the key in the file counts, not ours.
     let secret = data_folder::read_key(&path)?.ok_or_else(|| {
         let what = format!("{} disappeared while it was made", path.display());
         Failure::new(Exit::Failed, what, "start again")
     })?;
-    match app.key_of(&secret).await? {
+    match app.tenancy.key_of(&secret).await? {
         Some(key) if key.scope == KeyScope::Admin => Ok(()),
-        // The store that knew it was damaged, and this one was made in its place.
-        None if is_replacement(config) && app.count_other_admin_keys(&secret).await? == 0 => {
-            Ok(app.ensure_admin_key(&secret).await?)
+        // The key belongs to a damaged store, which this one replaces.
+        None if is_replacement(config)
+            && app.tenancy.count_other_admin_keys(&secret).await? == 0 =>
+        {
+            Ok(app.tenancy.ensure_admin_key(&secret).await?)
         }
         _ => Err(data_folder::unknown_key(&path)),
     }
 }
 
-/// The store knows a key before its file is there: a file whose key the store does not know was
-/// put there by somebody else.
+/// The store knows a key before its file exists. So a file with an unknown key comes from another
+/// user.
 async fn make_admin_key(app: &App, config: &Config, path: &Path) -> Result<(), Failure> {
-    let secret = App::mint_secret()?;
-    // On PostgreSQL, other nodes have folders and keys of their own.
+    let secret = Tenancy::mint_secret()?;
+    // On PostgreSQL, other nodes have their own folders and keys.
     let is_embedded = matches!(config.store, StoreUrl::Sqlite(_));
-    let others = if is_embedded { app.count_other_admin_keys(&secret).await? } else { 0 };
-    app.ensure_admin_key(&secret).await?;
+    let others = if is_embedded { app.tenancy.count_other_admin_keys(&secret).await? } else { 0 };
+    app.tenancy.ensure_admin_key(&secret).await?;
     if !data_folder::make_admin_key(path, &secret)? {
-        return Ok(app.revoke_admin_key(&secret).await?);
+        return Ok(app.tenancy.revoke_admin_key(&secret).await?);
     }
     if others > 0 {
         tracing::warn!(
@@ -325,7 +324,7 @@ async fn lock_data_folder(config: &Config) -> Result<File, Failure> {
         if let Some(lock) = data_folder::try_lock(&folder)? {
             return Ok(lock);
         }
-        // It is held for one commit.
+        // The lock is held for one commit.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -1,5 +1,6 @@
-//! The folder in which installed peers outlive the clone. An entry is named after its peer and
-//! what was wanted, so other versions are another entry; it appears complete or not at all.
+//! The folder that keeps installed peers, and cargo-deny, longer than the clone. An entry's name
+//! contains its program and the wanted versions, so other versions get another entry. It appears
+//! completely or not at all.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -9,16 +10,16 @@ use anyhow::{Context, Result};
 
 use crate::cargo::workspace_root;
 
-/// Part of every entry's name: raised when entries are made in another way.
+/// Part of every entry's name: raised when entries are created differently.
 const LAYOUT: &str = "1";
 
-pub(super) struct Cache {
+pub(crate) struct Cache {
     folder: PathBuf,
 }
 
 impl Cache {
     /// `SHIKIRI_PEERS_DIR`, else beside the build folder that `.ci/run` keeps, else in the clone.
-    pub(super) fn of_this_user() -> Cache {
+    pub(crate) fn of_this_user() -> Cache {
         let home = || env::home_dir().map(|home| home.join(".cache"));
         let caches = || env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
         let folder = match env::var_os("SHIKIRI_PEERS_DIR") {
@@ -31,20 +32,20 @@ impl Cache {
         Cache { folder: std::path::absolute(&folder).unwrap_or(folder) }
     }
 
-    /// Where a peer is, or would be.
-    pub(super) fn entry(&self, peer: &str, wanted: &[&str]) -> PathBuf {
+    /// The path of a peer's entry, whether or not it exists.
+    pub(crate) fn entry(&self, peer: &str, wanted: &[&str]) -> PathBuf {
         let mut hash = Fnv::default();
         for part in [LAYOUT, env::consts::ARCH].iter().chain(wanted) {
             hash.add(part.as_bytes());
-            // No text holds it: what ends one part cannot begin the next.
+            // No text contains this byte, so that parts cannot be confused.
             hash.add(&[0xff]);
         }
         self.folder.join(format!("{peer}-{:016x}", hash.0))
     }
 
-    /// Makes an entry, unless somebody else made it in the meantime. It is installed aside and
-    /// moved into place at last, so that nobody ever sees half of it.
-    pub(super) fn make(
+    /// Creates an entry, unless another process did so in the meantime. It is installed elsewhere
+    /// and moved into place at the end, so that no process sees half of it.
+    pub(crate) fn make(
         &self,
         entry: &Path,
         install: impl FnOnce(&Path) -> Result<()>,
@@ -54,7 +55,7 @@ impl Cache {
             return Ok(());
         }
         let aside = self.folder.join("unfinished");
-        // What a killed run left; nobody else works there while we hold the lock.
+        // Left by a killed run; no other process works there while the lock is held.
         remove(&aside)?;
         fs::create_dir(&aside).with_context(|| format!("cannot make {}", aside.display()))?;
         let installed = install(&aside);
@@ -65,7 +66,7 @@ impl Cache {
         fs::rename(&aside, entry).with_context(|| format!("cannot make {}", entry.display()))
     }
 
-    /// One installer at a time, of all clones of this user. The lock ends with the value, and with
+    /// One installer at a time, for all clones of this user. The lock ends with the value, and with
     /// the process.
     fn lock(&self) -> Result<File> {
         let path = self.folder.join("lock");
@@ -75,7 +76,7 @@ impl Cache {
                 match file.try_lock() {
                     Ok(()) => {}
                     Err(TryLockError::WouldBlock) => {
-                        eprintln!("waiting for another run that installs peers");
+                        eprintln!("waiting for another run that installs into this folder");
                         file.lock()?;
                     }
                     Err(TryLockError::Error(error)) => return Err(error),
@@ -95,7 +96,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// FNV-1a: the standard library's hash may change with Rust, which would install all anew.
+/// FNV-1a: the standard library's hash may change with Rust, which would reinstall everything.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -120,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// A cache of one test, removed at its end.
+    /// A test's own cache, removed at the end.
     struct Own(Cache);
 
     impl Own {

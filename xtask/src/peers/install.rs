@@ -1,5 +1,5 @@
-//! The installers: npm, and pip in a virtual environment. Where one is missing, root on Debian
-//! gets it; anybody else is told what to install.
+//! The installers: npm, and pip in a virtual environment. If one is missing, root on Debian
+//! installs it; other users are told what to install.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,24 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::wanted::{Peer, Place, Source};
+use super::wanted::{Peer, PeerLocation, Source};
 use crate::apt;
 use crate::cargo::{run_aside, succeeds};
 
-/// An installer that is there, or why it is not.
+/// An available installer, or why it is missing.
 pub(super) type Found<T> = Result<T, String>;
 
-/// A Python that can make virtual environments.
+/// A Python that can create virtual environments.
 pub(super) struct Python {
     pub(super) program: PathBuf,
-    /// Which one it is: an environment works only with the Python that made it.
+    /// Identifies it: an environment works only with the Python that created it.
     pub(super) identity: String,
 }
 
 impl Python {
     pub(super) fn find() -> Option<Python> {
-        // The SDKs need 3.10. On Debian ensurepip is missing without python3-venv, and the system's
-        // Python has it where another one, first in PATH, has not.
+        // The SDKs need 3.10. On Debian, ensurepip is missing without python3-venv. The system's
+        // Python may have it although another one, first in PATH, does not.
         let question = "import sys, venv, ensurepip; assert sys.version_info >= (3, 10); \
                         print(sys.version, sys._base_executable)";
         ["python3", "/usr/bin/python3"].into_iter().find_map(|program| {
@@ -39,7 +39,7 @@ impl Python {
     }
 }
 
-/// npm, which brings a Node of any version with it.
+/// npm, which installs any version of Node.
 pub(super) fn npm() -> Found<PathBuf> {
     let find = || succeeds(Command::new("npm").arg("--version")).then(|| PathBuf::from("npm"));
     find_or_install(find, "Node.js with npm", "npm")
@@ -67,19 +67,19 @@ fn advice(what: &str, package: &str, debian: bool) -> String {
     format!("{what} is not installed; install {how}, then run this again")
 }
 
-/// Installs what a peer's list names into an empty folder, and sees that it is there.
+/// Installs the packages on a peer's list into an empty folder, and checks the result.
 pub(super) fn into(folder: &Path, peer: &Peer, installer: &Path) -> Result<()> {
     eprintln!("installing the peer {}", peer.name);
     let (installer_name, done) = match peer.source {
         Source::Npm => ("npm", npm_install(folder, peer, installer)),
         Source::Pip => ("pip", pip_install(folder, peer, installer)),
     };
-    // The command line is long, the reason stands above it, and both are on the screen already.
+    // The command line is long, and it is on the screen already, with the reason above it.
     done.map_err(|_| anyhow!("{installer_name} could not install it, as told above"))?;
-    let place = peer.place.inside(folder);
-    ensure!(place.exists(), "its package for this machine could not be had");
-    if let Place::Program(_) = peer.place {
-        ensure!(succeeds(Command::new(&place).arg("--version")), "it does not start");
+    let path = peer.location.inside(folder);
+    ensure!(path.exists(), "its package for this machine could not be had");
+    if let PeerLocation::Program(_) = peer.location {
+        ensure!(succeeds(Command::new(&path).arg("--version")), "it does not start");
     }
     Ok(())
 }
@@ -92,14 +92,14 @@ fn npm_install(folder: &Path, peer: &Peer, npm: &Path) -> Result<()> {
     command.arg("--loglevel=error");
     // The Node that runs npm is not the one that runs the peers.
     command.arg("--no-engine-strict");
-    // Without a network, an answer soon: npm would wait minutes for each of a hundred packages.
+    // Fails soon without a network: npm would wait minutes for each of a hundred packages.
     command.args(["--fetch-timeout=60000", "--fetch-retries=1"]);
     command.args(["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=1000"]);
     run_aside(command.current_dir(folder))
 }
 
-/// Its `bin/python` works wherever the folder is moved; the other programs of `bin` do not, so
-/// they are run as `bin/python -m NAME`.
+/// Its `bin/python` works wherever the folder is moved. The other programs in `bin` do not, so they
+/// are run as `bin/python -m NAME`.
 fn pip_install(folder: &Path, peer: &Peer, python: &Path) -> Result<()> {
     run_aside(Command::new(python).args(["-m", "venv"]).arg(folder))?;
     let mut command = Command::new(folder.join("bin/python"));

@@ -1,7 +1,7 @@
-//! Which programs of others the tests speak with, and where each one is once it is installed.
+//! The third-party programs of the tests, and their locations once installed.
 //!
 //! The versions are in `crates/shikiri/tests/peers`, a folder for each peer. They are exact, so
-//! that an answer changes only with a change of ours.
+//! that results change only with a change of ours.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -27,9 +27,9 @@ impl Source {
     }
 }
 
-/// What the tests are told of an installed peer; paths are inside its folder.
+/// What the tests use of an installed peer; paths are relative to its folder.
 #[derive(Debug, PartialEq)]
-pub(super) enum Place {
+pub(super) enum PeerLocation {
     /// A program that answers `--version`.
     Program(String),
     File(&'static str),
@@ -37,23 +37,23 @@ pub(super) enum Place {
     Folder,
 }
 
-impl Place {
+impl PeerLocation {
     pub(super) fn inside(&self, folder: &Path) -> PathBuf {
         match self {
-            Place::Program(path) => folder.join(path),
-            Place::File(path) => folder.join(path),
-            Place::Folder => folder.to_path_buf(),
+            PeerLocation::Program(path) => folder.join(path),
+            PeerLocation::File(path) => folder.join(path),
+            PeerLocation::Folder => folder.to_path_buf(),
         }
     }
 }
 
 pub(super) struct Peer {
-    /// Its folder's name, where its versions are as well as in the cache.
+    /// The name of its folder, for its versions and in the cache.
     pub(super) name: &'static str,
-    /// Tells the tests where it is.
+    /// The variable with its path for the tests.
     pub(super) variable: &'static str,
     pub(super) source: Source,
-    pub(super) place: Place,
+    pub(super) location: PeerLocation,
 }
 
 impl Peer {
@@ -70,21 +70,24 @@ impl Peer {
 }
 
 pub(super) fn all() -> Vec<Peer> {
-    // The programs themselves, not the launchers that an install script would put before them:
-    // nobody's script runs here.
-    let node = || Place::Program(format!("node_modules/node-linux-{}/bin/node", processor()));
-    let claude = || Place::Program(format!("node_modules/@anthropic-ai/{}/claude", native()));
-    let python = || Place::Program("bin/python".to_owned());
-    let suite = || Place::File("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    // The programs themselves, not the launchers from an install script: install scripts are not
+    // run.
+    let node =
+        || PeerLocation::Program(format!("node_modules/node-linux-{}/bin/node", processor()));
+    let claude =
+        || PeerLocation::Program(format!("node_modules/@anthropic-ai/{}/claude", native()));
+    let python = || PeerLocation::Program("bin/python".to_owned());
+    let suite =
+        || PeerLocation::File("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let everything =
-        || Place::File("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let npm = |name, variable, place| Peer { name, variable, source: Source::Npm, place };
-    let pip = |name, variable| Peer { name, variable, source: Source::Pip, place: python() };
+        || PeerLocation::File("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let npm = |name, variable, location| Peer { name, variable, source: Source::Npm, location };
+    let pip = |name, variable| Peer { name, variable, source: Source::Pip, location: python() };
     vec![
         npm("node", "SHIKIRI_PEER_NODE", node()),
         npm("conformance", "SHIKIRI_PEER_CONFORMANCE", suite()),
         npm("conformance-old", "SHIKIRI_PEER_CONFORMANCE_OLD", suite()),
-        npm("typescript", "SHIKIRI_PEER_TS", Place::Folder),
+        npm("typescript", "SHIKIRI_PEER_TS", PeerLocation::Folder),
         npm("everything", "SHIKIRI_PEER_EVERYTHING", everything()),
         npm("claude", "SHIKIRI_PEER_CLAUDE", claude()),
         npm("claude-old", "SHIKIRI_PEER_CLAUDE_OLD", claude()),
@@ -101,7 +104,7 @@ fn native() -> String {
     format!("claude-code-linux-{}{libc}", processor())
 }
 
-/// This machine's processor, as Node calls it.
+/// This machine's processor in Node's naming.
 fn processor() -> &'static str {
     match ARCH {
         "x86_64" => "x64",

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::connections::NewConnection;
-use shikiri_app::{App, AppError, AppOptions};
-use shikiri_model::connection::{ClientInfo, Connection};
+use shikiri_app::{App, AppOptions};
+use shikiri_model::connection::{ClientInfo, McpConnection};
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::TenantId;
-use shikiri_model::key::Secret;
+use shikiri_model::key::SecretToken;
 use shikiri_model::run::RunStatus;
+use shikiri_runtime::AppError;
+use shikiri_tenancy::connections::NewConnection;
 
 use crate::world::World;
 
@@ -32,27 +33,28 @@ fn new(principal: &str, protocol: &str) -> NewConnection {
     }
 }
 
-async fn open(app: &App, principal: &str) -> Connection {
-    app.open_connection(new(principal, "2025-11-25")).await.unwrap()
+async fn open(app: &App, principal: &str) -> McpConnection {
+    app.tenancy.open_connection(new(principal, "2025-11-25")).await.unwrap()
 }
 
-async fn daily(app: &App, principal: &str) -> Connection {
-    app.daily_connection(new(principal, "2026-07-28")).await.unwrap()
+async fn daily(app: &App, principal: &str) -> McpConnection {
+    app.tenancy.daily_connection(new(principal, "2026-07-28")).await.unwrap()
 }
 
-async fn is_there(app: &App, connection: &Connection) -> bool {
-    let found = app.connection(&local(), &connection.id, &connection.principal).await.unwrap();
+async fn is_there(app: &App, connection: &McpConnection) -> bool {
+    let found =
+        app.tenancy.connection(&local(), &connection.id, &connection.principal).await.unwrap();
     found.is_some()
 }
 
 /// The same store with room for so many connections of one principal.
 fn with_room(world: &World, max_connections: usize) -> App {
     let options = AppOptions { max_connections, ..world.app.options().clone() };
-    App::new(Arc::clone(world.app.store()), Vec::new(), options)
+    App::new(Arc::clone(world.app.runtime.store()), Vec::new(), options)
 }
 
 #[tokio::test]
-async fn a_connection_ends_when_nobody_used_it_for_a_day() {
+async fn a_connection_ends_after_a_day_without_use() {
     let world = World::new(vec![]).await;
     let (used, unused) = (open(&world.app, "key_a").await, open(&world.app, "key_a").await);
     for _ in 0..3 {
@@ -68,7 +70,7 @@ async fn a_connection_ends_when_nobody_used_it_for_a_day() {
 async fn an_idle_connection_is_swept_and_whoever_watches_it_is_told() {
     let world = World::new(vec![]).await;
     let connection = open(&world.app, "key_a").await;
-    let mut watch = world.app.watch(&local(), connection.stream(), 0).await.unwrap();
+    let mut watch = world.app.runtime.watch(&local(), connection.stream(), 0).await.unwrap();
     world.clock.advance(HOUR * 25);
     let _node = world.node();
     let story = async {
@@ -81,7 +83,7 @@ async fn an_idle_connection_is_swept_and_whoever_watches_it_is_told() {
     let story = tokio::time::timeout(Duration::from_secs(20), story).await.expect("its end");
     assert_eq!(story, ["opened", "ended"]);
     let event = NewEvent::from_value("notice", &json!({}));
-    let refused = world.app.note_on_connection(&connection, event).await;
+    let refused = world.app.tenancy.note_on_connection(&connection, event).await;
     assert!(matches!(refused, Err(AppError::NotFound { .. })), "{refused:?}");
 }
 
@@ -90,12 +92,12 @@ async fn a_connection_is_its_principals_alone() {
     let world = World::new(vec![]).await;
     let connection = open(&world.app, "key_a").await;
     let app = &world.app;
-    assert!(app.connection(&local(), &connection.id, "key_b").await.unwrap().is_none());
+    assert!(app.tenancy.connection(&local(), &connection.id, "key_b").await.unwrap().is_none());
     let other: TenantId = "other".parse().unwrap();
-    assert!(app.connection(&other, &connection.id, "key_a").await.unwrap().is_none());
-    app.close_connection(&connection).await.unwrap();
+    assert!(app.tenancy.connection(&other, &connection.id, "key_a").await.unwrap().is_none());
+    app.tenancy.close_connection(&connection).await.unwrap();
     assert!(!is_there(app, &connection).await);
-    app.close_connection(&connection).await.unwrap();
+    app.tenancy.close_connection(&connection).await.unwrap();
 }
 
 #[tokio::test]
@@ -138,7 +140,7 @@ async fn the_connection_of_today_is_never_the_one_that_makes_room() {
         open(&app, "key_a").await;
     }
     let event = NewEvent::from_value("call", &json!({}));
-    app.note_on_connection(&today, event).await.unwrap();
+    app.tenancy.note_on_connection(&today, event).await.unwrap();
     // Yesterday's may go.
     world.clock.advance(HOUR * 5);
     let tomorrow = daily(&app, "key_a").await;
@@ -160,8 +162,8 @@ async fn calls_without_a_session_are_written_down_by_day_and_principal() {
 }
 
 /// A world whose only run waits for its question.
-async fn asking() -> (World, shikiri_model::ids::RunId, shikiri_app::run::Node) {
-    let world = World::new(shikiri_app::agents::samples()).await;
+async fn asking() -> (World, shikiri_model::ids::RunId, shikiri_runtime::run::WorkerNode) {
+    let world = World::new(shikiri_agents::samples()).await;
     let run = world.start("travel_agent", json!({ "step_ms": 1 })).await;
     let node = world.node();
     world.until_status(&run, RunStatus::Waiting).await;
@@ -173,14 +175,17 @@ async fn a_ticket_is_for_its_holder_its_request_an_hour_and_one_use() {
     let (world, run, _node) = asking().await;
     let app = &world.app;
     let issue = async || {
-        app.issue_ticket(&local(), "key_a", &run, "digest", 7, BTreeMap::new()).await.unwrap()
+        app.tenancy
+            .issue_ticket(&local(), "key_a", &run, "digest", 7, BTreeMap::new())
+            .await
+            .unwrap()
     };
-    let redeem = async |tenant: &TenantId, principal: &str, ticket: &Secret, digest: &str| {
-        app.redeem_ticket(tenant, principal, ticket, digest).await.unwrap()
+    let redeem = async |tenant: &TenantId, principal: &str, ticket: &SecretToken, digest: &str| {
+        app.tenancy.redeem_ticket(tenant, principal, ticket, digest).await.unwrap()
     };
     let ticket = issue().await;
     let other: TenantId = "other".parse().unwrap();
-    let forged = Secret::from_caller(&format!("{}x", ticket.reveal()));
+    let forged = SecretToken::from_caller(&format!("{}x", ticket.reveal()));
     for (tenant, principal, shown, digest) in [
         (&other, "key_a", &ticket, "digest"),
         (&local(), "key_b", &ticket, "digest"),
@@ -205,17 +210,17 @@ async fn whoever_hands_a_call_over_first_decides_what_is_read() {
     let world = World::new(vec![]).await;
     let app = &world.app;
     let connection = open(app, "key_a").await;
-    let first = app.hand_over(&connection, 4, 9, json!("first")).await.unwrap();
-    let second = app.hand_over(&connection, 4, 11, json!("second")).await.unwrap();
+    let first = app.tenancy.hand_over(&connection, 4, 9, json!("first")).await.unwrap();
+    let second = app.tenancy.hand_over(&connection, 4, 11, json!("second")).await.unwrap();
     assert_eq!(first, second);
-    assert_eq!(app.handover(&connection, 4).await.unwrap(), Some(first));
-    assert_eq!(app.handover(&connection, 5).await.unwrap(), None);
+    assert_eq!(app.tenancy.handover(&connection, 4).await.unwrap(), Some(first));
+    assert_eq!(app.tenancy.handover(&connection, 5).await.unwrap(), None);
     // They end with the connection, however many there are.
     for call in 5..240 {
-        app.hand_over(&connection, call, 1, Value::Null).await.unwrap();
+        app.tenancy.hand_over(&connection, call, 1, Value::Null).await.unwrap();
     }
-    app.close_connection(&connection).await.unwrap();
+    app.tenancy.close_connection(&connection).await.unwrap();
     for call in 4..240 {
-        assert_eq!(app.handover(&connection, call).await.unwrap(), None, "{call}");
+        assert_eq!(app.tenancy.handover(&connection, call).await.unwrap(), None, "{call}");
     }
 }

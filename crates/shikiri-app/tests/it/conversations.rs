@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::conversations::ConversationPatch;
-use shikiri_app::{App, AppError};
-use shikiri_model::conversation::lock_of;
+use shikiri_app::App;
+use shikiri_executions::conversations::ConversationPatch;
+use shikiri_model::conversation::conversation_lock;
 use shikiri_model::execution::{MessageKind, MessageLog};
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
-use shikiri_model::record::{Document, Expect, RecordChange, RecordQuery};
+use shikiri_model::record::{Document, ExpectedVersion, RecordChange, RecordQuery};
+use shikiri_runtime::AppError;
 use shikiri_store::{Commit, StoreExt};
+use shikiri_testkit::until;
 
 use crate::flaky::Flaky;
 use crate::world::World;
 
 async fn made(world: &World) -> ConversationId {
     let patch = ConversationPatch::default();
-    world.app.create_conversation(&TenantId::local(), patch).await.unwrap().value.id
+    world.app.executions.create_conversation(&TenantId::local(), patch).await.unwrap().value.id
 }
 
 /// Puts messages in as an execution does: all at one time.
@@ -27,7 +29,7 @@ async fn say(world: &World, conversation: &ConversationId, count: usize) {
 }
 
 async fn say_all(world: &World, conversation: &ConversationId, words: Vec<String>) {
-    let now = world.app.store().now().await.unwrap();
+    let now = world.app.runtime.store().now().await.unwrap();
     let mut commit = Commit::new();
     for (seq, words) in (1..).zip(words) {
         let message = MessageLog {
@@ -43,9 +45,9 @@ async fn say_all(world: &World, conversation: &ConversationId, words: Vec<String
             parent_tool_use_id: None,
             at: now,
         };
-        commit = commit.record(RecordChange::put(&message, Expect::New).unwrap());
+        commit = commit.record(RecordChange::put(&message, ExpectedVersion::New).unwrap());
     }
-    world.app.store().commit(commit).await.unwrap();
+    world.app.runtime.store().commit(commit).await.unwrap();
 }
 
 async fn count(world: &World, conversation: &ConversationId) -> usize {
@@ -56,7 +58,7 @@ async fn count(world: &World, conversation: &ConversationId) -> usize {
         limit: 10_000,
         ..RecordQuery::default()
     };
-    world.app.store().list(query).await.unwrap().len()
+    world.app.runtime.store().list(query).await.unwrap().len()
 }
 
 #[tokio::test]
@@ -65,11 +67,11 @@ async fn a_long_conversation_goes_with_every_message_and_alone() {
     let (gone, kept) = (made(&world).await, made(&world).await);
     say(&world, &gone, 450).await;
     say(&world, &kept, 3).await;
-    world.app.delete_conversation(&TenantId::local(), &gone).await.unwrap();
+    world.app.executions.delete_conversation(&TenantId::local(), &gone).await.unwrap();
     assert_eq!((count(&world, &gone).await, count(&world, &kept).await), (0, 3));
-    let lease = world.app.store().lease(&lock_of(&gone)).await.unwrap();
+    let lease = world.app.runtime.store().lease(&conversation_lock(&gone)).await.unwrap();
     assert!(lease.is_none(), "the lease of what is gone is gone too: {lease:?}");
-    let again = world.app.delete_conversation(&TenantId::local(), &gone).await;
+    let again = world.app.executions.delete_conversation(&TenantId::local(), &gone).await;
     assert!(matches!(again, Err(AppError::NotFound { kind: "conversation", .. })), "{again:?}");
 }
 
@@ -78,7 +80,7 @@ async fn a_removal_that_was_cut_short_is_finished_by_the_next() {
     let world = World::new(vec![]).await;
     let id = made(&world).await;
     say(&world, &id, 450).await;
-    let store = world.app.store();
+    let store = world.app.runtime.store();
     // A remover that died after its first slice: messages are missing and the lease is held.
     let first = RecordQuery {
         kind: MessageLog::KIND,
@@ -94,13 +96,13 @@ async fn a_removal_that_was_cut_short_is_finished_by_the_next() {
     }
     store.commit(commit).await.unwrap();
     let minute = Duration::from_secs(60);
-    store.try_acquire(&lock_of(&id), "a change", minute).await.unwrap();
+    store.try_acquire(&conversation_lock(&id), "a change", minute).await.unwrap();
 
-    let held = world.app.delete_conversation(&TenantId::local(), &id).await;
+    let held = world.app.executions.delete_conversation(&TenantId::local(), &id).await;
     assert!(matches!(held, Err(AppError::Locked { .. })), "{held:?}");
     assert_eq!(count(&world, &id).await, 250, "nothing is done without the lease");
     world.clock.advance(minute);
-    world.app.delete_conversation(&TenantId::local(), &id).await.unwrap();
+    world.app.executions.delete_conversation(&TenantId::local(), &id).await.unwrap();
     assert_eq!(count(&world, &id).await, 0);
 }
 
@@ -109,29 +111,23 @@ async fn a_removal_whose_caller_hangs_up_is_done_all_the_same() {
     let world = World::new(vec![]).await;
     let (id, tenant) = (made(&world).await, TenantId::local());
     say(&world, &id, 450).await;
-    let store = Flaky::over(Arc::clone(world.app.store()));
+    let store = Flaky::over(Arc::clone(world.app.runtime.store()));
     let app = App::new(store.clone(), vec![], world.app.options().clone());
     store.hold_removals(true);
-    let begun = async {
-        while world.app.store().lease(&lock_of(&id)).await.unwrap().is_none() {
-            tokio::task::yield_now().await;
-        }
-    };
+    let lock = conversation_lock(&id);
+    let is_locked = async || world.app.runtime.store().lease(&lock).await.unwrap().is_some();
     tokio::select! {
-        done = app.delete_conversation(&tenant, &id) => panic!("nothing could be removed: {done:?}"),
-        () = begun => {}
+        done = app.executions.delete_conversation(&tenant, &id) => panic!("nothing could be removed: {done:?}"),
+        () = until("the removal begins", is_locked) => {}
     }
     assert_eq!(count(&world, &id).await, 450);
     store.hold_removals(false);
     // The clock stands still: no lease runs out here.
-    let gone = async {
-        while world.app.conversation(&tenant, &id).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("half of it is left");
+    let is_gone = async || world.app.executions.conversation(&tenant, &id).await.is_err();
+    until("the whole conversation is removed", is_gone).await;
     assert_eq!(count(&world, &id).await, 0);
-    assert_eq!(world.app.store().lease(&lock_of(&id)).await.unwrap(), None);
+    // The lock is freed after the last record is removed.
+    until("the lock is free", async || !is_locked().await).await;
 }
 
 #[tokio::test]
@@ -147,7 +143,8 @@ async fn a_page_of_messages_has_an_end_in_bytes_too_and_none_is_missed() {
     say_all(&world, &id, words).await;
     let (mut pages, mut seen, mut after) = (Vec::new(), Vec::new(), None);
     loop {
-        let (page, next) = world.app.list_messages(&tenant, &id, after, 200).await.unwrap();
+        let (page, next) =
+            world.app.executions.list_messages(&tenant, &id, after, 200).await.unwrap();
         pages.push(page.len());
         seen.extend(page.iter().map(|stored| stored.value.seq));
         match next {
@@ -159,9 +156,9 @@ async fn a_page_of_messages_has_an_end_in_bytes_too_and_none_is_missed() {
     assert_eq!(seen, (1..=41).collect::<Vec<_>>());
 
     // And still one in number.
-    let (page, next) = world.app.list_messages(&tenant, &id, None, 30).await.unwrap();
+    let (page, next) = world.app.executions.list_messages(&tenant, &id, None, 30).await.unwrap();
     assert_eq!((page.len(), next.is_some()), (30, true));
-    let (rest, none) = world.app.list_messages(&tenant, &id, next, 3).await.unwrap();
+    let (rest, none) = world.app.executions.list_messages(&tenant, &id, next, 3).await.unwrap();
     assert_eq!((rest[0].value.seq, rest.len(), none.is_some()), (31, 3, true));
 }
 
@@ -170,15 +167,22 @@ async fn a_session_is_not_forgotten_under_an_execution() {
     let world = World::new(vec![]).await;
     let (id, tenant) = (made(&world).await, TenantId::local());
     let minute = Duration::from_secs(60);
-    let lease = world.app.store().try_acquire(&lock_of(&id), "exe_1", minute).await.unwrap();
+    let lease = world
+        .app
+        .runtime
+        .store()
+        .try_acquire(&conversation_lock(&id), "exe_1", minute)
+        .await
+        .unwrap();
     let forget = ConversationPatch { forget_session: true, ..ConversationPatch::default() };
-    let refused = world.app.update_conversation(&tenant, &id, forget.clone()).await;
+    let refused = world.app.executions.update_conversation(&tenant, &id, forget.clone()).await;
     assert!(
         matches!(&refused, Err(AppError::Locked { execution, .. }) if execution == "exe_1"),
         "{refused:?}"
     );
-    world.app.store().release(&lease.guard()).await.unwrap();
-    world.app.update_conversation(&tenant, &id, forget).await.unwrap();
-    let (_, lapsed) = world.app.store().lease(&lock_of(&id)).await.unwrap().unwrap();
+    world.app.runtime.store().release(&lease.guard()).await.unwrap();
+    world.app.executions.update_conversation(&tenant, &id, forget).await.unwrap();
+    let (_, lapsed) =
+        world.app.runtime.store().lease(&conversation_lock(&id)).await.unwrap().unwrap();
     assert!(lapsed, "it is given back at once");
 }

@@ -1,18 +1,19 @@
 //! A store that takes its time and can be told to refuse, as one that is away for a while does.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::lease::{Guard, Lease};
+use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Record, RecordChange, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{
-    Commit, CommitError, Committed, HookStore, Hub, Page, Store, StoreError, StoreExt, StreamState,
+    ChunkPage, Commit, CommitError, CommitReceipt, HookStore, Hub, Store, StoreError, StoreExt,
+    StreamState,
 };
 use tokio::sync::watch;
 
@@ -28,12 +29,13 @@ pub(crate) struct Flaky {
     store: Arc<dyn Store>,
     refuse: AtomicU8,
     no_time: AtomicBool,
-    refused: AtomicUsize,
+    /// How many commits were refused so far.
+    refused: watch::Sender<usize>,
     /// Whether ends are kept, and whoever commits them is not told.
     holds_ends: watch::Sender<bool>,
     /// Whether commits that remove records wait before they are made.
     holds_removals: watch::Sender<bool>,
-    burial: Mutex<Option<(Guard, PathBuf)>>,
+    burial: Mutex<Option<(LeaseGuard, PathBuf)>>,
 }
 
 impl Flaky {
@@ -42,7 +44,7 @@ impl Flaky {
             store,
             refuse: AtomicU8::new(Refuse::Nothing as u8),
             no_time: AtomicBool::new(false),
-            refused: AtomicUsize::new(0),
+            refused: watch::Sender::new(0),
             holds_ends: watch::Sender::new(false),
             holds_removals: watch::Sender::new(false),
             burial: Mutex::default(),
@@ -69,22 +71,18 @@ impl Flaky {
     }
 
     /// Right after somebody has looked at the lease of a dead node, another process buries it.
-    pub(crate) fn bury_after_look(&self, lease: Guard, sign: PathBuf) {
+    pub(crate) fn bury_after_look(&self, lease: LeaseGuard, sign: PathBuf) {
         *self.burial.lock().unwrap() = Some((lease, sign));
     }
 
-    /// How many commits were refused so far.
     pub(crate) fn refused(&self) -> usize {
-        self.refused.load(Ordering::SeqCst)
+        *self.refused.borrow()
     }
 
     pub(crate) async fn until_refused(&self, count: usize) {
-        let refused = async {
-            while self.refused() < count {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), refused).await.expect("waited too long");
+        let mut refused = self.refused.subscribe();
+        let waiting = refused.wait_for(|refused| *refused >= count);
+        tokio::time::timeout(Duration::from_secs(120), waiting).await.expect("a refusal").unwrap();
     }
 
     fn refuses(&self, commit: &Commit) -> bool {
@@ -103,9 +101,9 @@ fn away() -> StoreError {
 
 #[async_trait]
 impl Store for Flaky {
-    async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+    async fn commit(&self, commit: Commit) -> Result<CommitReceipt, CommitError> {
         if self.refuses(&commit) {
-            self.refused.fetch_add(1, Ordering::SeqCst);
+            self.refused.send_modify(|refused| *refused += 1);
             return Err(away().into());
         }
         if commit.records.iter().any(|change| matches!(change, RecordChange::Delete { .. })) {
@@ -129,7 +127,7 @@ impl Store for Flaky {
         stream: &StreamId,
         after: Seq,
         max_bytes: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<ChunkPage, StoreError> {
         self.store.read(tenant, stream, after, max_bytes).await
     }
 
@@ -178,7 +176,7 @@ impl Store for Flaky {
         self.store.lapsed_leases(prefix).await
     }
 
-    async fn forget_lease(&self, guard: &Guard) -> Result<(), StoreError> {
+    async fn forget_lease(&self, guard: &LeaseGuard) -> Result<(), StoreError> {
         self.store.forget_lease(guard).await
     }
 

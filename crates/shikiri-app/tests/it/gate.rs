@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shikiri_app::AppError;
-use shikiri_app::gate::{Caller, Gate, GateOptions};
-use shikiri_app::keys::NewKey;
-use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
-use shikiri_model::key::{KeyScope, Secret};
+use shikiri_model::key::{KeyScope, SecretToken};
+use shikiri_runtime::AppError;
+use shikiri_tenancy::gate::{AccessGate, GateOptions, KeyHolder};
+use shikiri_tenancy::keys::NewApiKey;
+use shikiri_tenancy::tenants::{LimitsPatch, TenantPatch};
 
 use crate::world::World;
 
@@ -16,22 +16,23 @@ fn local() -> TenantId {
     TenantId::local()
 }
 
-async fn new_caller(gate: &Gate) -> Caller {
-    let (_, secret) = gate.app().create_key(&local(), NewKey::named("test")).await.unwrap();
+async fn new_caller(gate: &AccessGate) -> KeyHolder {
+    let (_, secret) = gate.tenancy().create_key(&local(), NewApiKey::named("test")).await.unwrap();
     gate.caller(&secret).await.unwrap().unwrap()
 }
 
-async fn set_limits(gate: &Gate, limits: LimitsPatch) {
+async fn set_limits(gate: &AccessGate, limits: LimitsPatch) {
     let patch = TenantPatch { limits, ..TenantPatch::default() };
-    gate.app().update_tenant(&local(), patch).await.unwrap();
+    gate.tenancy().update_tenant(&local(), patch).await.unwrap();
     gate.forget_tenants();
 }
 
 #[tokio::test]
 async fn a_key_lets_its_holder_in_until_it_is_revoked() {
     let world = World::new(vec![]).await;
-    let gate = Gate::new(world.app.clone(), GateOptions::default());
-    let (stored, secret) = world.app.create_key(&local(), NewKey::named("test")).await.unwrap();
+    let gate = AccessGate::new(world.app.tenancy.clone(), GateOptions::default());
+    let (stored, secret) =
+        world.app.tenancy.create_key(&local(), NewApiKey::named("test")).await.unwrap();
     // Looked up, then remembered: the same both times.
     for _ in 0..2 {
         let caller = gate.caller(&secret).await.unwrap().unwrap();
@@ -42,9 +43,9 @@ async fn a_key_lets_its_holder_in_until_it_is_revoked() {
         assert_eq!(caller.secret.reveal(), secret.reveal());
     }
     assert_eq!(stored.value.scope, KeyScope::Tenant(local()));
-    assert!(gate.caller(&Secret::from_caller("shk_unknown")).await.unwrap().is_none());
+    assert!(gate.caller(&SecretToken::from_caller("shk_unknown")).await.unwrap().is_none());
 
-    world.app.revoke_key(&local(), &stored.value.id).await.unwrap();
+    world.app.tenancy.revoke_key(&local(), &stored.value.id).await.unwrap();
     gate.forget_keys();
     assert!(gate.caller(&secret).await.unwrap().is_none());
 }
@@ -52,8 +53,10 @@ async fn a_key_lets_its_holder_in_until_it_is_revoked() {
 #[tokio::test]
 async fn a_tenant_gets_what_its_limits_allow() {
     let world = World::new(vec![]).await;
-    let gate =
-        Gate::new(world.app.clone(), GateOptions { max_streams: 2, ..GateOptions::default() });
+    let gate = AccessGate::new(
+        world.app.tenancy.clone(),
+        GateOptions { max_streams: 2, ..GateOptions::default() },
+    );
     let caller = new_caller(&gate).await;
     let tenant = gate.tenant(&local()).await.unwrap();
     let limits = LimitsPatch {
@@ -83,19 +86,21 @@ async fn a_tenant_gets_what_its_limits_allow() {
 #[tokio::test]
 async fn a_stream_is_over_when_its_key_is_revoked_or_the_process_drains() {
     let world = World::new(vec![]).await;
-    let gate = Gate::new(world.app.clone(), GateOptions::default());
+    let gate = AccessGate::new(world.app.tenancy.clone(), GateOptions::default());
     let tenant = gate.tenant(&local()).await.unwrap();
     let (revoked, kept) = (new_caller(&gate).await, new_caller(&gate).await);
     let first = gate.open_stream(&revoked, &tenant).unwrap();
     let second = gate.open_stream(&kept, &tenant).unwrap();
-    world.app.revoke_key(&local(), &revoked.key).await.unwrap();
+    world.app.tenancy.revoke_key(&local(), &revoked.key).await.unwrap();
     let sweeping = Arc::clone(&gate);
     let sweep = tokio::spawn(async move { sweeping.sweep().await });
 
     let limit = Duration::from_secs(20);
-    tokio::time::timeout(limit, first.over().cancelled()).await.expect("its key was revoked");
-    assert!(!second.over().is_cancelled());
+    tokio::time::timeout(limit, first.cancellation().cancelled())
+        .await
+        .expect("its key was revoked");
+    assert!(!second.cancellation().is_cancelled());
     gate.draining().cancel();
-    assert!(second.over().is_cancelled());
+    assert!(second.cancellation().is_cancelled());
     tokio::time::timeout(limit, sweep).await.expect("the sweep ends with the drain").unwrap();
 }

@@ -5,24 +5,26 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shikiri_app::App;
-use shikiri_app::hooks::{HookAnswer, HookFiles};
-use shikiri_app::keys::NewKey;
-use shikiri_app::models::{ModelPatch, PricesPatch};
-use shikiri_model::execution::Price;
+use shikiri_model::execution::TokenPrice;
 use shikiri_model::hook::{
-    Conventions, Evidence, LogQuery, Payload, PromptRole, ReadTo, SubagentQuery, Want,
+    Conventions, EvidenceRequest, HookEvidence, HookInput, LogQuery, PromptRole, SubagentQuery,
+    TranscriptOffset,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::key::KeyScope;
 use shikiri_model::models::EngineKind;
+use shikiri_subagents::{HookAnswer, HookFiles};
+use shikiri_tenancy::keys::NewApiKey;
+use shikiri_tenancy::models::{ModelPatch, PricesPatch};
+use shikiri_testkit::until;
 
 use crate::world::World;
 
 /// A disk that holds conventions and what an agent spent, and notes what it is asked for.
 #[derive(Default)]
 struct Disk {
-    asked: Mutex<Vec<Want>>,
-    read: Mutex<Vec<Option<ReadTo>>>,
+    asked: Mutex<Vec<EvidenceRequest>>,
+    read: Mutex<Vec<Option<TranscriptOffset>>>,
 }
 
 impl HookFiles for Disk {
@@ -42,18 +44,18 @@ impl HookFiles for Disk {
 
     fn find(
         &self,
-        _: &Payload,
-        want: &Want,
-        evidence: &mut Evidence,
-        read: Option<ReadTo>,
-    ) -> Vec<(String, ReadTo)> {
+        _: &HookInput,
+        want: &EvidenceRequest,
+        evidence: &mut HookEvidence,
+        read: Option<TranscriptOffset>,
+    ) -> Vec<(String, TranscriptOffset)> {
         self.asked.lock().unwrap().push(want.clone());
         match want {
-            Want::Meta { .. } => evidence.meta = Some(None),
-            Want::PromptRole { .. } => evidence.prompt_role = Some(PromptRole::Unread),
-            Want::NamesAgents => evidence.names_agents = Some(None),
-            Want::Tokens { .. } => evidence.tokens = Some(None),
-            Want::Usage { agent_id } => {
+            EvidenceRequest::Meta { .. } => evidence.meta = Some(None),
+            EvidenceRequest::PromptRole { .. } => evidence.prompt_role = Some(PromptRole::Unread),
+            EvidenceRequest::NamesAgents => evidence.names_agents = Some(None),
+            EvidenceRequest::Tokens { .. } => evidence.tokens = Some(None),
+            EvidenceRequest::Usage { agent_id } => {
                 let usage = json!({
                     "claude-x": { "input_tokens": 1_000, "output_tokens": 200,
                                   "cache_write_5m_tokens": 0, "cache_write_1h_tokens": 0,
@@ -61,19 +63,19 @@ impl HookFiles for Disk {
                 });
                 evidence.usage.push((agent_id.clone(), Some(usage.to_string())));
             }
-            Want::Spawns => {
+            EvidenceRequest::Spawns => {
                 self.read.lock().unwrap().push(read);
                 evidence.spawns = Some(Vec::new());
                 let lines = read.map_or(1, |read| read.lines + 1);
-                let read = ReadTo { inode: 1, offset: 10, lines };
+                let read = TranscriptOffset { inode: 1, offset: 10, lines };
                 return vec![("/transcript".to_owned(), read)];
             }
-            Want::Claimant { .. } => panic!("a claimant is not on the disk"),
+            EvidenceRequest::Claimant { .. } => panic!("a claimant is not on the disk"),
         }
         Vec::new()
     }
 
-    fn lives(&self, _: &str) -> bool {
+    fn is_claimant_alive(&self, _: &str) -> bool {
         true
     }
 }
@@ -86,7 +88,7 @@ async fn office() -> (World, App, Arc<Disk>) {
 }
 
 async fn take(app: &App, payload: &Value) -> HookAnswer {
-    app.hook(&TenantId::local(), payload.to_string().as_bytes()).await.unwrap()
+    app.subagents.hook(&TenantId::local(), payload.to_string().as_bytes()).await.unwrap()
 }
 
 fn text(answer: &HookAnswer) -> Option<&str> {
@@ -129,12 +131,12 @@ async fn what_was_not_delivered_is_delivered_again() {
 #[tokio::test]
 async fn another_tenants_events_do_not_look_at_files() {
     let (_world, app, disk) = office().await;
-    let acme = app.create_tenant(Some("acme".parse().unwrap()), Default::default());
+    let acme = app.tenancy.create_tenant(Some("acme".parse().unwrap()), Default::default());
     let acme = acme.await.unwrap().value.id;
     let mut call = started("a");
     call["hook_event_name"] = json!("PreToolUse");
     call["tool_name"] = json!("Read");
-    let answer = app.hook(&acme, call.to_string().as_bytes()).await.unwrap();
+    let answer = app.subagents.hook(&acme, call.to_string().as_bytes()).await.unwrap();
     assert_eq!(text(&answer), Some("default text"));
     assert_eq!(*disk.asked.lock().unwrap(), []);
     take(&app, &call).await;
@@ -158,38 +160,41 @@ async fn reports_tell_what_became_of_events() {
     assert_eq!(denied["hookSpecificOutput"]["permissionDecisionReason"], "never push");
 
     let query = SubagentQuery { limit: 10, ..SubagentQuery::default() };
-    let (found, next) = app.subagents(&local, query.clone()).await.unwrap();
+    let (found, next) = app.subagents.subagents(&local, query.clone()).await.unwrap();
     let [view] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((view.duration_ms, next), (1_500, None));
     let spent = view.spent.as_ref().unwrap();
     assert_eq!((spent.usage.input_tokens, spent.cost), (1_000, None), "nobody knows the price");
     price(&app).await;
-    let (found, _) = app.subagents(&local, query.clone()).await.unwrap();
+    let (found, _) = app.subagents.subagents(&local, query.clone()).await.unwrap();
     let cost = found[0].spent.as_ref().unwrap().cost.unwrap();
     assert_eq!(cost.dollars(), 0.006, "1,000 in at 3 and 200 out at 15 per million");
 
-    let (log, _) = app.hook_log(&local, LogQuery::default()).await.unwrap();
+    let (log, _) = app.subagents.hook_log(&local, LogQuery::default()).await.unwrap();
     let results: Vec<_> = log.iter().map(|line| line.result.as_deref().unwrap()).collect();
     assert_eq!(results, ["blocked", "ok", "injected"]);
-    let stats = app.hook_stats(&local).await.unwrap();
+    let stats = app.subagents.hook_stats(&local).await.unwrap();
     assert_eq!(stats.hooks.iter().map(|hook| hook.blocked).sum::<u64>(), 1);
     for bad in ["", "a b", "x\u{7}"] {
-        assert!(app.set_role(&local, "a", bad).await.is_err(), "{bad:?}");
+        assert!(app.subagents.set_role(&local, "a", bad).await.is_err(), "{bad:?}");
     }
-    assert_eq!(app.set_role(&local, "a", "coder").await.unwrap().subagent.role.unwrap(), "coder");
-    assert!(app.set_role(&local, "nobody", "coder").await.is_err());
-    assert!(app.subagents(&"nobody".parse().unwrap(), query).await.is_err());
+    assert_eq!(
+        app.subagents.set_role(&local, "a", "coder").await.unwrap().subagent.role.unwrap(),
+        "coder"
+    );
+    assert!(app.subagents.set_role(&local, "nobody", "coder").await.is_err());
+    assert!(app.subagents.subagents(&"nobody".parse().unwrap(), query).await.is_err());
 }
 
 async fn price(app: &App) {
     let prices = PricesPatch {
-        input: Some(Price::from_micros(3_000_000)),
-        output: Some(Price::from_micros(15_000_000)),
+        input: Some(TokenPrice::from_micros(3_000_000)),
+        output: Some(TokenPrice::from_micros(15_000_000)),
         ..PricesPatch::default()
     };
     let patch = ModelPatch { prices, ..ModelPatch::default() };
     let id = Some("claude-x".parse().unwrap());
-    app.create_model(id, EngineKind::ClaudeCode, patch).await.unwrap();
+    app.tenancy.create_model(id, EngineKind::ClaudeCode, patch).await.unwrap();
 }
 
 #[tokio::test]
@@ -205,11 +210,11 @@ async fn what_is_no_event_is_refused() {
         r#"{"session_id":7,"hook_event_name":"Stop"}"#,
         r#"{"session_id":"s\u0000","hook_event_name":"Stop"}"#,
     ] {
-        let refused = app.hook(&local, bad.as_bytes()).await.err();
+        let refused = app.subagents.hook(&local, bad.as_bytes()).await.err();
         let refused = refused.unwrap_or_else(|| panic!("{bad:?} was taken"));
-        assert!(matches!(refused, shikiri_app::AppError::Invalid { .. }), "{bad:?}: {refused}");
+        assert!(matches!(refused, shikiri_runtime::AppError::Invalid { .. }), "{bad:?}: {refused}");
     }
-    let (log, _) = app.hook_log(&local, LogQuery::default()).await.unwrap();
+    let (log, _) = app.subagents.hook_log(&local, LogQuery::default()).await.unwrap();
     assert_eq!(log, []);
 }
 
@@ -223,16 +228,11 @@ async fn the_log_is_kept_as_long_as_events_are() {
     world.clock.advance(app.options().retention + Duration::from_secs(1));
     take(&app, &json!({ "hook_event_name": "Notification", "session_id": "young" })).await;
     let node = world.node();
-    let swept = async {
-        loop {
-            let (log, _) = app.hook_log(&local, LogQuery::default()).await.unwrap();
-            if log.len() == 1 {
-                return log;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let left = tokio::time::timeout(Duration::from_secs(20), swept).await.unwrap();
+    let left = until("the old session is swept", async || {
+        let (log, _) = app.subagents.hook_log(&local, LogQuery::default()).await.unwrap();
+        (log.len() == 1).then_some(log)
+    })
+    .await;
     assert_eq!(left[0].session_id, "young");
     node.leave().await;
 }
@@ -241,11 +241,12 @@ async fn the_log_is_kept_as_long_as_events_are() {
 async fn a_key_for_hooks_is_its_tenants_to_list_and_to_revoke() {
     let (_world, app, _) = office().await;
     let local = TenantId::local();
-    let (stored, secret) = app.create_hooks_key(&local, NewKey::named("laptop")).await.unwrap();
-    let found = app.key_of(&secret).await.unwrap().unwrap();
+    let (stored, secret) =
+        app.tenancy.create_hooks_key(&local, NewApiKey::named("laptop")).await.unwrap();
+    let found = app.tenancy.key_of(&secret).await.unwrap().unwrap();
     assert_eq!(found.scope, KeyScope::Hooks(local.clone()));
-    let (keys, _) = app.list_keys(&local, None, 10).await.unwrap();
+    let (keys, _) = app.tenancy.list_keys(&local, None, 10).await.unwrap();
     assert_eq!(keys.iter().map(|key| &key.stored.value.id).collect::<Vec<_>>(), [&stored.value.id]);
-    app.revoke_key(&local, &stored.value.id).await.unwrap();
-    assert!(app.key_of(&secret).await.unwrap().is_none());
+    app.tenancy.revoke_key(&local, &stored.value.id).await.unwrap();
+    assert!(app.tenancy.key_of(&secret).await.unwrap().is_none());
 }

@@ -3,24 +3,26 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::run::{AgentError, ModelLimits, Node, OnUnknown};
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::{Answer, AnswerAction, Outcome, QuestionKind, RunStatus};
+use shikiri_model::run::{AnswerAction, QuestionAnswer, QuestionKind, RunOutcome, RunStatus};
+use shikiri_runtime::run::{AgentError, ModelLimits, UnknownStepPolicy};
 
 use crate::world::{LEASE, Tally, World, agent};
 
-fn travel(tally: &Tally) -> std::sync::Arc<dyn shikiri_app::run::Agent> {
+fn travel(tally: &Tally) -> std::sync::Arc<dyn shikiri_runtime::run::DurableAgent> {
     let tally = tally.clone();
     agent("travel", move |context, _| {
         let tally = tally.clone();
         async move {
             let look = tally.clone();
-            context.step("look", OnUnknown::Stop, async move { look.mark("look") }).await?;
+            context.step("look", UnknownStepPolicy::Stop, async move { look.mark("look") }).await?;
             let answer =
                 context.ask_human(json!({}), "予約しますか", Some(Duration::from_secs(60))).await;
             let booked = answer.accepted().is_some();
             if booked {
-                context.step("book", OnUnknown::Stop, async move { tally.mark("book") }).await?;
+                context
+                    .step("book", UnknownStepPolicy::Stop, async move { tally.mark("book") })
+                    .await?;
             }
             Ok(json!({ "booked": booked, "action": answer.action }))
         }
@@ -35,13 +37,13 @@ async fn an_answer_wakes_the_run_and_committed_steps_are_not_done_again() {
     let run = world.start("travel", json!({})).await;
     let waiting = world.until_status(&run, RunStatus::Waiting).await;
     let question = waiting.run.questions[0].id.clone();
-    let answer = Answer::accept(json!({ "confirm": true }));
+    let answer = QuestionAnswer::accept(json!({ "confirm": true }));
     let tenant = TenantId::local();
-    world.app.answer_run(&tenant, &run, &question, answer.clone()).await.unwrap();
+    world.app.runtime.answer_run(&tenant, &run, &question, answer.clone()).await.unwrap();
     let end = world.end_of(&run).await;
     assert_eq!(end.run.result, Some(json!({ "booked": true, "action": "accept" })));
     assert_eq!(tally.list(), ["look", "book"]);
-    assert!(world.app.answer_run(&tenant, &run, &question, answer).await.is_err());
+    assert!(world.app.runtime.answer_run(&tenant, &run, &question, answer).await.is_err());
 }
 
 #[tokio::test]
@@ -81,16 +83,16 @@ async fn joined_operations_keep_their_places_whichever_ends_first() {
         let seen = seen.clone();
         async move {
             let (a, b, c) = (seen.clone(), seen.clone(), seen.clone());
-            let first = context.step("a", OnUnknown::Stop, async move {
+            let first = context.step("a", UnknownStepPolicy::Stop, async move {
                 tokio::task::yield_now().await;
                 a.mark("a")
             });
             let asked = context.ask_model(&json!([]), &ModelLimits::new(100), None);
-            let second = context.step("b", OnUnknown::Stop, async move { b.mark("b") });
+            let second = context.step("b", UnknownStepPolicy::Stop, async move { b.mark("b") });
             let (first, answer, second) = tokio::join!(first, asked, second);
             first?;
             second?;
-            context.step("c", OnUnknown::Stop, async move { c.mark("c") }).await?;
+            context.step("c", UnknownStepPolicy::Stop, async move { c.mark("c") }).await?;
             Ok(answer.content)
         }
     });
@@ -99,8 +101,8 @@ async fn joined_operations_keep_their_places_whichever_ends_first() {
     let run = world.start("joined", json!({})).await;
     let waiting = world.until_status(&run, RunStatus::Waiting).await;
     let question = waiting.run.questions[0].id.clone();
-    let answer = Answer::accept(json!("要約"));
-    world.app.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
+    let answer = QuestionAnswer::accept(json!("要約"));
+    world.app.runtime.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
     assert_eq!(world.end_of(&run).await.run.result, Some(json!("要約")));
     let mut done = tally.list();
     done.sort();
@@ -135,9 +137,10 @@ async fn the_callers_client_is_asked_for_its_roots_and_a_model_with_its_bounds()
         "messages": ["m"], "max_tokens": 7, "system_prompt": "Be brief", "temperature": 0.5,
     });
     assert_eq!((questions[1].kind, &questions[1].schema), (QuestionKind::Model, &bounds));
-    let roots = Answer { reason: Some("none".to_owned()), ..Answer::accept(json!([])) };
-    for (question, answer) in questions.iter().zip([roots, Answer::accept(json!("hm"))]) {
-        world.app.answer_run(&TenantId::local(), &run, &question.id, answer).await.unwrap();
+    let roots =
+        QuestionAnswer { reason: Some("none".to_owned()), ..QuestionAnswer::accept(json!([])) };
+    for (question, answer) in questions.iter().zip([roots, QuestionAnswer::accept(json!("hm"))]) {
+        world.app.runtime.answer_run(&TenantId::local(), &run, &question.id, answer).await.unwrap();
     }
     assert_eq!(world.end_of(&run).await.run.result, Some(json!([[], "none", "hm"])));
     let asked = world.events_of(&run).await.into_iter().filter(|(kind, _)| kind == "question");
@@ -157,8 +160,8 @@ async fn a_question_keeps_its_name_and_callers_are_released_once() {
     let run = world.start("discreet", json!({})).await;
     let question = world.until_status(&run, RunStatus::Waiting).await.run.questions.remove(0);
     assert_eq!(question.name.as_deref(), Some("user_name"));
-    let answer = Answer::accept(json!("明子"));
-    world.app.answer_run(&TenantId::local(), &run, &question.id, answer).await.unwrap();
+    let answer = QuestionAnswer::accept(json!("明子"));
+    world.app.runtime.answer_run(&TenantId::local(), &run, &question.id, answer).await.unwrap();
     assert_eq!(world.end_of(&run).await.run.result, Some(json!("明子")));
     let events = world.events_of(&run).await;
     assert_eq!(events.iter().filter(|(kind, _)| kind == "callers_released").count(), 1);
@@ -179,8 +182,8 @@ async fn a_called_agent_is_one_run_of_its_own_and_its_end_wakes_the_caller() {
         let good = context.call("child", json!({}));
         let bad = context.call("child", json!({ "fail": true }));
         let (good, bad) = tokio::join!(good, bad);
-        assert_eq!(good, Outcome::Completed(json!("fine")));
-        let Outcome::Failed(error) = bad else { panic!("{bad:?}") };
+        assert_eq!(good, RunOutcome::Completed(json!("fine")));
+        let RunOutcome::Failed(error) = bad else { panic!("{bad:?}") };
         Ok(json!(error.code))
     });
     let world = World::new(vec![child, parent]).await;
@@ -188,12 +191,14 @@ async fn a_called_agent_is_one_run_of_its_own_and_its_end_wakes_the_caller() {
     let run = world.start("parent", json!({})).await;
     world.until_status(&run, RunStatus::Waiting).await;
     let waiting = Some(RunStatus::Waiting);
-    while world.app.list_runs(&TenantId::local(), waiting, None, 10).await.unwrap().0.len() < 3 {
+    while world.app.runtime.list_runs(&TenantId::local(), waiting, None, 10).await.unwrap().0.len()
+        < 3
+    {
         tokio::task::yield_now().await;
     }
     world.clock.jump(6_000);
     assert_eq!(world.end_of(&run).await.run.result, Some(json!("BOOM")));
-    let (runs, _) = world.app.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
+    let (runs, _) = world.app.runtime.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
     assert_eq!(runs.len(), 3, "each child was started once");
 }
 
@@ -204,14 +209,14 @@ async fn cancelling_a_caller_cancels_what_it_called() {
         Ok(json!(null))
     });
     let parent = agent("parent", |context, _| async move {
-        Ok(json!(matches!(context.call("child", json!({})).await, Outcome::Cancelled)))
+        Ok(json!(matches!(context.call("child", json!({})).await, RunOutcome::Cancelled)))
     });
     let world = World::new(vec![child, parent]).await;
     let _node = world.node();
     let run = world.start("parent", json!({})).await;
     world.until_status(&run, RunStatus::Waiting).await;
-    world.app.cancel_run(&TenantId::local(), &run).await.unwrap();
-    let (runs, _) = world.app.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
+    world.app.runtime.cancel_run(&TenantId::local(), &run).await.unwrap();
+    let (runs, _) = world.app.runtime.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
     assert_eq!(runs.len(), 2);
     for run in runs {
         assert_eq!(world.end_of(&run.value.id).await.run.status, RunStatus::Cancelled);
@@ -222,7 +227,7 @@ async fn cancelling_a_caller_cancels_what_it_called() {
 async fn a_journal_that_does_not_fit_the_code_fails_the_run_with_a_clear_message() {
     let version = |step: &'static str| {
         agent("changing", move |context, _| async move {
-            context.step(step, OnUnknown::Stop, async { Ok::<_, AgentError>(1) }).await?;
+            context.step(step, UnknownStepPolicy::Stop, async { Ok::<_, AgentError>(1) }).await?;
             context.ask_human(json!({}), "?", None).await;
             Ok(json!(null))
         })
@@ -233,10 +238,10 @@ async fn a_journal_that_does_not_fit_the_code_fails_the_run_with_a_clear_message
     let waiting = world.until_status(&run, RunStatus::Waiting).await;
     node.leave().await;
 
-    let _upgraded = Node::start(world.upgraded(vec![version("new name")]));
+    let _upgraded = world.upgraded(vec![version("new name")]).start_worker();
     let question = waiting.run.questions[0].id.clone();
-    let answer = Answer::new(AnswerAction::Decline, json!(null));
-    world.app.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
+    let answer = QuestionAnswer::new(AnswerAction::Decline, json!(null));
+    world.app.runtime.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
     let error = world.end_of(&run).await.run.error.unwrap();
     assert_eq!(error.code, "JOURNAL_MISMATCH");
     assert!(error.message.contains("old name") && error.message.contains("new name"), "{error:?}");
@@ -246,10 +251,10 @@ async fn a_journal_that_does_not_fit_the_code_fails_the_run_with_a_clear_message
 #[tokio::test]
 async fn a_step_with_unknown_outcome_is_reported_asked_about_or_retried_as_chosen() {
     for (policy, retry, expected) in [
-        (OnUnknown::Retry, None, json!("done after 2 tries")),
-        (OnUnknown::Stop, None, json!("unknown after 1")),
-        (OnUnknown::Ask, Some(true), json!("done after 2 tries")),
-        (OnUnknown::Ask, Some(false), json!("unknown after 1")),
+        (UnknownStepPolicy::Retry, None, json!("done after 2 tries")),
+        (UnknownStepPolicy::Stop, None, json!("unknown after 1")),
+        (UnknownStepPolicy::Ask, Some(true), json!("done after 2 tries")),
+        (UnknownStepPolicy::Ask, Some(false), json!("unknown after 1")),
     ] {
         let tally = Tally::default();
         let seen = tally.clone();
@@ -265,7 +270,7 @@ async fn a_step_with_unknown_outcome_is_reported_asked_about_or_retried_as_chose
                 };
                 match context.step("pay", policy, work).await {
                     Ok(tries) => Ok(json!(format!("done after {tries} tries"))),
-                    Err(shikiri_app::run::StepError::Unknown { attempts }) => {
+                    Err(shikiri_runtime::run::StepError::Unknown { attempts }) => {
                         Ok(json!(format!("unknown after {attempts}")))
                     }
                     Err(other) => Err(other.into()),
@@ -283,8 +288,13 @@ async fn a_step_with_unknown_outcome_is_reported_asked_about_or_retried_as_chose
         if let Some(retry) = retry {
             let waiting = world.until(&run, |view| !view.run.questions.is_empty()).await;
             let question = waiting.run.questions[0].id.clone();
-            let answer = Answer::accept(json!({ "retry": retry }));
-            world.app.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
+            let answer = QuestionAnswer::accept(json!({ "retry": retry }));
+            world
+                .app
+                .runtime
+                .answer_run(&TenantId::local(), &run, &question, answer)
+                .await
+                .unwrap();
         }
         assert_eq!(world.end_of(&run).await.run.result, Some(expected), "{policy:?} {retry:?}");
     }
@@ -304,7 +314,7 @@ async fn every_attempt_of_unknown_outcome_is_asked_about() {
                 }
                 Ok::<_, AgentError>(())
             };
-            match context.step("pay", OnUnknown::Ask, work).await {
+            match context.step("pay", UnknownStepPolicy::Ask, work).await {
                 Ok(()) => Ok(json!("paid")),
                 Err(error) => Ok(json!(error.to_string())),
             }
@@ -321,8 +331,8 @@ async fn every_attempt_of_unknown_outcome_is_asked_about() {
         nodes.push(world.node());
         let asked = world.until(&run, |view| !view.run.questions.is_empty()).await;
         let question = asked.run.questions[0].id.clone();
-        let answer = Answer::accept(json!({ "retry": retry }));
-        world.app.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
+        let answer = QuestionAnswer::accept(json!({ "retry": retry }));
+        world.app.runtime.answer_run(&TenantId::local(), &run, &question, answer).await.unwrap();
     }
     let end = world.end_of(&run).await;
     assert!(end.run.result.unwrap().as_str().unwrap().contains("began 2 times"));

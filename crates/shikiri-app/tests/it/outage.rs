@@ -7,30 +7,34 @@ use std::time::Duration;
 
 use serde_json::json;
 use shikiri_app::App;
-use shikiri_app::run::{Agent, NewRun, Node, OnUnknown};
 use shikiri_model::ids::{RunId, TenantId};
+use shikiri_runtime::run::{DurableAgent, NewRun, UnknownStepPolicy, WorkerNode};
 
 use crate::flaky::{Flaky, Refuse};
 use crate::world::{Tally, World, agent};
 
-async fn carry(flaky: &Arc<Flaky>, world: &World, agent: Arc<dyn Agent>) -> (Node, RunId) {
+async fn carry(
+    flaky: &Arc<Flaky>,
+    world: &World,
+    agent: Arc<dyn DurableAgent>,
+) -> (WorkerNode, RunId) {
     let name = agent.name().to_owned();
     let app = App::new(flaky.clone(), vec![agent], world.app.options().clone());
-    let node = Node::start(app.clone());
+    let node = app.start_worker();
     let new = NewRun { agent: name, input: json!({}), idempotency_key: None, origin: None };
-    let run = app.start_run(&TenantId::local(), new).await.unwrap().run.id;
+    let run = app.runtime.start_run(&TenantId::local(), new).await.unwrap().run.id;
     (node, run)
 }
 
 #[tokio::test]
 async fn a_run_whose_end_could_not_be_written_is_brought_to_it_later() {
     let world = World::new(Vec::new()).await;
-    let (flaky, tally) = (Flaky::over(Arc::clone(world.app.store())), Tally::default());
+    let (flaky, tally) = (Flaky::over(Arc::clone(world.app.runtime.store())), Tally::default());
     let (store, done, first) = (flaky.clone(), tally.clone(), Arc::new(AtomicBool::new(true)));
     let ends = agent("ends", move |context, _| {
         let (store, done, first) = (store.clone(), done.clone(), first.clone());
         async move {
-            context.step("work", OnUnknown::Stop, async move { done.mark("work") }).await?;
+            context.step("work", UnknownStepPolicy::Stop, async move { done.mark("work") }).await?;
             if first.swap(false, Ordering::SeqCst) {
                 store.refuse(Refuse::Commits);
             }
@@ -48,7 +52,7 @@ async fn a_run_whose_end_could_not_be_written_is_brought_to_it_later() {
 #[tokio::test]
 async fn an_attempt_that_was_given_up_writes_nothing_beside_the_next() {
     let world = World::new(Vec::new()).await;
-    let flaky = Flaky::over(Arc::clone(world.app.store()));
+    let flaky = Flaky::over(Arc::clone(world.app.runtime.store()));
     let (store, first) = (flaky.clone(), Arc::new(AtomicBool::new(true)));
     let tells = agent("tells", move |context, _| {
         let (store, first) = (store.clone(), first.clone());

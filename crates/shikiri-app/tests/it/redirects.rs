@@ -1,15 +1,14 @@
 //! The sample agents, redirected while they work.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use shikiri_model::ids::RunId;
-use shikiri_model::run::{Answer, RunStatus};
+use shikiri_model::run::{QuestionAnswer, RunStatus};
+use shikiri_testkit::until;
 
 use crate::world::World;
 
 async fn world() -> World {
-    World::new(shikiri_app::agents::samples()).await
+    World::new(shikiri_agents::samples()).await
 }
 
 /// (level, logger, message) of what the run logged.
@@ -35,7 +34,7 @@ async fn a_trip_goes_elsewhere_until_its_price_is_asked() {
     let asked = &waiting.run.questions[0].message;
     assert!(asked.ends_with("$1200 for your trip to 京都"), "{asked}");
     world.update(&run, json!({ "destination": "Rome" })).await.unwrap();
-    world.answer(&run, Answer::accept(json!({ "confirm": true }))).await;
+    world.answer(&run, QuestionAnswer::accept(json!({ "confirm": true }))).await;
     let result = world.end_of(&run).await.run.result.unwrap();
     assert_eq!((&result["destination"], &result["booked"]), (&json!("京都"), &json!(true)));
     assert_eq!(
@@ -56,7 +55,7 @@ async fn research_turns_to_another_topic_until_the_model_is_asked() {
     let waiting = world.until_status(&run, RunStatus::Waiting).await;
     let asked = waiting.run.questions[0].schema.to_string();
     assert!(asked.contains("research on: tea"), "{asked}");
-    world.answer(&run, Answer::accept(json!("leaves"))).await;
+    world.answer(&run, QuestionAnswer::accept(json!("leaves"))).await;
     let result = world.end_of(&run).await.run.result.unwrap();
     assert_eq!((&result["topic"], &result["summary"]), (&json!("tea"), &json!("leaves")));
     let changed = log("info", "research_agent", r#"Changed topic from "AI trends" to "tea""#);
@@ -73,9 +72,9 @@ async fn work_that_is_under_way_gets_longer_or_shorter_and_never_goes_back() {
     for steps in [5_000, 2_000] {
         world.update(&run, json!({ "steps": steps })).await.unwrap();
         let taken = format!("to {steps}");
-        while !logs(&world, &run).await.iter().any(|[.., text]| text.ends_with(&taken)) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let is_taken =
+            async || logs(&world, &run).await.iter().any(|[.., text]| text.ends_with(&taken));
+        until("the run takes the update", is_taken).await;
     }
     world.update(&run, json!({ "steps": 1 })).await.unwrap();
     let end = world.end_of(&run).await;

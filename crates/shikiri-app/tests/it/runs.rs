@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::AppError;
-use shikiri_app::run::{AgentError, NewRun, OnUnknown, RunView};
 use shikiri_model::ids::TenantId;
 use shikiri_model::run::RunStatus;
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::{AgentError, NewRun, RunView, UnknownStepPolicy};
 
 use crate::world::{LEASE, Tally, World, agent};
 
@@ -17,7 +17,7 @@ async fn a_run_is_carried_and_its_events_tell_its_story() {
         context.partial(&json!("first half")).await;
         let text = input["text"].clone();
         let value = context
-            .step("shout", OnUnknown::Retry, async move { Ok::<_, AgentError>(text) })
+            .step("shout", UnknownStepPolicy::Retry, async move { Ok::<_, AgentError>(text) })
             .await?;
         Ok(value)
     });
@@ -40,7 +40,7 @@ async fn the_same_idempotency_key_gives_the_same_run() {
         let idempotency_key = Some("注文-1".to_owned());
         let new = NewRun { agent: "echo".into(), input, idempotency_key, origin: None };
         let app = world.app.clone();
-        async move { app.start_run(&TenantId::local(), new).await.unwrap().run }
+        async move { app.runtime.start_run(&TenantId::local(), new).await.unwrap().run }
     };
     let first = start(json!(1)).await;
     let second = start(json!(2)).await;
@@ -53,14 +53,14 @@ async fn who_asked_for_a_run_is_kept_with_it_and_told() {
     let origin = json!({ "door": "mcp", "principal": "key_1", "tool_use_id": "toolu_1" });
     let (agent, input, idempotency_key) = ("echo".to_owned(), json!({}), None);
     let new = NewRun { agent, input, idempotency_key, origin: Some(origin.clone()) };
-    let run = world.app.start_run(&TenantId::local(), new).await.unwrap().run;
+    let run = world.app.runtime.start_run(&TenantId::local(), new).await.unwrap().run;
     assert_eq!(run.origin, Some(origin.clone()));
     assert_eq!(world.events_of(&run.id).await[0].1["origin"], origin);
 }
 
 #[tokio::test]
 async fn unknown_agents_and_refused_inputs_start_nothing() {
-    let world = World::new(shikiri_app::agents::samples()).await;
+    let world = World::new(shikiri_agents::samples()).await;
     let tenant = TenantId::local();
     for (agent, input, field) in [
         ("nobody", json!({}), "agent"),
@@ -68,12 +68,12 @@ async fn unknown_agents_and_refused_inputs_start_nothing() {
         ("long_running_agent", json!({ "step": 1 }), "input"),
     ] {
         let new = NewRun { agent: agent.into(), input, idempotency_key: None, origin: None };
-        match world.app.start_run(&tenant, new).await {
+        match world.app.runtime.start_run(&tenant, new).await {
             Err(AppError::Invalid { field: found, .. }) => assert_eq!(found, field),
             other => panic!("{other:?}"),
         }
     }
-    assert!(world.app.list_runs(&tenant, None, None, 10).await.unwrap().0.is_empty());
+    assert!(world.app.runtime.list_runs(&tenant, None, None, 10).await.unwrap().0.is_empty());
 }
 
 #[tokio::test]
@@ -93,11 +93,11 @@ async fn a_running_run_is_asked_to_stop_and_stops() {
     let _node = world.node();
     let run = world.start("patient", json!({})).await;
     world.until(&run, |view| view.progress.is_some()).await;
-    world.app.cancel_run(&TenantId::local(), &run).await.unwrap();
+    world.app.runtime.cancel_run(&TenantId::local(), &run).await.unwrap();
     let end = world.end_of(&run).await;
     assert_eq!(end.run.status, RunStatus::Cancelled);
     assert_eq!(tally.list(), ["cleaned up"]);
-    let again = world.app.cancel_run(&TenantId::local(), &run).await;
+    let again = world.app.runtime.cancel_run(&TenantId::local(), &run).await;
     assert!(matches!(again, Err(AppError::NotNow(_))));
 }
 
@@ -122,7 +122,9 @@ async fn another_node_takes_over_when_the_lease_lapses_and_the_lost_one_writes_n
         let seen = seen.clone();
         async move {
             let first = seen.clone();
-            context.step("first", OnUnknown::Stop, async move { first.mark("first") }).await?;
+            context
+                .step("first", UnknownStepPolicy::Stop, async move { first.mark("first") })
+                .await?;
             // The first attempt never gets past this; the second finds it in the journal as
             // unknown and does it again.
             let second = async move {
@@ -131,7 +133,7 @@ async fn another_node_takes_over_when_the_lease_lapses_and_the_lost_one_writes_n
                 }
                 Ok::<_, AgentError>(())
             };
-            context.step("second", OnUnknown::Retry, second).await?;
+            context.step("second", UnknownStepPolicy::Retry, second).await?;
             Ok(json!("done"))
         }
     });
@@ -165,29 +167,29 @@ async fn a_node_that_leaves_hands_its_runs_back_at_once() {
     let run = world.start("asked", json!({})).await;
     world.until(&run, |view| view.progress.is_some()).await;
     node.leave().await;
-    let view = world.app.run(&TenantId::local(), &run).await.unwrap();
+    let view = world.app.runtime.run(&TenantId::local(), &run).await.unwrap();
     assert_eq!(view.run.status, RunStatus::Queued);
-    assert!(world.app.store().lapsed_leases("node/").await.unwrap().is_empty());
+    assert!(world.app.runtime.store().lapsed_leases("node/").await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn runs_of_another_tenant_are_not_there() {
     let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
     let other: TenantId = "other".parse().unwrap();
-    let patch = shikiri_app::tenants::TenantPatch::default();
-    world.app.create_tenant(Some(other.clone()), patch).await.unwrap();
+    let patch = shikiri_tenancy::tenants::TenantPatch::default();
+    world.app.tenancy.create_tenant(Some(other.clone()), patch).await.unwrap();
     let run = world.start("echo", json!({})).await;
     let missing = |error| matches!(error, AppError::NotFound { kind: "run", .. });
-    assert!(missing(world.app.run(&other, &run).await.unwrap_err()));
-    assert!(missing(world.app.cancel_run(&other, &run).await.unwrap_err()));
-    assert!(world.app.list_runs(&other, None, None, 10).await.unwrap().0.is_empty());
+    assert!(missing(world.app.runtime.run(&other, &run).await.unwrap_err()));
+    assert!(missing(world.app.runtime.cancel_run(&other, &run).await.unwrap_err()));
+    assert!(world.app.runtime.list_runs(&other, None, None, 10).await.unwrap().0.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_agent_is_left_for_a_node_that_knows_it() {
     let known = agent("new", |_, input| async move { Ok(input) });
     let world = World::new(vec![known.clone()]).await;
-    let old = shikiri_app::run::Node::start(world.upgraded(vec![]));
+    let old = world.upgraded(vec![]).start_worker();
     let run = world.start("new", json!(7)).await;
     world.until(&run, |view| view.run.losses > 0).await;
     let _new = world.node();
@@ -223,9 +225,12 @@ async fn a_lost_nodes_lease_is_taken_before_its_runs_are_put_back() {
     world.until(&run, |view| view.run.starts > 1).await;
     // Its lease is gone with the node, and its control stream was never made.
     let name = format!("node/{node}");
-    while world.app.store().lease(&name).await.unwrap().is_some() {
+    while world.app.runtime.store().lease(&name).await.unwrap().is_some() {
         tokio::task::yield_now().await;
     }
     let control = shikiri_model::event::StreamId::new(&name);
-    assert_eq!(world.app.store().stream(&TenantId::system(), &control).await.unwrap(), None);
+    assert_eq!(
+        world.app.runtime.store().stream(&TenantId::system(), &control).await.unwrap(),
+        None
+    );
 }

@@ -2,9 +2,9 @@
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use shikiri_app::agents::samples;
-use shikiri_app::run::Agent;
-use shikiri_model::run::{Answer, AnswerAction};
+use shikiri_agents::samples;
+use shikiri_model::run::{AnswerAction, QuestionAnswer};
+use shikiri_runtime::run::DurableAgent;
 
 use crate::world::World;
 
@@ -13,7 +13,7 @@ fn validator(schema: &Value) -> Validator {
     jsonschema::draft202012::new(schema).unwrap()
 }
 
-fn sample(name: &str) -> std::sync::Arc<dyn Agent> {
+fn sample(name: &str) -> std::sync::Arc<dyn DurableAgent> {
     samples().into_iter().find(|agent| agent.name() == name).unwrap()
 }
 
@@ -133,12 +133,12 @@ fn defaults_are_said_and_described() {
 async fn results_are_as_described() {
     let world = World::new(samples()).await;
     let _node = world.node();
-    let yes = Answer::accept(json!({ "confirm": true, "notes": "窓側" }));
-    let no = Answer::new(AnswerAction::Decline, Value::Null);
+    let yes = QuestionAnswer::accept(json!({ "confirm": true, "notes": "窓側" }));
+    let no = QuestionAnswer::new(AnswerAction::Decline, Value::Null);
     for (name, answer) in [
         ("travel_agent", Some(yes)),
         ("travel_agent", Some(no.clone())),
-        ("research_agent", Some(Answer::accept(json!("要約")))),
+        ("research_agent", Some(QuestionAnswer::accept(json!("要約")))),
         ("research_agent", Some(no)),
         ("long_running_agent", None),
     ] {

@@ -1,14 +1,18 @@
 //! The sample agents, through runs as anybody would start them.
 
 use serde_json::{Value, json};
-use shikiri_app::AppError;
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::{Answer, AnswerAction, QuestionKind, RunStatus};
+use shikiri_model::run::{AnswerAction, QuestionAnswer, QuestionKind, RunStatus};
+use shikiri_runtime::AppError;
 
 use crate::world::World;
 
-async fn answered(agent: &str, input: Value, answer: Option<Answer>) -> (World, Value, String) {
-    let world = World::new(shikiri_app::agents::samples()).await;
+async fn answered(
+    agent: &str,
+    input: Value,
+    answer: Option<QuestionAnswer>,
+) -> (World, Value, String) {
+    let world = World::new(shikiri_agents::samples()).await;
     let _node = world.node();
     let run = world.start(agent, input).await;
     let waiting = world.until_status(&run, RunStatus::Waiting).await;
@@ -16,7 +20,7 @@ async fn answered(agent: &str, input: Value, answer: Option<Answer>) -> (World, 
     match answer {
         Some(answer) => {
             let tenant = TenantId::local();
-            world.app.answer_run(&tenant, &run, &question.id, answer).await.unwrap();
+            world.app.runtime.answer_run(&tenant, &run, &question.id, answer).await.unwrap();
         }
         None => world.clock.jump(3_600_000),
     }
@@ -30,11 +34,11 @@ async fn answered(agent: &str, input: Value, answer: Option<Answer>) -> (World, 
 
 #[tokio::test]
 async fn a_trip_is_booked_only_after_a_clear_yes() {
-    let decline = Answer::new(AnswerAction::Decline, json!({ "confirm": true }));
-    let cancel = Answer::new(AnswerAction::Cancel, Value::Null);
+    let decline = QuestionAnswer::new(AnswerAction::Decline, json!({ "confirm": true }));
+    let cancel = QuestionAnswer::new(AnswerAction::Cancel, Value::Null);
     for (answer, booked) in [
-        (Some(Answer::accept(json!({ "confirm": true, "notes": "窓側" }))), true),
-        (Some(Answer::accept(json!({ "confirm": false }))), false),
+        (Some(QuestionAnswer::accept(json!({ "confirm": true, "notes": "窓側" }))), true),
+        (Some(QuestionAnswer::accept(json!({ "confirm": false }))), false),
         (Some(decline), false),
         (Some(cancel), false),
         (None, false),
@@ -53,20 +57,24 @@ async fn a_trip_is_booked_only_after_a_clear_yes() {
 
 #[tokio::test]
 async fn a_yes_that_does_not_fit_the_form_is_refused_and_the_question_stays_open() {
-    let world = World::new(shikiri_app::agents::samples()).await;
+    let world = World::new(shikiri_agents::samples()).await;
     let _node = world.node();
     let run = world.start("travel_agent", json!({ "step_ms": 1 })).await;
     let question = world.until_status(&run, RunStatus::Waiting).await.run.questions[0].id.clone();
     let tenant = TenantId::local();
     for bad in [json!({ "confirm": "yes" }), json!({}), json!("yes"), json!({ "notes": "窓側" })]
     {
-        let refused = world.app.answer_run(&tenant, &run, &question, Answer::accept(bad)).await;
+        let refused = world
+            .app
+            .runtime
+            .answer_run(&tenant, &run, &question, QuestionAnswer::accept(bad))
+            .await;
         assert!(matches!(refused, Err(AppError::Invalid { field: "content", .. })), "{refused:?}");
     }
-    let open = world.app.run(&tenant, &run).await.unwrap().run;
+    let open = world.app.runtime.run(&tenant, &run).await.unwrap().run;
     assert_eq!((open.status, open.questions.len()), (RunStatus::Waiting, 1));
-    let yes = Answer::accept(json!({ "confirm": true }));
-    world.app.answer_run(&tenant, &run, &question, yes).await.unwrap();
+    let yes = QuestionAnswer::accept(json!({ "confirm": true }));
+    world.app.runtime.answer_run(&tenant, &run, &question, yes).await.unwrap();
     assert_eq!(world.end_of(&run).await.run.result.unwrap()["booked"], json!(true));
 }
 
@@ -74,14 +82,16 @@ async fn a_yes_that_does_not_fit_the_form_is_refused_and_the_question_stays_open
 async fn research_uses_the_callers_model_or_says_that_there_is_no_summary() {
     let message = json!({ "role": "assistant", "content": { "type": "text", "text": "要約" } });
     for (answer, summary, source) in [
-        (Some(Answer::accept(message)), "要約", "client"),
-        (Some(Answer::accept(json!("要約"))), "要約", "client"),
+        (Some(QuestionAnswer::accept(message)), "要約", "client"),
+        (Some(QuestionAnswer::accept(json!("要約"))), "要約", "client"),
         (
-            Some(Answer::accept(json!({ "content": [{ "type": "text", "text": "要約" }] }))),
+            Some(QuestionAnswer::accept(
+                json!({ "content": [{ "type": "text", "text": "要約" }] }),
+            )),
             "要約",
             "client",
         ),
-        (Some(Answer::new(AnswerAction::Decline, Value::Null)), "", "none"),
+        (Some(QuestionAnswer::new(AnswerAction::Decline, Value::Null)), "", "none"),
         (None, "", "none"),
     ] {
         let (_world, result, asked) =
@@ -107,9 +117,9 @@ async fn told(world: &World, run: &RunId) -> Vec<(f64, String)> {
 
 #[tokio::test]
 async fn samples_tell_their_progress_in_quarters() {
-    let world = World::new(shikiri_app::agents::samples()).await;
+    let world = World::new(shikiri_agents::samples()).await;
     let _node = world.node();
-    let yes = Answer::accept(json!({ "confirm": true }));
+    let yes = QuestionAnswer::accept(json!({ "confirm": true }));
     for (agent, answer, messages) in [
         (
             "travel_agent",
@@ -124,7 +134,7 @@ async fn samples_tell_their_progress_in_quarters() {
         ),
         (
             "research_agent",
-            Answer::accept(json!("要約")),
+            QuestionAnswer::accept(json!("要約")),
             [
                 "Gathering sources...",
                 "Analyzing data...",
@@ -150,7 +160,7 @@ async fn samples_tell_their_progress_in_quarters() {
 
 #[tokio::test]
 async fn a_trip_that_is_not_booked_is_done_as_well() {
-    let world = World::new(shikiri_app::agents::samples()).await;
+    let world = World::new(shikiri_agents::samples()).await;
     let _node = world.node();
     let run = world.start("travel_agent", json!({ "step_ms": 0 })).await;
     world.until_status(&run, RunStatus::Waiting).await;
@@ -161,7 +171,7 @@ async fn a_trip_that_is_not_booked_is_done_as_well() {
 
 #[tokio::test]
 async fn long_work_logs_every_step_and_its_percentage() {
-    let world = World::new(shikiri_app::agents::samples()).await;
+    let world = World::new(shikiri_agents::samples()).await;
     let _node = world.node();
     let run = world.start("long_running_agent", json!({ "step_ms": 0 })).await;
     assert_eq!(world.end_of(&run).await.run.result, Some(json!({ "steps": 50 })));
@@ -182,9 +192,10 @@ async fn long_work_logs_every_step_and_its_percentage() {
 #[tokio::test]
 async fn why_nobody_was_asked_is_noted_unless_somebody_left_notes() {
     let reason = Some("unsupported by the client".to_owned());
-    let unasked = Answer { reason, ..Answer::new(AnswerAction::Cancel, Value::Null) };
-    let declined = Answer { content: json!({ "notes": "too dear" }), ..unasked.clone() };
-    let accepted = Answer {
+    let unasked =
+        QuestionAnswer { reason, ..QuestionAnswer::new(AnswerAction::Cancel, Value::Null) };
+    let declined = QuestionAnswer { content: json!({ "notes": "too dear" }), ..unasked.clone() };
+    let accepted = QuestionAnswer {
         action: AnswerAction::Accept,
         content: json!({ "confirm": false }),
         ..unasked.clone()

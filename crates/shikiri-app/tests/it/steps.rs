@@ -3,23 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
-use shikiri_app::conversations::ConversationPatch;
-use shikiri_app::execution::{Engine, EngineError, Engines, NewExecution, Order, Told};
-use shikiri_app::models::ModelPatch;
-use shikiri_app::run::Node;
 use shikiri_app::{App, AppOptions};
+use shikiri_executions::conversations::ConversationPatch;
+use shikiri_executions::execution::{
+    Engine, EngineError, EngineRegistry, EngineSender, NewExecution, TurnRequest,
+};
 use shikiri_model::event::StreamId;
-use shikiri_model::execution::{EngineMessage, Executor, Finish};
+use shikiri_model::execution::{EngineFinish, EngineMessage, ExecutionUser};
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
 use shikiri_model::run::RunStatus;
 use shikiri_store::Store as _;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use shikiri_tenancy::models::ModelPatch;
+use shikiri_testkit::until;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -46,12 +47,17 @@ impl Engine for Careful {
         true
     }
 
-    async fn run(&self, _: Order, told: Told, _: CancellationToken) -> Result<(), EngineError> {
+    async fn run(
+        &self,
+        _: TurnRequest,
+        told: EngineSender,
+        _: CancellationToken,
+    ) -> Result<(), EngineError> {
         let _begun = self.begin.acquire().await;
         let delta = EngineMessage::TextDelta { text: "木".to_owned() };
-        told.keep(json!({ "entry": "reply", "n": 1 }), vec![delta]).await?;
+        told.persist_step(json!({ "entry": "reply", "n": 1 }), vec![delta]).await?;
         self.has_kept.store(true, Ordering::SeqCst);
-        told.tell(EngineMessage::Finished(Finish::default())).await;
+        told.send(EngineMessage::Finished(EngineFinish::default())).await;
         Ok(())
     }
 }
@@ -65,24 +71,28 @@ async fn a_step_is_not_kept_before_it_is_in_the_store() {
     let engine = Careful { begin: Arc::new(Semaphore::new(0)), has_kept: Arc::default() };
     let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
     let app = App::new(flaky.clone(), vec![], options)
-        .with_engines(Engines::new(vec![Arc::new(engine.clone())]));
-    app.ensure_local_tenant().await.unwrap();
-    let node = Node::start(app.clone());
+        .with_engines(EngineRegistry::new(vec![Arc::new(engine.clone())]));
+    app.tenancy.ensure_local_tenant().await.unwrap();
+    let node = app.start_worker();
     node.joined().await;
     let (local, model) = (TenantId::local(), "main".parse().unwrap());
-    app.create_model(Some(model), EngineKind::Anthropic, ModelPatch::default()).await.unwrap();
-    let made = app.create_conversation(&local, ConversationPatch::default()).await.unwrap();
+    app.tenancy
+        .create_model(Some(model), EngineKind::Anthropic, ModelPatch::default())
+        .await
+        .unwrap();
+    let made =
+        app.executions.create_conversation(&local, ConversationPatch::default()).await.unwrap();
     let request = NewExecution {
         conversation: made.value.id,
         user_input: "go".to_owned(),
-        executor: Executor { user_id: "花子".to_owned(), name: None, email: None },
+        executor: ExecutionUser { user_id: "花子".to_owned(), name: None, email: None },
         tokens: BTreeMap::new(),
         preferred_skills: Vec::new(),
         model_id: Some("main".parse().unwrap()),
         idempotency_key: None,
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
     };
-    let run = app.execute(&local, request).await.unwrap().value.id;
+    let run = app.executions.execute(&local, request).await.unwrap().value.id;
     let journal = StreamId::new(format!("journal/{run}"));
 
     flaky.refuse(Refuse::Events);
@@ -94,16 +104,11 @@ async fn a_step_is_not_kept_before_it_is_in_the_store() {
     assert_eq!(flaky.stream(&local, &journal).await.unwrap(), None);
 
     flaky.refuse(Refuse::Nothing);
-    let ended = async {
-        loop {
-            let run = app.execution(&local, &run).await.unwrap().value;
-            if run.status.is_terminal() {
-                return run.status;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let status = tokio::time::timeout(Duration::from_secs(20), ended).await.expect("an end");
+    let status = until("the execution ends", async || {
+        let run = app.executions.execution(&local, &run).await.unwrap().value;
+        run.status.is_terminal().then_some(run.status)
+    })
+    .await;
     assert_eq!(status, RunStatus::Completed);
     assert!(engine.has_kept.load(Ordering::SeqCst));
     let state = flaky.stream(&local, &journal).await.unwrap();

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::run::{AgentError, Node, OnUnknown};
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::{Answer, RunStatus};
+use shikiri_model::run::{QuestionAnswer, RunStatus};
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::{AgentError, UnknownStepPolicy};
 
 use crate::flaky::{Flaky, Refuse};
 use crate::world::{LEASE, Tally, World, agent};
@@ -28,7 +29,7 @@ async fn updates_are_seen_once_in_order_and_wake_nobody() {
     world.update(&run, json!({ "二": 2 })).await.unwrap();
     let waiting = world.update(&run, json!(null)).await.unwrap();
     assert_eq!((waiting.run.status, waiting.run.starts), (RunStatus::Waiting, 1));
-    world.answer(&run, Answer::accept(json!(null))).await;
+    world.answer(&run, QuestionAnswer::accept(json!(null))).await;
     // Had the first look been done again instead of replayed, it would have seen all three.
     assert_eq!(world.end_of(&run).await.run.result, Some(json!([[1], [{ "二": 2 }, null], []])));
     let events = world.events_of(&run).await;
@@ -53,7 +54,7 @@ async fn a_look_that_found_nothing_finds_nothing_in_the_replay() {
                 }
                 Ok::<_, AgentError>(())
             };
-            context.step("hang once", OnUnknown::Retry, hang_once).await?;
+            context.step("hang once", UnknownStepPolicy::Retry, hang_once).await?;
             Ok(json!([before, context.updates().await]))
         }
     });
@@ -82,11 +83,11 @@ async fn joined_looks_share_out_what_came() {
     for n in 0..5 {
         world.update(&run, json!(n)).await.unwrap();
     }
-    let slow = Flaky::over(Arc::clone(world.app.store()));
-    let _node = Node::start(App::new(slow, vec![looks], world.app.options().clone()));
+    let slow = Flaky::over(Arc::clone(world.app.runtime.store()));
+    let _node = (App::new(slow, vec![looks], world.app.options().clone())).start_worker();
     world.until_status(&run, RunStatus::Waiting).await;
     world.update(&run, json!("late")).await.unwrap();
-    world.answer(&run, Answer::accept(json!(null))).await;
+    world.answer(&run, QuestionAnswer::accept(json!(null))).await;
     let result = world.end_of(&run).await.run.result.unwrap();
     let first: Vec<Value> =
         [&result[0], &result[1]].map(|v| v.as_array().unwrap().clone()).concat();
@@ -110,12 +111,12 @@ async fn what_a_lost_look_saw_is_seen_again() {
         }
     });
     let world = World::new(vec![looks.clone()]).await;
-    let flaky = Flaky::over(Arc::clone(world.app.store()));
+    let flaky = Flaky::over(Arc::clone(world.app.runtime.store()));
     let run = world.start("looks", json!({})).await;
     world.update(&run, json!(1)).await.unwrap();
     flaky.refuse(Refuse::Events);
     let app = App::new(flaky.clone(), vec![looks], world.app.options().clone());
-    let node = Node::start(app);
+    let node = app.start_worker();
     while tally.list().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -139,10 +140,10 @@ async fn an_update_that_cannot_be_taken_changes_nothing() {
     let large = json!("x".repeat(64 * 1024));
     invalid(world.update(&run, large).await.unwrap_err(), "at most 65536");
     let elsewhere = world.upgraded(Vec::new());
-    let refused = elsewhere.update_run(&TenantId::local(), &run, json!(1)).await;
+    let refused = elsewhere.runtime.update_run(&TenantId::local(), &run, json!(1)).await;
     invalid(refused.unwrap_err(), "no agent \"ends\"");
     let stranger: TenantId = "stranger".parse().unwrap();
-    let refused = world.app.update_run(&stranger, &run, json!(1)).await;
+    let refused = world.app.runtime.update_run(&stranger, &run, json!(1)).await;
     assert!(matches!(refused, Err(AppError::NotFound { kind: "run", .. })), "{refused:?}");
     assert_eq!(world.story_of(&run).await, ["queued"]);
 
@@ -161,7 +162,7 @@ async fn an_update_that_cannot_be_taken_changes_nothing() {
 async fn an_agent_that_says_nothing_of_updates_takes_none() {
     struct Plain;
     #[async_trait::async_trait]
-    impl shikiri_app::run::Agent for Plain {
+    impl shikiri_runtime::run::DurableAgent for Plain {
         fn name(&self) -> &'static str {
             "plain"
         }
@@ -174,7 +175,11 @@ async fn an_agent_that_says_nothing_of_updates_takes_none() {
         fn check(&self, _: &Value) -> Result<(), String> {
             Ok(())
         }
-        async fn run(&self, _: shikiri_app::run::Context, _: Value) -> Result<Value, AgentError> {
+        async fn run(
+            &self,
+            _: shikiri_runtime::run::RunContext,
+            _: Value,
+        ) -> Result<Value, AgentError> {
             Ok(json!(null))
         }
     }
@@ -182,7 +187,7 @@ async fn an_agent_that_says_nothing_of_updates_takes_none() {
     let run = world.start("plain", json!({})).await;
     let refused = world.update(&run, json!({})).await.unwrap_err().to_string();
     assert_eq!(refused, "input: this agent takes no updates");
-    let agent = world.app.agent("plain").unwrap();
+    let agent = world.app.runtime.agent("plain").unwrap();
     assert_eq!(
         (agent.title(), agent.update_schema(), agent.output_schema()),
         ("plain", None, None)

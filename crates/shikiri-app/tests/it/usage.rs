@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use shikiri_app::AppError;
-use shikiri_app::tenants::TenantPatch;
-use shikiri_app::usage::{GroupBy, Span, UsageReport};
 use shikiri_model::execution::{
-    Cost, Execution, Executor, Price, Prices, SpenderKind, Usage, UsageLog, UsageRow,
+    Cost, Execution, ExecutionUser, ModelPrices, SpenderKind, TokenPrice, TokenUsage, UsageLog,
+    UsageRow,
 };
 use shikiri_model::ids::{ModelId, RunId, TenantId};
 use shikiri_model::models::EngineKind;
-use shikiri_model::record::{Expect, RecordChange};
+use shikiri_model::record::{ExpectedVersion, RecordChange};
 use shikiri_model::run::{Run, RunStatus};
+use shikiri_runtime::AppError;
 use shikiri_store::Commit;
+use shikiri_tenancy::tenants::TenantPatch;
+use shikiri_tenancy::usage::{GroupBy, ReportPeriod, UsageReport};
 
 use crate::world::World;
 
@@ -20,8 +21,8 @@ use crate::world::World;
 const PRICE: u64 = 333_333;
 
 fn row(kind: SpenderKind, subagent: Option<&str>, model: &str, tokens: u64) -> UsageRow {
-    let usage = Usage { input_tokens: tokens, cache_read_tokens: 1, ..Usage::default() };
-    let prices = Prices { input: Price::from_micros(PRICE), ..Prices::default() };
+    let usage = TokenUsage { input_tokens: tokens, cache_read_tokens: 1, ..TokenUsage::default() };
+    let prices = ModelPrices { input: TokenPrice::from_micros(PRICE), ..ModelPrices::default() };
     UsageRow {
         kind,
         tool_use_id: subagent.map(|_| "t1".to_owned()),
@@ -35,7 +36,7 @@ fn row(kind: SpenderKind, subagent: Option<&str>, model: &str, tokens: u64) -> U
 
 /// Writes the bill of an execution as its end does: all rows in one commit.
 async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows: &[UsageRow]) {
-    let now = world.app.store().now().await.unwrap();
+    let now = world.app.runtime.store().now().await.unwrap();
     let mut entropy = [0; 10];
     getrandom::fill(&mut entropy).unwrap();
     let id = RunId::mint_execution(now, entropy);
@@ -47,18 +48,18 @@ async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows:
         turn: 1,
         model_id: ModelId::offline(),
         engine: EngineKind::Offline,
-        executor: Executor { user_id: user.into(), name: Some("名".into()), email: None },
+        executor: ExecutionUser { user_id: user.into(), name: Some("名".into()), email: None },
         goes_on: false,
         confinement: None,
-        usage: Usage::default(),
+        usage: TokenUsage::default(),
         total_cost_usd: Cost::default(),
     }));
     let mut commit = Commit::new();
     for (number, row) in rows.iter().enumerate() {
         let log = UsageLog::new(&run, number, row.clone(), now).unwrap();
-        commit = commit.record(RecordChange::put(&log, Expect::New).unwrap());
+        commit = commit.record(RecordChange::put(&log, ExpectedVersion::New).unwrap());
     }
-    world.app.store().commit(commit).await.unwrap();
+    world.app.runtime.store().commit(commit).await.unwrap();
 }
 
 /// Key, input tokens, executions.
@@ -72,7 +73,7 @@ fn groups(report: &UsageReport) -> Vec<Row<'_>> {
 async fn world() -> World {
     let world = World::new(Vec::new()).await;
     let other = Some("other".parse().unwrap());
-    world.app.create_tenant(other, TenantPatch::default()).await.unwrap();
+    world.app.tenancy.create_tenant(other, TenantPatch::default()).await.unwrap();
     let main = |tokens| row(SpenderKind::Main, None, "opus", tokens);
     let sub = |kind, tokens| row(SpenderKind::Subagent, Some(kind), "haiku", tokens);
     bill(&world, "local", "ann", "cnv_1", &[main(1), sub("Explore", 10), sub("main", 100)]).await;
@@ -97,17 +98,23 @@ async fn spending_is_grouped_by_whatever_is_asked() {
         (GroupBy::Tenant, &[("local", 111_111, 3)]),
     ];
     for (group_by, expected) in expected {
-        let report = world.app.usage(Some(&local), group_by, Span::default()).await.unwrap();
+        let report =
+            world.app.tenancy.usage(Some(&local), group_by, ReportPeriod::default()).await.unwrap();
         assert_eq!(groups(&report), expected, "{group_by:?}");
         assert_eq!(report.total.executions, 3);
-        let exact = Prices { input: Price::from_micros(PRICE), ..Prices::default() };
+        let exact = ModelPrices { input: TokenPrice::from_micros(PRICE), ..ModelPrices::default() };
         assert_eq!(report.total.cost, exact.cost(&report.total.usage));
         let parts: Cost = report.groups.iter().map(|group| group.spending.cost).sum();
         assert_eq!(parts, report.total.cost, "{group_by:?}");
     }
-    let all = world.app.usage(None, GroupBy::Tenant, Span::default()).await.unwrap();
+    let all =
+        world.app.tenancy.usage(None, GroupBy::Tenant, ReportPeriod::default()).await.unwrap();
     assert_eq!(groups(&all), [("local", 111_111, 3), ("other", 7, 1)]);
-    let nobody = world.app.usage(Some(&"no".parse().unwrap()), GroupBy::Day, Span::default()).await;
+    let nobody = world
+        .app
+        .tenancy
+        .usage(Some(&"no".parse().unwrap()), GroupBy::Day, ReportPeriod::default())
+        .await;
     assert!(matches!(nobody, Err(AppError::NotFound { kind: "tenant", .. })));
 }
 
@@ -115,8 +122,8 @@ async fn spending_is_grouped_by_whatever_is_asked() {
 async fn only_the_time_that_is_asked_for_counts() {
     let world = world().await;
     let total = async |from, to| {
-        let span = Span::read(from, to).unwrap();
-        let report = world.app.usage(Some(&TenantId::local()), GroupBy::Model, span).await;
+        let span = ReportPeriod::read(from, to).unwrap();
+        let report = world.app.tenancy.usage(Some(&TenantId::local()), GroupBy::Model, span).await;
         report.unwrap().total.usage.input_tokens
     };
     let begun = Some("2026-11-15T20:00:00.000Z");
@@ -140,7 +147,8 @@ async fn many_rows_are_read_to_the_last_and_executions_are_counted_once() {
         }
         bill(&world, "local", "ann", "cnv_1", &rows).await;
     }
-    let report = world.app.usage(None, GroupBy::Subagent, Span::default()).await.unwrap();
+    let report =
+        world.app.tenancy.usage(None, GroupBy::Subagent, ReportPeriod::default()).await.unwrap();
     assert_eq!(groups(&report), [("a", 600, 30), ("b", 600, 30)]);
     assert_eq!(report.total.executions, 30);
 }

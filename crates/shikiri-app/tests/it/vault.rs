@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use shikiri_app::host::SealedVault;
-use shikiri_client::Vault;
+use shikiri_client::TokenStore;
+use shikiri_host::SealedTokenStore;
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::{Expect, Record, RecordChange, RecordQuery};
+use shikiri_model::record::{ExpectedVersion, Record, RecordChange, RecordQuery};
 use shikiri_store::Commit;
 
 use crate::world::World;
@@ -14,8 +14,12 @@ use crate::world::World;
 const HERE: &str = "https://here.example/mcp";
 const THERE: &str = "https://there.example/mcp";
 
-fn vault(world: &World, folder: &Path) -> SealedVault {
-    SealedVault::new(world.app.clone(), TenantId::local(), folder.join("data/host.key"))
+fn vault(world: &World, folder: &Path) -> SealedTokenStore {
+    SealedTokenStore::new(
+        world.app.runtime.clone(),
+        TenantId::local(),
+        folder.join("data/host.key"),
+    )
 }
 
 async fn records(world: &World) -> Vec<Record> {
@@ -29,14 +33,14 @@ async fn records(world: &World) -> Vec<Record> {
         newest_first: false,
         limit: 10,
     };
-    world.app.store().list(query).await.unwrap()
+    world.app.runtime.store().list(query).await.unwrap()
 }
 
 async fn put(world: &World, record: &Record, doc: String) {
-    let expect = Expect::Version(record.version);
+    let expect = ExpectedVersion::Version(record.version);
     let columns = record.columns.clone();
     let put = RecordChange::Put { key: record.key.clone(), expect, columns, doc };
-    world.app.store().commit(Commit::new().record(put)).await.unwrap();
+    world.app.runtime.store().commit(Commit::new().record(put)).await.unwrap();
 }
 
 #[tokio::test]
@@ -91,8 +95,8 @@ async fn a_damaged_record_is_removed_and_can_be_kept_anew() {
 async fn one_at_a_time_refreshes() {
     let (world, folder) = (World::new(Vec::new()).await, tempfile::tempdir().unwrap());
     let (one, two) = (vault(&world, folder.path()), vault(&world, folder.path()));
-    let first = one.alone().await.unwrap();
-    let mut second = tokio::spawn(async move { two.alone().await.map(drop) });
+    let first = one.lock().await.unwrap();
+    let mut second = tokio::spawn(async move { two.lock().await.map(drop) });
     let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
     assert!(early.is_err(), "two at once");
     drop(first);

@@ -6,7 +6,7 @@ use serde_json::json;
 use shikiri_app::App;
 use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_store::{Append, Commit, StoreError};
+use shikiri_store::{Commit, StoreError, StreamAppend};
 
 use crate::world::World;
 
@@ -15,11 +15,12 @@ const EVENTS: u64 = 2_000;
 fn append(n: u64, close: bool) -> Commit {
     let event = NewEvent::from_value("log", &json!({ "n": n }));
     let stream = StreamId::new("s");
-    Commit::new().append(Append { close, ..Append::new(TenantId::local(), stream, vec![event]) })
+    Commit::new()
+        .append(StreamAppend { close, ..StreamAppend::new(TenantId::local(), stream, vec![event]) })
 }
 
 async fn read_all(app: App, after: u64) -> Vec<u64> {
-    let mut watch = app.watch(&TenantId::local(), StreamId::new("s"), after).await.unwrap();
+    let mut watch = app.runtime.watch(&TenantId::local(), StreamId::new("s"), after).await.unwrap();
     let mut seen = Vec::new();
     while let Some(delivery) = watch.next().await.unwrap() {
         seen.extend(delivery.events().map(|event| event.seq));
@@ -34,10 +35,10 @@ async fn read_all(app: App, after: u64) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fast_and_slow_readers_see_every_event_once_and_in_order() {
     let world = World::new(vec![]).await;
-    world.app.store().commit(append(1, false)).await.unwrap();
+    world.app.runtime.store().commit(append(1, false)).await.unwrap();
     let readers: Vec<_> =
         (0..2).map(|after| tokio::spawn(read_all(world.app.clone(), after))).collect();
-    let store = Arc::clone(world.app.store());
+    let store = Arc::clone(world.app.runtime.store());
     for n in 2..=EVENTS {
         store.commit(append(n, n == EVENTS)).await.unwrap();
     }
@@ -51,12 +52,12 @@ async fn fast_and_slow_readers_see_every_event_once_and_in_order() {
 #[tokio::test]
 async fn cursors_that_cannot_be_served_are_refused() {
     let world = World::new(vec![]).await;
-    world.app.store().commit(append(1, false)).await.unwrap();
+    world.app.runtime.store().commit(append(1, false)).await.unwrap();
     let tenant = TenantId::local();
-    let ahead = world.app.watch(&tenant, StreamId::new("s"), 2).await;
+    let ahead = world.app.runtime.watch(&tenant, StreamId::new("s"), 2).await;
     assert!(matches!(ahead, Err(StoreError::Cursor(_))));
-    let missing = world.app.watch(&tenant, StreamId::new("t"), 0).await;
+    let missing = world.app.runtime.watch(&tenant, StreamId::new("t"), 0).await;
     assert!(matches!(missing, Err(StoreError::NoStream(_))));
-    let other = world.app.watch(&"other".parse().unwrap(), StreamId::new("s"), 0).await;
+    let other = world.app.runtime.watch(&"other".parse().unwrap(), StreamId::new("s"), 0).await;
     assert!(matches!(other, Err(StoreError::NoStream(_))));
 }

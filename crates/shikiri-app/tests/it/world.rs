@@ -8,58 +8,53 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use shikiri_app::run::{Agent, AgentError, Context, NewRun, Node, RunView};
-use shikiri_app::{App, AppError, AppOptions};
+use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::{Answer, RunStatus};
-use shikiri_model::time::Timestamp;
-use shikiri_store::FakeClock;
-use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use shikiri_model::run::{QuestionAnswer, RunStatus};
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::{AgentError, DurableAgent, NewRun, RunContext, RunView, WorkerNode};
+use shikiri_testkit::{FakeClock, TestStore};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
 pub(crate) struct World {
     pub(crate) app: App,
     pub(crate) clock: Arc<FakeClock>,
-    _folder: tempfile::TempDir,
+    _store: TestStore,
 }
 
 impl World {
-    pub(crate) async fn new(agents: Vec<Arc<dyn Agent>>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let start = "2026-11-15T20:00:00.000Z".parse::<Timestamp>().unwrap();
-        let clock = Arc::new(FakeClock::starting_at(start));
-        let options = SqliteOptions { clock: clock.clone(), durability: Durability::Normal };
-        let store = SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
+    pub(crate) async fn new(agents: Vec<Arc<dyn DurableAgent>>) -> Self {
+        let store = TestStore::sqlite();
         // Renewal is timed by the real clock: often enough not to be outrun by a test.
         let options = AppOptions { node_lease: LEASE, ..AppOptions::default() };
-        let app = App::new(Arc::new(store), agents, options);
-        app.ensure_local_tenant().await.unwrap();
-        Self { app, clock, _folder: folder }
+        let app = App::new(store.open().await, agents, options);
+        app.tenancy.ensure_local_tenant().await.unwrap();
+        Self { app, clock: store.clock.clone(), _store: store }
     }
 
     /// The same store, seen by a program with other agents.
-    pub(crate) fn upgraded(&self, agents: Vec<Arc<dyn Agent>>) -> App {
-        App::new(Arc::clone(self.app.store()), agents, self.app.options().clone())
+    pub(crate) fn upgraded(&self, agents: Vec<Arc<dyn DurableAgent>>) -> App {
+        App::new(Arc::clone(self.app.runtime.store()), agents, self.app.options().clone())
     }
 
     pub(crate) async fn start(&self, agent: &str, input: Value) -> RunId {
         let new = NewRun { agent: agent.into(), input, idempotency_key: None, origin: None };
-        self.app.start_run(&TenantId::local(), new).await.unwrap().run.id
+        self.app.runtime.start_run(&TenantId::local(), new).await.unwrap().run.id
     }
 
-    pub(crate) fn node(&self) -> Node {
-        Node::start(self.app.clone())
+    pub(crate) fn node(&self) -> WorkerNode {
+        self.app.start_worker()
     }
 
     /// Waits, by following the run's events, until it is as wanted.
     pub(crate) async fn until(&self, run: &RunId, wanted: impl Fn(&RunView) -> bool) -> RunView {
         let tenant = TenantId::local();
-        let stream = shikiri_model::run::stream_of(run);
-        let mut watch = self.app.watch(&tenant, stream, 0).await.unwrap();
+        let stream = shikiri_model::run::run_stream(run);
+        let mut watch = self.app.runtime.watch(&tenant, stream, 0).await.unwrap();
         let reached = async {
             loop {
-                let view = self.app.run(&tenant, run).await.unwrap();
+                let view = self.app.runtime.run(&tenant, run).await.unwrap();
                 if wanted(&view) {
                     return view;
                 }
@@ -80,20 +75,26 @@ impl World {
 
     /// Redirects the run.
     pub(crate) async fn update(&self, run: &RunId, input: Value) -> Result<RunView, AppError> {
-        self.app.update_run(&TenantId::local(), run, input).await
+        self.app.runtime.update_run(&TenantId::local(), run, input).await
     }
 
     /// Answers the question that the run waits for.
-    pub(crate) async fn answer(&self, run: &RunId, answer: Answer) {
+    pub(crate) async fn answer(&self, run: &RunId, answer: QuestionAnswer) {
         let waiting = self.until_status(run, RunStatus::Waiting).await;
         let question = &waiting.run.questions[0].id;
-        self.app.answer_run(&TenantId::local(), run, question, answer).await.unwrap();
+        self.app.runtime.answer_run(&TenantId::local(), run, question, answer).await.unwrap();
     }
 
     /// The run's events, in order.
     pub(crate) async fn events_of(&self, run: &RunId) -> Vec<(String, Value)> {
-        let stream = shikiri_model::run::stream_of(run);
-        let page = self.app.store().read(&TenantId::local(), &stream, 0, usize::MAX).await.unwrap();
+        let stream = shikiri_model::run::run_stream(run);
+        let page = self
+            .app
+            .runtime
+            .store()
+            .read(&TenantId::local(), &stream, 0, usize::MAX)
+            .await
+            .unwrap();
         let events = page.chunks.iter().flat_map(|chunk| chunk.events());
         events.map(|e| (e.kind.to_owned(), serde_json::from_str(e.data).unwrap())).collect()
     }
@@ -109,13 +110,13 @@ type Work = Pin<Box<dyn Future<Output = Result<Value, AgentError>> + Send>>;
 /// An agent made of a closure.
 pub(crate) struct Scripted {
     name: &'static str,
-    script: Box<dyn Fn(Context, Value) -> Work + Send + Sync>,
+    script: Box<dyn Fn(RunContext, Value) -> Work + Send + Sync>,
 }
 
 pub(crate) fn agent<F>(
     name: &'static str,
-    script: impl Fn(Context, Value) -> F + Send + Sync + 'static,
-) -> Arc<dyn Agent>
+    script: impl Fn(RunContext, Value) -> F + Send + Sync + 'static,
+) -> Arc<dyn DurableAgent>
 where
     F: Future<Output = Result<Value, AgentError>> + Send + 'static,
 {
@@ -124,7 +125,7 @@ where
 }
 
 #[async_trait]
-impl Agent for Scripted {
+impl DurableAgent for Scripted {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -145,7 +146,7 @@ impl Agent for Scripted {
         if update == "no" { Err("not that".to_owned()) } else { Ok(()) }
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         (self.script)(context, input).await
     }
 }

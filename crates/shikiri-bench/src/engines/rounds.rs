@@ -1,5 +1,5 @@
 //! What a round of the model costs: ask, hear the reply, keep it, call a tool, keep its answer; less
-//! what the API takes for the same replies when nobody does anything with them.
+//! what the API takes for the same replies when they are not processed.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

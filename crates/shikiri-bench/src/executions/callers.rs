@@ -125,7 +125,7 @@ struct Caller<'a> {
 impl<'a> Caller<'a> {
     async fn open(arguments: &'a Arguments) -> Result<Self> {
         let mut connection = Connection::open(arguments.address).await?;
-        // With a title: nobody is asked for one.
+        // With a title, so that no title is generated.
         let body = json!({ "title": "bench", "model_id": arguments.model }).to_string();
         let path = format!("{TENANT}/conversations");
         let made = connection.post(&path, Some(&arguments.key), &body).await?;

@@ -19,7 +19,7 @@ const SESSION: &str = "00000000-0000-4000-8000-000000000000";
 /// A prompt with this word gets a single piece.
 pub(crate) const SHORT: &str = "briefly";
 
-/// Whoever starts this program under that name means the CLI.
+/// The program acts as the CLI if it is started under this name.
 pub(crate) const NAME: &str = "claude";
 
 /// If this process was started as the CLI, does its work.

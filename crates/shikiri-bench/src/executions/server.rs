@@ -9,17 +9,18 @@ use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use clap::Args;
 use serde_json::{Value, json};
-use shikiri_app::execution::{Engines, inherited};
-use shikiri_app::gate::{Gate, GateOptions};
-use shikiri_app::models::ModelPatch;
-use shikiri_app::run::{Agent, AgentError, Context, Node};
-use shikiri_app::{App, AppOptions, Environment};
-use shikiri_engines::claude_code::ClaudeCode;
-use shikiri_engines::native::Native;
-use shikiri_engines::offline::Offline;
+use shikiri_app::{App, AppOptions};
+use shikiri_engines::claude_code::ClaudeCodeEngine;
+use shikiri_engines::native::NativeEngine;
+use shikiri_engines::offline::OfflineScriptEngine;
+use shikiri_executions::EnvironmentVariables;
+use shikiri_executions::execution::{EngineRegistry, inherited_environment};
 use shikiri_model::confinement::ConfinementPolicy;
 use shikiri_model::models::EngineKind;
+use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use shikiri_tenancy::gate::{AccessGate, GateOptions};
+use shikiri_tenancy::models::ModelPatch;
 use shikiri_web::{WebOptions, bind};
 use tokio_util::sync::CancellationToken;
 
@@ -99,18 +100,21 @@ async fn serve(arguments: &Arguments) -> Result<()> {
             accepts_unconfined: arguments.unconfined,
             ..ConfinementPolicy::default()
         },
-        engine_env: Environment(inherited(std::env::vars())),
+        engine_env: EnvironmentVariables(inherited_environment(std::env::vars())),
         ..AppOptions::default()
     };
-    let claude_code = ClaudeCode::new(arguments.claude.clone());
+    let claude_code = ClaudeCodeEngine::new(arguments.claude.clone());
     let claude_code = if arguments.unconfined { claude_code.unconfined() } else { claude_code };
-    let engines =
-        Engines::new(vec![Arc::new(Offline), Arc::new(claude_code), Arc::new(Native::anthropic())]);
+    let engines = EngineRegistry::new(vec![
+        Arc::new(OfflineScriptEngine),
+        Arc::new(claude_code),
+        Arc::new(NativeEngine::anthropic()),
+    ]);
     let app = App::new(Arc::new(store), vec![Arc::new(Logger)], options).with_engines(engines);
-    app.ensure_local_tenant().await?;
+    app.tenancy.ensure_local_tenant().await?;
     if arguments.claude.is_some() {
         let id = CLAUDE.parse().context("a model's id")?;
-        app.create_model(Some(id), EngineKind::ClaudeCode, ModelPatch::default()).await?;
+        app.tenancy.create_model(Some(id), EngineKind::ClaudeCode, ModelPatch::default()).await?;
     }
     if let Some(api) = &arguments.api {
         for model in NATIVE {
@@ -121,17 +125,21 @@ async fn serve(arguments: &Arguments) -> Result<()> {
                 ..ModelPatch::default()
             };
             let id = model.parse().context("a model's id")?;
-            app.create_model(Some(id), EngineKind::Anthropic, patch).await?;
+            app.tenancy.create_model(Some(id), EngineKind::Anthropic, patch).await?;
         }
     }
-    let secret = App::mint_secret()?;
-    app.ensure_admin_key(&secret).await?;
-    let _node = Node::start(app.clone());
+    let secret = shikiri_tenancy::Tenancy::mint_secret()?;
+    app.tenancy.ensure_admin_key(&secret).await?;
+    let _node = app.start_worker();
     let options = WebOptions { listen: ([127, 0, 0, 1], 0).into(), ..WebOptions::default() };
     let listener = bind(&options).await?;
     child::tell(&format!("listening {}", listener.local_addr()?))?;
     child::tell(&format!("key {}", secret.reveal()))?;
-    let server = shikiri_web::Server::new(Gate::new(app, GateOptions::default()), options);
+    let server = shikiri_web::WebServer::new(
+        app.clone(),
+        AccessGate::new(app.tenancy.clone(), GateOptions::default()),
+        options,
+    );
     tokio::spawn(server.serve(listener, CancellationToken::new()));
     child::command().await.map(drop)
 }
@@ -139,7 +147,7 @@ async fn serve(arguments: &Arguments) -> Result<()> {
 struct Logger;
 
 #[async_trait]
-impl Agent for Logger {
+impl DurableAgent for Logger {
     fn name(&self) -> &'static str {
         "bench"
     }
@@ -156,7 +164,7 @@ impl Agent for Logger {
         Ok(())
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         for _ in 0..input["events"].as_u64().unwrap_or(0) {
             context.log("info", "bench", payload::text()).await;
         }

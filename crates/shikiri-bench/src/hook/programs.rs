@@ -81,7 +81,7 @@ impl Hook {
     /// Milliseconds from the start of the process to its end and the end of its answer.
     pub(super) fn run(&self, project: &Path, event: &str) -> Result<f64> {
         let (input, mut written) = std::io::pipe()?;
-        // It fits into a pipe, so nobody has to write while the hook runs.
+        // It fits into a pipe, so no thread has to write while the hook runs.
         written.write_all(event.as_bytes())?;
         drop(written);
         let mut command = Command::new(&self.program);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use shikiri_sqlite::{Database, OpenOptions, Synchronous};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase, SynchronousMode};
 
 use super::programs::Hook;
 
@@ -65,7 +65,7 @@ impl Project {
 
     /// How many events are recorded.
     pub(super) fn logged(&self) -> Result<usize> {
-        let database = Database::open_reader(&self.database(), &OpenOptions::default())?;
+        let database = SqliteDatabase::open_reader(&self.database(), &DatabaseOptions::default())?;
         let count = "SELECT count(*) FROM hook_log";
         let count: u32 = database.query_row(count, [], |row| row.get(0))?;
         Ok(usize::try_from(count)?)
@@ -76,8 +76,9 @@ impl Project {
     }
 
     fn fill(&self) -> Result<()> {
-        let options = OpenOptions { synchronous: Synchronous::Normal, ..OpenOptions::default() };
-        let mut database = Database::open(&self.database(), &options)?;
+        let options =
+            DatabaseOptions { synchronous: SynchronousMode::Normal, ..DatabaseOptions::default() };
+        let mut database = SqliteDatabase::open(&self.database(), &options)?;
         let transaction = database.transaction()?;
         for number in 0..AGENTS {
             transaction.execute(

@@ -198,7 +198,7 @@ impl Times<'_> {
             figure("shikiri-hook", hook.clone())
                 .against("an empty process", &empty)
                 .goal(Goal::RatioAtMost(1.6)),
-            // For whoever wants to make it faster still: the goal was set beside the other one.
+            // Without a goal: it shows how much faster the hook could still become.
             figure("shikiri-hook", hook.clone())
                 .against("an empty static one", &self.of(Kind::EmptyStatic, median)),
             match self.company {

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use shikiri_hook::transcript::{self, Position};
+use shikiri_hook::transcript::{self, LinePosition};
 
 use crate::figure::{Figure, Goal, median};
 use crate::world::World;
@@ -50,7 +50,7 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
                 Ok(())
             })?,
             calls: rate(&long, |file| {
-                let (calls, _) = transcript::read_new(file, Position::default())?;
+                let (calls, _) = transcript::read_new(file, LinePosition::default())?;
                 ensure!(calls.len() as u64 == answers / SPAWNING, "calls are missing");
                 Ok(())
             })?,
@@ -123,7 +123,7 @@ fn ends(long: &Path, short: &Path) -> Result<(f64, f64)> {
 fn read_from(path: &Path, offset: u64) -> Result<f64> {
     let length = fs::metadata(path)?.len();
     let began = Instant::now();
-    let from = Position { offset, ..Position::default() };
+    let from = LinePosition { offset, ..LinePosition::default() };
     let (_, position) = transcript::read_new(&mut File::open(path)?, from)?;
     let took = began.elapsed().as_secs_f64() * 1e3;
     ensure!(position.offset == length, "it was not read to its end");

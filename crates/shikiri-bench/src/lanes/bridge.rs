@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
-use shikiri_app::lane::{LaneKey, NotNow, PageDriver as _, Question, Stage, Witness};
-use shikiri_browser::{Bridge, BrowserOptions, prospect};
+use shikiri_browser::{BrowserBridge, BrowserOptions, plan_browser};
+use shikiri_lanes::{AskStage, LaneKey, PageDriver as _, PageQuestion, SendGate, SendRefusal};
 use shikiri_model::ids::TenantId;
 use shikiri_testkit::ChatSite;
 
@@ -19,15 +19,15 @@ const QUESTIONS: usize = 20;
 const NAME: &str = "the bridge beside the page's own time, per question";
 const MOST_MS: f64 = 150.0;
 
-struct Nobody;
+struct AlwaysSend;
 
 #[async_trait]
-impl Witness for Nobody {
-    async fn before_send(&self) -> Result<(), NotNow> {
+impl SendGate for AlwaysSend {
+    async fn before_send(&self) -> Result<(), SendRefusal> {
         Ok(())
     }
 
-    fn tell(&self, _: Stage) {}
+    fn report_stage(&self, _: AskStage) {}
 }
 
 pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
@@ -35,7 +35,7 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
     std::fs::create_dir_all(&folder)?;
     let options = options(&folder);
     let figure = Figure::new(format!("{NAME}, p50"), "ms", Vec::new()).goal(Goal::AtMost(MOST_MS));
-    if let Err(error) = prospect(&options) {
+    if let Err(error) = plan_browser(&options) {
         return Ok(vec![figure.missing(error.to_string())]);
     }
     let rounds = world.runtime.block_on(rounds(&folder, options, world.rounds()))?;
@@ -58,17 +58,17 @@ async fn rounds(folder: &Path, options: BrowserOptions, count: usize) -> Result<
     let manner = serde_json::json!({ "marked": true, "editor": "editable", "piece_ms": 15 });
     let site = ChatSite::start([("bench", manner)]).await;
     std::fs::write(folder.join("providers.toml"), site.providers())?;
-    let bridge = Bridge::new(options);
+    let bridge = BrowserBridge::new(options);
     let lane = LaneKey { tenant: TenantId::local(), lane: "bench".to_owned() };
     // The first question starts the browser and begins the chat, which is not what is measured.
-    let mut asked = Question {
+    let mut asked = PageQuestion {
         lane,
         provider: "bench".to_owned(),
         text: "to begin with".to_owned(),
         url: None,
         tab: None,
     };
-    let begun = bridge.ask(&asked, &Nobody).await.context("the first question")?;
+    let begun = bridge.ask(&asked, &AlwaysSend).await.context("the first question")?;
     (asked.url, asked.tab) = (begun.url, begun.tab);
     let mut rounds = Vec::new();
     for round in 0..count {
@@ -76,7 +76,7 @@ async fn rounds(folder: &Path, options: BrowserOptions, count: usize) -> Result<
         for number in 0..QUESTIONS {
             asked.text = format!("round {round} question {number} words=60");
             let began = Instant::now();
-            let answer = bridge.ask(&asked, &Nobody).await?.answer;
+            let answer = bridge.ask(&asked, &AlwaysSend).await?.answer;
             let all = began.elapsed().as_secs_f64() * 1e3;
             ensure!(answer == ChatSite::answer_to(&asked.text), "a wrong answer: {answer}");
             site.until("the page's own time", |log| log.own_ms.contains_key(&asked.text)).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rusqlite::{TransactionBehavior, params};
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use shikiri_store::Store;
 
 use super::open;
@@ -37,7 +37,7 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
 
 /// Rows in a second, `batch` of them in each commit, every row in another stream.
 fn bare(path: &Path, batch: u32, turn: Duration) -> Result<f64> {
-    let mut database = Database::open(path, &OpenOptions::default())?;
+    let mut database = SqliteDatabase::open(path, &DatabaseOptions::default())?;
     for number in 0..APPENDERS {
         let sql = "INSERT INTO streams (name, tenant, head) VALUES (?1, 'local', 0)";
         database.execute(sql, [payload::stream(number).as_str()])?;

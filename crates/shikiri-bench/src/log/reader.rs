@@ -7,8 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use shikiri_app::{App, AppOptions, Watch};
+use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::TenantId;
+use shikiri_runtime::Watch;
 use shikiri_store::Store;
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use tokio::task::JoinHandle;
@@ -57,7 +58,7 @@ impl Readers {
         let app = App::new(store, Vec::new(), AppOptions::default());
         let mut readers = Vec::new();
         for number in 0..streams {
-            let watch = app.watch(&TenantId::local(), payload::stream(number), 1).await?;
+            let watch = app.runtime.watch(&TenantId::local(), payload::stream(number), 1).await?;
             readers.push(tokio::spawn(read(watch)));
         }
         Ok(Self(readers))

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use rusqlite::params;
 use shikiri_model::event::StreamId;
 use shikiri_model::ids::TenantId;
-use shikiri_sqlite::{Database, OpenOptions, Synchronous};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase, SynchronousMode};
 use shikiri_store::Store;
 
 use super::open;
@@ -66,8 +66,9 @@ struct Log {
 
 fn build(folder: &Path, events: u32, shape: &Shape) -> Result<Log> {
     let path = folder.join(format!("{}-{events}.db", shape.name));
-    let options = OpenOptions { synchronous: Synchronous::Normal, ..OpenOptions::default() };
-    let mut database = Database::open(&path, &options)?;
+    let options =
+        DatabaseOptions { synchronous: SynchronousMode::Normal, ..DatabaseOptions::default() };
+    let mut database = SqliteDatabase::open(&path, &options)?;
     let head = shape.length.unwrap_or(events);
     let streams = events / head;
     let transaction = database.transaction()?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use shikiri_model::ids::TenantId;
-use shikiri_store::{Append, Commit, Store};
+use shikiri_store::{Commit, Store, StreamAppend};
 
 use super::postgres::ScratchDatabase;
 use super::reader::{Ages, Readers, open};
@@ -118,8 +118,8 @@ async fn append(store: &Arc<dyn Store>, turn: Duration, pause: Duration) -> Resu
                     tokio::time::sleep(pause).await;
                 }
             }
-            let last = Append::new(TenantId::local(), stream, Vec::new());
-            store.commit(Commit::new().append(Append { close: true, ..last })).await?;
+            let last = StreamAppend::new(TenantId::local(), stream, Vec::new());
+            store.commit(Commit::new().append(StreamAppend { close: true, ..last })).await?;
             anyhow::Ok(acknowledged)
         })
     });

@@ -8,13 +8,13 @@ use anyhow::Result;
 use async_trait::async_trait;
 use clap::Args;
 use serde_json::{Value, json};
-use shikiri_app::gate::{Gate, GateOptions};
-use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions};
 use shikiri_mcp::model::{JsonObject, Tool};
-use shikiri_mcp::{Caller, Extras, Fault, Mcp, McpOptions, ShortTool};
+use shikiri_mcp::{ImmediateTool, McpCaller, McpExtras, McpOptions, McpService, RpcError};
+use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
-use shikiri_web::{Server, WebOptions, bind};
+use shikiri_tenancy::gate::{AccessGate, GateOptions};
+use shikiri_web::{WebOptions, WebServer, bind};
 use tokio_util::sync::CancellationToken;
 
 use crate::child;
@@ -33,26 +33,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 async fn ours(arguments: &Arguments) -> Result<()> {
     let store = SqliteStore::open(&arguments.database, SqliteOptions::default())?;
     let app = App::new(Arc::new(store), vec![Arc::new(Burst)], AppOptions::default());
-    app.ensure_local_tenant().await?;
-    let secret = App::mint_secret()?;
-    app.ensure_admin_key(&secret).await?;
-    let _node = Node::start(app.clone());
+    app.tenancy.ensure_local_tenant().await?;
+    let secret = shikiri_tenancy::Tenancy::mint_secret()?;
+    app.tenancy.ensure_admin_key(&secret).await?;
+    let _node = app.start_worker();
     let options = WebOptions { listen: ([127, 0, 0, 1], 0).into(), ..WebOptions::default() };
     let listener = bind(&options).await?;
     child::tell(&format!("listening {}", listener.local_addr()?))?;
     child::tell(&format!("key {}", secret.reveal()))?;
-    let gate = Gate::new(app.clone(), GateOptions::default());
-    let extras = Extras { tools: vec![Arc::new(Echo)], ..Extras::default() };
-    let mcp = Mcp::new(app, extras, McpOptions::default());
+    let gate = AccessGate::new(app.tenancy.clone(), GateOptions::default());
+    let extras = McpExtras { tools: vec![Arc::new(Echo)], ..McpExtras::default() };
+    let mcp = McpService::new(app.clone(), extras, McpOptions::default());
     let door = shikiri_mcp::router(mcp, Arc::clone(&gate));
-    tokio::spawn(Server::new(gate, options).mount(door).serve(listener, CancellationToken::new()));
+    tokio::spawn(
+        WebServer::new(app, gate, options).mount(door).serve(listener, CancellationToken::new()),
+    );
     child::command().await.map(drop)
 }
 
 struct Echo;
 
 #[async_trait]
-impl ShortTool for Echo {
+impl ImmediateTool for Echo {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",
@@ -63,7 +65,7 @@ impl ShortTool for Echo {
         Tool::new("echo", "Says the same again", Arc::new(input))
     }
 
-    async fn call(&self, _: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+    async fn call(&self, _: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
         let text = arguments.get("text").cloned().unwrap_or_default();
         Ok(json!({ "content": [{ "type": "text", "text": text }], "isError": false }))
     }
@@ -72,7 +74,7 @@ impl ShortTool for Echo {
 struct Burst;
 
 #[async_trait]
-impl Agent for Burst {
+impl DurableAgent for Burst {
     fn name(&self) -> &'static str {
         "burst"
     }
@@ -93,7 +95,7 @@ impl Agent for Burst {
         input["count"].as_u64().map(drop).ok_or_else(|| "count must be a number".to_owned())
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         let count = input["count"].as_u64().unwrap_or(0);
         for number in 1..=count {
             context.progress(number as f64, count as f64, &format!("event {number}")).await;

@@ -2,12 +2,11 @@
 //! TypeScript and Python servers where their programs are given in the environment.
 
 use std::collections::BTreeMap;
-use std::env;
-use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result};
 

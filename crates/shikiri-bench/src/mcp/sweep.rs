@@ -84,7 +84,7 @@ impl<'a> Sweep<'a> {
         self.or_missing(figure, &[Kind::Ours, peer])
     }
 
-    /// Our rate, whatever the peers'.
+    /// The rate of our server, with a goal that does not depend on the peers.
     pub(super) fn rate(&self, era: Era, callers: usize, least: f64) -> Figure {
         let (_, unit) = self.weight();
         let cell = |kind| Cell { era, callers, kind };

@@ -8,11 +8,11 @@ use anyhow::Result;
 use async_trait::async_trait;
 use clap::Args;
 use serde_json::{Value, json};
-use shikiri_app::gate::GateOptions;
-use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions};
+use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
-use shikiri_web::{Server, WebOptions, bind};
+use shikiri_tenancy::gate::GateOptions;
+use shikiri_web::{WebOptions, WebServer, bind};
 use tokio_util::sync::CancellationToken;
 
 use super::gate::Gate;
@@ -30,16 +30,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let store = SqliteStore::open(&arguments.database, SqliteOptions::default())?;
         let agent = Arc::new(Producer { gate: Arc::clone(&gate) });
         let app = App::new(Arc::new(store), vec![agent], AppOptions::default());
-        app.ensure_local_tenant().await?;
-        let secret = App::mint_secret()?;
-        app.ensure_admin_key(&secret).await?;
-        let _node = Node::start(app.clone());
+        app.tenancy.ensure_local_tenant().await?;
+        let secret = shikiri_tenancy::Tenancy::mint_secret()?;
+        app.tenancy.ensure_admin_key(&secret).await?;
+        let _node = app.start_worker();
         let options = WebOptions { listen: ([127, 0, 0, 1], 0).into(), ..WebOptions::default() };
         let listener = bind(&options).await?;
         child::tell(&format!("listening {}", listener.local_addr()?))?;
         child::tell(&format!("key {}", secret.reveal()))?;
-        let entrance = shikiri_app::gate::Gate::new(app, GateOptions::default());
-        tokio::spawn(Server::new(entrance, options).serve(listener, CancellationToken::new()));
+        let entrance =
+            shikiri_tenancy::gate::AccessGate::new(app.tenancy.clone(), GateOptions::default());
+        tokio::spawn(
+            WebServer::new(app, entrance, options).serve(listener, CancellationToken::new()),
+        );
         gate.obey().await
     })
 }
@@ -49,7 +52,7 @@ struct Producer {
 }
 
 #[async_trait]
-impl Agent for Producer {
+impl DurableAgent for Producer {
     fn name(&self) -> &'static str {
         "bench"
     }
@@ -66,7 +69,7 @@ impl Agent for Producer {
         Ok(())
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         self.gate.pass().await;
         for _ in 0..input["events"].as_u64().unwrap_or(0) {
             context.log("info", "bench", payload::text()).await;

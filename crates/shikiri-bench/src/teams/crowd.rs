@@ -1,5 +1,5 @@
 //! Many dialogues at once, each with two sides that do nothing but wait and answer: all come to
-//! their end, nothing is lost, nobody meets a lock.
+//! their end, nothing is lost, no request is refused by a lock.
 
 use std::time::Instant;
 
@@ -93,7 +93,7 @@ async fn begin(mut ann: Session) -> Result<()> {
     answer(ann).await
 }
 
-/// Answers whatever comes until the conversation has ended.
+/// Answers all messages until the conversation has ended.
 async fn answer(mut session: Session) -> Result<()> {
     loop {
         let news = session.look(LONG).await?;

@@ -24,7 +24,7 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
     let server = Server::start(&world.scratch().join("idle"), None)?;
     let share = world.runtime.block_on(wait(&server, sessions, time))?;
     let name = format!("{sessions} sessions that wait: the server's share of a core");
-    // Nobody polls: what is left is the program's own pulse.
+    // Without polling agents, only the program's own background work is left.
     Ok(vec![Figure::new(name, "%", vec![share]).goal(Goal::AtMost(2.0))])
 }
 

@@ -1,102 +1,101 @@
-//! One question, put to one page: come to the chat, type, send once, wait, read.
+//! Asks one question on one page: open the chat, type, send once, wait, read the answer.
 //!
-//! What has gone by is told by `Sent`: up to the moment of sending everything may be tried again,
-//! after it nothing is done but reading.
+//! Every step before sending may be repeated. After sending, the page is only read.
 
-mod answer;
-mod arrive;
-mod enter;
+mod open_chat;
+mod send_question;
+mod wait_answer;
 
 use std::time::Duration;
 
-use shikiri_app::lane::{
-    AskError, Asked as Answered, Cause, Question, Sent, Stage, Timings, Witness,
+use shikiri_lanes::{
+    AskError, AskErrorCause, AskStage, AskTimings, PageAnswer, PageQuestion, SendGate, SendStatus,
 };
 use tokio::time::Instant;
 
 use crate::error::BrowserError;
-use crate::page::{Asked, Look, Page};
-use crate::provider::Provider;
+use crate::page::{BrowserPage, PageProbe, PageSnapshot};
+use crate::provider::ProviderSpec;
 
-/// Between two looks at a page that changes all the time.
+/// Pause between two snapshots of a page that keeps changing.
 const PAUSE: Duration = Duration::from_millis(30);
-/// A look that waits for a change is repeated after this.
+/// Longest wait for a change of the page before the next snapshot.
 const WATCH: Duration = Duration::from_millis(500);
 
-/// What everybody who works on the question knows.
-struct Asking<'a> {
-    page: &'a Page,
-    provider: &'a Provider,
-    question: &'a Question,
-    /// By which the page is looked at.
-    asked: Asked<'a>,
-    /// The chat in which to ask; None: a new one.
+/// What every step of one question needs.
+struct AskContext<'a> {
+    page: &'a BrowserPage,
+    provider: &'a ProviderSpec,
+    question: &'a PageQuestion,
+    probe: PageProbe<'a>,
+    /// Address of the chat to ask in; `None` starts a new chat.
     thread: Option<&'a str>,
-    witness: &'a dyn Witness,
-    /// The file to correct when a page has changed.
-    book: &'a str,
+    gate: &'a dyn SendGate,
+    /// The file that the user corrects when a page has changed.
+    provider_file: &'a str,
 }
 
-/// What is asked, where, and who watches.
-pub(crate) struct Order<'a> {
-    pub(crate) provider: &'a Provider,
-    pub(crate) question: &'a Question,
-    /// The conversation, if the question names one.
+/// A question, where to ask it, and the gate that permits sending.
+pub(crate) struct PageAskRequest<'a> {
+    pub(crate) provider: &'a ProviderSpec,
+    pub(crate) question: &'a PageQuestion,
+    /// Address of the conversation, if the question names one.
     pub(crate) thread: Option<&'a str>,
-    pub(crate) witness: &'a dyn Witness,
-    pub(crate) book: &'a str,
-    /// When all of it began.
+    pub(crate) gate: &'a dyn SendGate,
+    pub(crate) provider_file: &'a str,
+    /// Start of the total time.
     pub(crate) began: Instant,
 }
 
-/// How far a question got that was not answered.
-pub(crate) enum Failed {
-    /// Nothing has happened but looking and typing: it can be tried in another tab.
+/// Why a question got no answer, and whether another tab may be tried.
+pub(crate) enum PageAskError {
+    /// Nothing was sent, so another tab can be tried.
     Early(AskError),
-    /// Its witness was asked whether to send it.
+    /// The send gate was asked already, so the question must not be repeated.
     Late(AskError),
 }
 
-/// Asks on a page of ours. `is_clean`: nothing was left unfinished there.
+/// Asks on an open page. `is_clean` says that the last question there was answered.
 pub(crate) async fn ask(
-    page: &Page,
-    order: &Order<'_>,
+    page: &BrowserPage,
+    request: &PageAskRequest<'_>,
     is_clean: bool,
-) -> Result<Answered, Failed> {
-    let asking = Asking {
+) -> Result<PageAnswer, PageAskError> {
+    let context = AskContext {
         page,
-        provider: order.provider,
-        question: order.question,
-        asked: Asked::new(order.provider, &order.question.text),
-        thread: order.thread,
-        witness: order.witness,
-        book: order.book,
+        provider: request.provider,
+        question: request.question,
+        probe: PageProbe::new(request.provider, &request.question.text),
+        thread: request.thread,
+        gate: request.gate,
+        provider_file: request.provider_file,
     };
-    let mut timings = Timings::default();
-    let mut clock = Clock { last: order.began };
-    let early = |cause| Failed::Early(asking.unsent(cause));
-    let is_new = asking.go(is_clean).await.map_err(early)?;
+    let mut timings = AskTimings::default();
+    let mut clock = StageTimer { last: request.began };
+    let early = |cause| PageAskError::Early(context.unsent_error(cause));
+    let is_new = context.open_chat(is_clean).await.map_err(early)?;
     timings.connect_ms = clock.lap();
-    asking.witness.tell(Stage::WaitingForInput);
-    let before = asking.arrive(is_new).await.map_err(early)?;
+    context.gate.report_stage(AskStage::WaitingForInput);
+    let before = context.wait_until_ready(is_new).await.map_err(early)?;
     timings.wait_input_ms = clock.lap();
-    asking.witness.tell(Stage::Typing);
-    asking.enter().await.map_err(early)?;
+    context.gate.report_stage(AskStage::Typing);
+    context.type_question().await.map_err(early)?;
     timings.input_ms = clock.lap();
-    asking.witness.tell(Stage::Sending);
-    let taken = asking.send(&before).await.map_err(Failed::Late)?;
+    context.gate.report_stage(AskStage::Sending);
+    let taken = context.send(&before).await.map_err(PageAskError::Late)?;
     timings.send_ms = clock.lap();
-    let (answer, url) = asking.wait(&before, taken).await.map_err(Failed::Late)?;
+    let (answer, url) =
+        context.wait_for_answer(&before, taken).await.map_err(PageAskError::Late)?;
     timings.wait_response_ms = clock.lap();
-    timings.total_ms = millis(order.began.elapsed());
-    Ok(Answered { answer, url, tab: Some(page.tab().to_owned()), timings })
+    timings.total_ms = millis(request.began.elapsed());
+    Ok(PageAnswer { answer, url, tab: Some(page.tab().to_owned()), timings })
 }
 
-struct Clock {
+struct StageTimer {
     last: Instant,
 }
 
-impl Clock {
+impl StageTimer {
     fn lap(&mut self) -> u64 {
         let now = Instant::now();
         let lap = millis(now - self.last);
@@ -109,49 +108,58 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Asking<'_> {
-    async fn look(&self) -> Result<Look, Cause> {
-        self.page.look(&self.asked).await.map_err(|error| self.cause(error))
+impl AskContext<'_> {
+    async fn take_snapshot(&self) -> Result<PageSnapshot, AskErrorCause> {
+        self.page.take_snapshot(&self.probe).await.map_err(|error| self.cause(error))
     }
 
-    /// The next look: when something changes, and not too often.
-    async fn next(&self, known: &Look, time: Duration) -> Result<Look, Cause> {
+    /// The next snapshot, taken when the page changes, but not too often.
+    async fn next_snapshot(
+        &self,
+        known: &PageSnapshot,
+        time: Duration,
+    ) -> Result<PageSnapshot, AskErrorCause> {
         tokio::time::sleep(PAUSE.min(time)).await;
-        let watched = self.page.watch(&self.asked, known, time.saturating_sub(PAUSE)).await;
+        let watched = self.page.watch(&self.probe, known, time.saturating_sub(PAUSE)).await;
         watched.map_err(|error| self.cause(error))
     }
 
-    fn cause(&self, error: BrowserError) -> Cause {
+    fn cause(&self, error: BrowserError) -> AskErrorCause {
         match error {
-            BrowserError::BadSelector(selector) => self.changed(selector),
-            BrowserError::Unavailable(why) => Cause::BrowserUnavailable(why),
-            error => Cause::Broken(error.to_string()),
+            BrowserError::BadSelector(selector) => self.page_changed(selector),
+            BrowserError::Unavailable(why) => AskErrorCause::BrowserUnavailable(why),
+            error => AskErrorCause::Broken(error.to_string()),
         }
     }
 
-    /// Nothing in the page is as one field of its description says.
-    fn unmatched(&self, field: &str, selectors: &[String]) -> Cause {
-        self.changed(format!("{field}: {}", selectors.join(", ")))
+    /// No element of the page matches the selectors of this field.
+    fn selector_mismatch(&self, field: &str, selectors: &[String]) -> AskErrorCause {
+        self.page_changed(format!("{field}: {}", selectors.join(", ")))
     }
 
-    fn changed(&self, selector: String) -> Cause {
-        Cause::PageChanged {
+    fn page_changed(&self, selector: String) -> AskErrorCause {
+        AskErrorCause::PageChanged {
             provider: self.provider.name.clone(),
             selector,
-            file: self.book.to_owned(),
+            file: self.provider_file.to_owned(),
         }
     }
 
-    fn login_required(&self) -> Cause {
-        Cause::LoginRequired { provider: self.provider.name.clone() }
+    fn login_required(&self) -> AskErrorCause {
+        AskErrorCause::LoginRequired { provider: self.provider.name.clone() }
     }
 
-    fn unsent(&self, cause: Cause) -> AskError {
-        self.failed(cause, Sent::No, None)
+    fn unsent_error(&self, cause: AskErrorCause) -> AskError {
+        self.ask_error(cause, SendStatus::No, None)
     }
 
-    fn failed(&self, cause: Cause, sent: Sent, look: Option<&Look>) -> AskError {
-        let url = look.and_then(|look| self.provider.conversation(&look.url));
+    fn ask_error(
+        &self,
+        cause: AskErrorCause,
+        sent: SendStatus,
+        snapshot: Option<&PageSnapshot>,
+    ) -> AskError {
+        let url = snapshot.and_then(|snapshot| self.provider.conversation(&snapshot.url));
         AskError { cause, sent, url, tab: Some(self.page.tab().to_owned()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The commands of the DevTools protocol that are used, and what of their answers is.
+//! The DevTools commands in use, with the used parts of their answers.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub(crate) trait CdpCommand: Serialize {
     type Answer: DeserializeOwned;
 }
 
-/// An answer of which nothing is used.
+/// An answer whose content is not used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmptyAnswer {}
 
@@ -78,7 +78,7 @@ command!(CloseTarget<'_>, "Target.closeTarget", EmptyAnswer);
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AttachToTarget<'a> {
     pub(crate) target_id: &'a str,
-    /// The session's messages come on this connection, with its id.
+    /// Sends the session's messages on this connection, with the session's id.
     pub(crate) flatten: bool,
 }
 command!(AttachToTarget<'_>, "Target.attachToTarget", AttachedTarget);

@@ -1,5 +1,5 @@
-//! Where messages of the DevTools protocol go: to the keeper of a Chrome that we started, or to a
-//! Chrome that somebody else runs.
+//! Transports of DevTools messages: the socket of a keeper, or the WebSocket of a Chrome that another
+//! program started.
 
 use std::io;
 
@@ -13,27 +13,27 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use super::frames::{Frame, FrameReader};
-use crate::chrome::Endpoint;
+use super::frame_reader::{CdpFrame, CdpFrameReader};
+use crate::chrome::BrowserEndpoint;
 
-/// The longest message that is taken from a browser: an answer may be a long text.
+/// The longest accepted message from a browser: an answer may be a long text.
 pub(crate) const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 #[async_trait]
 pub(crate) trait CdpTransport: Send {
     async fn send(&mut self, message: String) -> io::Result<()>;
 
-    /// None once the other side has ended it. Nothing is lost when this is dropped before it is done.
+    /// The next message; `None` once the other side has closed. Cancelling loses nothing.
     async fn receive(&mut self) -> io::Result<Option<Bytes>>;
 }
 
-pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Box<dyn CdpTransport>> {
+pub(crate) async fn connect(endpoint: &BrowserEndpoint) -> io::Result<Box<dyn CdpTransport>> {
     match endpoint {
-        Endpoint::Keeper(keeper) => {
+        BrowserEndpoint::Keeper(keeper) => {
             let (read, write) = keeper.connect().await?.into_split();
-            Ok(Box::new(KeeperTransport { read: FrameReader::new(read, MAX_ANSWER), write }))
+            Ok(Box::new(KeeperTransport { read: CdpFrameReader::new(read, MAX_ANSWER), write }))
         }
-        Endpoint::WebSocket(url) => {
+        BrowserEndpoint::WebSocket(url) => {
             let config = WebSocketConfig::default()
                 .max_message_size(Some(MAX_ANSWER))
                 .max_frame_size(Some(MAX_ANSWER));
@@ -45,7 +45,7 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Box<dyn CdpTransp
 }
 
 struct KeeperTransport {
-    read: FrameReader<OwnedReadHalf>,
+    read: CdpFrameReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
 }
 
@@ -59,8 +59,8 @@ impl CdpTransport for KeeperTransport {
 
     async fn receive(&mut self) -> io::Result<Option<Bytes>> {
         match self.read.next().await? {
-            Some(Frame::Whole(message)) => Ok(Some(message)),
-            Some(Frame::TooLong(_)) => Err(io::Error::other("a message is too long")),
+            Some(CdpFrame::Whole(message)) => Ok(Some(message)),
+            Some(CdpFrame::TooLong(_)) => Err(io::Error::other("a message is too long")),
             None => Ok(None),
         }
     }
@@ -83,7 +83,7 @@ impl CdpTransport for WebSocketTransport {
                 Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
                     return Ok(Some(message.into_data()));
                 }
-                // Pings are answered by the socket itself.
+                // The socket itself answers pings.
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(io::Error::other(error)),
             }

@@ -1,134 +1,136 @@
-//! Which browser is driven: one that runs already and was named, or a Chrome of our own per tenant.
+//! Chooses, starts and shares browsers: a running one from the settings, or one Chrome per tenant.
 //!
-//! A profile can be open in one Chrome only, and every `shikiri` process of a project needs it. So
-//! whoever comes first has a keeper start it, the others find it there, and it ends with the last of
-//! them: each holds a shared lock on a file, and the keeper waits for the whole of it. A process that
-//! is killed lets go like any other. The keeper alone holds the pipe by which such a Chrome is driven,
-//! and shares it at a socket.
+//! A profile can be open in one Chrome only, and every `shikiri` process of a project needs it. The
+//! first process starts a keeper, which starts Chrome; the others connect to the keeper's socket. Each
+//! process holds a shared lock on a file, and the keeper ends Chrome when it gets the exclusive lock.
+//! A killed process releases its lock, too.
 
-mod attach;
-mod find;
-mod flags;
-mod keeper;
-mod owner;
+mod attach_browser;
+mod browser_keeper;
+mod chrome_flags;
+mod find_chrome;
+mod keeper_socket;
+mod port_owner;
 mod relay;
-mod socket;
-mod start;
+mod start_browser;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use keeper::keep_if_asked;
+pub use browser_keeper::run_keeper_if_requested;
+use keeper_socket::KeeperAddress;
 use shikiri_model::ids::TenantId;
-use socket::KeeperAddress;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::error::BrowserError;
 
-/// Which browser, and how.
+/// Settings of the browser.
 #[derive(Clone, Debug, Default)]
 pub struct BrowserOptions {
-    /// The project's data folder, in which profiles lie.
+    /// The project's data folder, which holds the profiles.
     pub folder: PathBuf,
     /// A running browser to use for the tenant `local`: http://127.0.0.1:9222, or ws://….
     pub url: Option<String>,
-    /// That browser may be on another machine, or another user's.
+    /// Allows `url` to name another machine, or a browser of another user.
     pub allow_remote: bool,
-    /// The program to start otherwise [found on the PATH].
+    /// The Chrome to start without a `url`; by default the first one on the PATH.
     pub chrome_bin: Option<PathBuf>,
-    /// Without a window.
+    /// Whether the browser runs without a window.
     pub is_headless: bool,
-    /// A program that calls `keep_if_asked` [this one].
+    /// A program that calls `run_keeper_if_requested`; by default this one.
     pub keeper: Option<PathBuf>,
 }
 
-/// How a browser is reached.
+/// The address of a browser.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Endpoint {
-    /// One that we started, at its keeper's socket.
+pub(crate) enum BrowserEndpoint {
+    /// A browser with a keeper.
     Keeper(KeeperAddress),
-    /// One that was named: `ws://127.0.0.1:40123/devtools/browser/…`
+    /// A browser from the settings: `ws://127.0.0.1:40123/devtools/browser/…`
     WebSocket(String),
 }
 
 /// A browser that this process uses.
-struct Held {
-    endpoint: Endpoint,
+struct BrowserHandle {
+    endpoint: BrowserEndpoint,
     is_headless: bool,
-    /// As long as it is locked, the keeper lets the browser live. None for one that was named.
+    /// The lock that keeps the browser alive; `None` for one from the settings.
     _users: Option<File>,
 }
 
-type Place = Arc<AsyncMutex<Option<Held>>>;
+type BrowserSlot = Arc<AsyncMutex<Option<BrowserHandle>>>;
 
-pub(crate) struct Browsers {
+pub(crate) struct BrowserPool {
     options: BrowserOptions,
-    places: Mutex<HashMap<TenantId, Place>>,
+    slots: Mutex<HashMap<TenantId, BrowserSlot>>,
 }
 
-impl Browsers {
+impl BrowserPool {
     pub(crate) fn new(options: BrowserOptions) -> Self {
-        Self { options, places: Mutex::default() }
+        Self { options, slots: Mutex::default() }
     }
 
-    /// The tenant's browser and whether it shows nothing; started if there is none.
-    pub(crate) async fn find(&self, tenant: &TenantId) -> Result<(Endpoint, bool), BrowserError> {
-        let place = self.place(tenant);
-        let mut held = place.lock().await;
-        if let Some(held) = held.as_ref() {
-            return Ok((held.endpoint.clone(), held.is_headless));
+    /// The tenant's browser and whether it is headless. Starts it if necessary.
+    pub(crate) async fn find(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<(BrowserEndpoint, bool), BrowserError> {
+        let slot = self.slot(tenant);
+        let mut slot = slot.lock().await;
+        if let Some(browser) = slot.as_ref() {
+            return Ok((browser.endpoint.clone(), browser.is_headless));
         }
         let found = match &self.options.url {
-            // What a person is logged in to is not for the tenants of a server.
-            Some(url) if *tenant == TenantId::local() => attach::attach(url, &self.options).await?,
-            _ => start::hold(&self.options, tenant).await?,
+            // A person's own browser is not for other tenants.
+            Some(url) if *tenant == TenantId::local() => {
+                attach_browser::attach(url, &self.options).await?
+            }
+            _ => start_browser::acquire_browser(&self.options, tenant).await?,
         };
-        Ok({
-            let found = held.insert(found);
-            (found.endpoint.clone(), found.is_headless)
-        })
+        let browser = slot.insert(found);
+        Ok((browser.endpoint.clone(), browser.is_headless))
     }
 
-    /// The same, but nothing is started.
-    pub(crate) async fn known(&self, tenant: &TenantId) -> Option<Endpoint> {
-        self.place(tenant).lock().await.as_ref().map(|held| held.endpoint.clone())
+    /// The tenant's browser if it runs.
+    pub(crate) async fn running_endpoint(&self, tenant: &TenantId) -> Option<BrowserEndpoint> {
+        self.slot(tenant).lock().await.as_ref().map(|browser| browser.endpoint.clone())
     }
 
-    /// That browser does not answer any more: the next question looks for another.
-    pub(crate) async fn forget(&self, tenant: &TenantId, endpoint: &Endpoint) {
-        let place = self.place(tenant);
-        let mut held = place.lock().await;
-        if held.as_ref().is_some_and(|held| held.endpoint == *endpoint) {
-            *held = None;
+    /// Drops a browser that no longer answers; the next question starts another.
+    pub(crate) async fn forget(&self, tenant: &TenantId, endpoint: &BrowserEndpoint) {
+        let slot = self.slot(tenant);
+        let mut slot = slot.lock().await;
+        if slot.as_ref().is_some_and(|browser| browser.endpoint == *endpoint) {
+            *slot = None;
         }
     }
 
-    fn place(&self, tenant: &TenantId) -> Place {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(places.entry(tenant.clone()).or_default())
+    fn slot(&self, tenant: &TenantId) -> BrowserSlot {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(tenant.clone()).or_default())
     }
 }
 
-/// What can be told about the browser without starting one.
+/// The browser that the settings select.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prospect {
-    /// It would be started.
+pub enum BrowserPlan {
+    /// A Chrome is started.
     Start { program: PathBuf, is_headless: bool, is_unconfined: bool },
-    /// It was named.
+    /// A running browser is used.
     Attach { url: String },
 }
 
-/// Which browser would be used.
-pub fn prospect(options: &BrowserOptions) -> Result<Prospect, BrowserError> {
+/// Which browser the options select. Starts none.
+pub fn plan_browser(options: &BrowserOptions) -> Result<BrowserPlan, BrowserError> {
     if let Some(url) = &options.url {
-        attach::check(url, options.allow_remote)?;
-        return Ok(Prospect::Attach { url: url.clone() });
+        attach_browser::check(url, options.allow_remote)?;
+        return Ok(BrowserPlan::Attach { url: url.clone() });
     }
-    Ok(Prospect::Start {
-        program: find::program(options.chrome_bin.as_deref())?,
+    Ok(BrowserPlan::Start {
+        program: find_chrome::program(options.chrome_bin.as_deref())?,
         is_headless: options.is_headless,
-        is_unconfined: flags::is_root(),
+        is_unconfined: chrome_flags::is_root(),
     })
 }

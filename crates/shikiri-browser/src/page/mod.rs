@@ -1,64 +1,64 @@
-//! A provider's page in a tab of ours: looks, types, clicks, reads. What a page says is believed
-//! about itself only; nothing of it is ever run or followed.
+//! A provider's page in a tab: takes snapshots, types, clicks and reads. Content of the page is
+//! untrusted: it is never executed or followed.
 
-mod look;
+mod page_snapshot;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use look::Match;
-pub(crate) use look::{Look, Survey, Typed};
+pub use page_snapshot::SelectorMatch;
+pub(crate) use page_snapshot::{PageSnapshot, SelectorSurvey, TypedText};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::cdp::Link;
+use crate::cdp::CdpConnection;
 use crate::cdp::commands::{
     CreateIsolatedWorld, DispatchKeyEvent, EnableInspector, EnablePage, EvaluateScript,
     GetFrameTree, InsertText, NavigatePage, SetFocusEmulation,
 };
 use crate::error::BrowserError;
-use crate::provider::{Provider, Selectors};
+use crate::provider::{PageSelectors, ProviderSpec};
 
 const SCRIPT: &str = include_str!("page.js");
-/// What a byte more may take to type, and a long question at most: editors that look at every change
-/// need seconds for one, and a busy machine many times that.
+/// Extra time per typed byte, and its limit: some editors need seconds for a long text, and a busy
+/// machine many times that.
 const TYPING: Duration = Duration::from_millis(1);
 const LONGEST_TYPING: Duration = Duration::from_secs(60);
-/// The name of our world in a page.
+/// The name of the script's isolated world in a page.
 const WORLD: &str = "shikiri";
-/// Tries at reading and at going somewhere, and the pauses between.
+/// Pauses between attempts to read and to navigate.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(250), Duration::from_millis(500)];
-/// By so much of it a question is known again.
+/// Characters by which the script recognizes the question in the page.
 const HEAD: usize = 400;
 
-pub(crate) struct Page {
-    link: Link,
+pub(crate) struct BrowserPage {
+    link: CdpConnection,
     tab: String,
     frame: String,
-    /// Where our script runs, until the page goes elsewhere.
+    /// The execution context of the script, until the page navigates.
     world: Mutex<Option<i64>>,
 }
 
-/// What our script answers when it is told to send.
+/// The script's answer to a request to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Sending {
+pub(crate) enum PageSendResult {
     Sent,
-    /// The box no longer holds the question.
+    /// The input box no longer holds the question.
     Changed,
     Missing,
     Disabled,
 }
 
-impl Page {
-    /// Over a connection to a tab.
-    pub(crate) async fn open(link: Link, tab: String) -> Result<Self, BrowserError> {
+impl BrowserPage {
+    /// Prepares the page of a connected tab.
+    pub(crate) async fn open(link: CdpConnection, tab: String) -> Result<Self, BrowserError> {
         link.run(&EnablePage {}).await?;
         link.run(&EnableInspector {}).await?;
-        // Without it a page that is not in front holds back what it shows.
+        // Without it a background page delays its rendering.
         link.run(&SetFocusEmulation { enabled: true }).await?;
         let frame = link.run(&GetFrameTree {}).await?.frame_tree.frame.id;
         Ok(Self { frame, link, tab, world: Mutex::default() })
@@ -76,13 +76,13 @@ impl Page {
         self.link.is_crashed()
     }
 
-    /// Goes to an address; tried again, since nothing is changed by it.
-    pub(crate) async fn go(&self, address: &Url) -> Result<(), BrowserError> {
+    /// Navigates to an address. Retried, because it changes nothing at the provider.
+    pub(crate) async fn go_to(&self, address: &Url) -> Result<(), BrowserError> {
         let mut pauses = PAUSES.iter();
         loop {
-            let gone = self.link.run(&NavigatePage { url: address.as_str() }).await;
+            let navigated = self.link.run(&NavigatePage { url: address.as_str() }).await;
             *self.world.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            let failure = match gone {
+            let failure = match navigated {
                 Ok(answer) => match answer.error_text.as_deref() {
                     None | Some("") => return Ok(()),
                     Some(why) => BrowserError::lost(format!("{address} cannot be loaded: {why}")),
@@ -97,58 +97,72 @@ impl Page {
         }
     }
 
-    pub(crate) async fn look(&self, asked: &Asked<'_>) -> Result<Look, BrowserError> {
-        self.read("look", asked.arguments(json!({ "check": true }))).await
+    pub(crate) async fn take_snapshot(
+        &self,
+        probe: &PageProbe<'_>,
+    ) -> Result<PageSnapshot, BrowserError> {
+        self.read("look", probe.arguments(json!({ "check": true }))).await
     }
 
-    /// Looks as soon as something differs from `known`, at the latest after `time`.
+    /// A snapshot as soon as the page differs from `known`, at the latest after `time`.
     pub(crate) async fn watch(
         &self,
-        asked: &Asked<'_>,
-        known: &Look,
+        probe: &PageProbe<'_>,
+        known: &PageSnapshot,
         time: Duration,
-    ) -> Result<Look, BrowserError> {
+    ) -> Result<PageSnapshot, BrowserError> {
         let known = serde_json::to_string(known).unwrap_or_default();
         let ms = time.as_secs_f64() * 1_000.0;
-        self.read("watch", asked.arguments(json!({ "known": known, "ms": ms }))).await
+        self.read("watch", probe.arguments(json!({ "known": known, "ms": ms }))).await
     }
 
-    pub(crate) async fn survey(&self, asked: &Asked<'_>) -> Result<Survey, BrowserError> {
-        self.read("survey", asked.arguments(json!({}))).await
+    pub(crate) async fn survey(
+        &self,
+        probe: &PageProbe<'_>,
+    ) -> Result<SelectorSurvey, BrowserError> {
+        self.read("survey", probe.arguments(json!({}))).await
     }
 
-    /// Closes what is in the way; false if there is nothing.
-    pub(crate) async fn dismiss(&self, asked: &Asked<'_>) -> Result<bool, BrowserError> {
-        self.read("dismiss", asked.arguments(json!({}))).await
+    /// Closes a dialog; false if there is none.
+    pub(crate) async fn dismiss(&self, probe: &PageProbe<'_>) -> Result<bool, BrowserError> {
+        self.read("dismiss", probe.arguments(json!({}))).await
     }
 
-    /// False if something keeps the input box from being typed in.
-    pub(crate) async fn focus(&self, asked: &Asked<'_>) -> Result<bool, BrowserError> {
-        self.read("focus", asked.arguments(json!({}))).await
+    /// Focuses the input box; false if something prevents it.
+    pub(crate) async fn focus(&self, probe: &PageProbe<'_>) -> Result<bool, BrowserError> {
+        self.read("focus", probe.arguments(json!({}))).await
     }
 
-    /// Types as a keyboard would; what is selected is replaced.
+    /// Types as a keyboard does. Replaces the selected text.
     pub(crate) async fn type_text(&self, text: &str) -> Result<(), BrowserError> {
         let longer = TYPING * u32::try_from(text.len()).unwrap_or(u32::MAX);
         let longer = longer.min(LONGEST_TYPING);
         self.link.run_longer(&InsertText { text }, longer).await.map(|_| ())
     }
 
-    /// The same by script, for boxes that do not take the first way.
-    pub(crate) async fn insert(&self, asked: &Asked<'_>, text: &str) -> Result<bool, BrowserError> {
-        self.read("insert", asked.arguments(json!({ "text": text }))).await
+    /// Inserts the text by script, for boxes that ignore typed input.
+    pub(crate) async fn insert(
+        &self,
+        probe: &PageProbe<'_>,
+        text: &str,
+    ) -> Result<bool, BrowserError> {
+        self.read("insert", probe.arguments(json!({ "text": text }))).await
     }
 
-    pub(crate) async fn typed(&self, asked: &Asked<'_>, text: &str) -> Result<Typed, BrowserError> {
-        self.read("typed", asked.arguments(json!({ "text": text }))).await
+    pub(crate) async fn typed(
+        &self,
+        probe: &PageProbe<'_>,
+        text: &str,
+    ) -> Result<TypedText, BrowserError> {
+        self.read("typed", probe.arguments(json!({ "text": text }))).await
     }
 
-    /// Clicks the button that sends. Never tried again: an error may mean that it was clicked.
-    pub(crate) async fn send(&self, asked: &Asked<'_>) -> Result<Sending, BrowserError> {
-        self.evaluate("send", &asked.arguments(json!({}))).await
+    /// Clicks the send button. Not retried, because an error may follow the click.
+    pub(crate) async fn send(&self, probe: &PageProbe<'_>) -> Result<PageSendResult, BrowserError> {
+        self.evaluate("send", &probe.arguments(json!({}))).await
     }
 
-    /// Sends with the Enter key, for pages without a button. Never tried again.
+    /// Sends with the Enter key, for pages without a button. Not retried.
     pub(crate) async fn press_enter(&self) -> Result<(), BrowserError> {
         for (kind, text) in [("keyDown", Some("\r")), ("keyUp", None)] {
             let event = DispatchKeyEvent {
@@ -163,11 +177,11 @@ impl Page {
         Ok(())
     }
 
-    pub(crate) async fn answer(&self, asked: &Asked<'_>) -> Result<String, BrowserError> {
-        self.read("read", asked.arguments(json!({}))).await
+    pub(crate) async fn answer(&self, probe: &PageProbe<'_>) -> Result<String, BrowserError> {
+        self.read("read", probe.arguments(json!({}))).await
     }
 
-    /// What may be done twice, is, when the page goes elsewhere meanwhile.
+    /// Runs a repeatable function of the script; retried if the page navigates meanwhile.
     async fn read<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -176,7 +190,9 @@ impl Page {
         let mut pauses = PAUSES.iter();
         loop {
             match (self.evaluate(what, &arguments).await, pauses.next()) {
-                (Err(error), Some(pause)) if error.is_moved() || error.is_cut_off() => {
+                (Err(error), Some(pause))
+                    if error.is_context_missing() || error.is_context_destroyed() =>
+                {
                     tokio::time::sleep(*pause).await;
                 }
                 (done, _) => return done,
@@ -199,7 +215,7 @@ impl Page {
             user_gesture: true,
         };
         let answered = self.link.run(&command).await;
-        if answered.as_ref().is_err_and(|e| e.is_moved() || e.is_cut_off()) {
+        if answered.as_ref().is_err_and(|e| e.is_context_missing() || e.is_context_destroyed()) {
             *self.world.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         let answer = answered?;
@@ -226,27 +242,27 @@ impl Page {
     }
 }
 
-/// By which a page is looked at: its selectors, and the beginning of what was or will be asked.
-pub(crate) struct Asked<'a> {
-    selectors: &'a Selectors,
+/// What the script needs to read a page: the selectors, and the start of the question.
+pub(crate) struct PageProbe<'a> {
+    selectors: &'a PageSelectors,
     head: &'a str,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(provider: &'a Provider, question: &'a str) -> Self {
+impl<'a> PageProbe<'a> {
+    pub(crate) fn new(provider: &'a ProviderSpec, question: &'a str) -> Self {
         let end = question.char_indices().nth(HEAD).map_or(question.len(), |(at, _)| at);
         Self { selectors: &provider.selectors, head: &question[..end] }
     }
 
     fn arguments(&self, more: Value) -> Value {
         #[derive(Serialize)]
-        struct Arguments<'a> {
-            s: &'a Selectors,
+        struct ScriptArguments<'a> {
+            s: &'a PageSelectors,
             head: &'a str,
             #[serde(flatten)]
             more: Value,
         }
-        let arguments = Arguments { s: self.selectors, head: self.head, more };
+        let arguments = ScriptArguments { s: self.selectors, head: self.head, more };
         serde_json::to_value(arguments).unwrap_or_default()
     }
 }

@@ -1,58 +1,59 @@
-//! Providers as data: what their pages look like, where their chats are, how long to wait. Nothing
-//! here knows a site by name.
+//! Descriptions of providers: selectors of their pages, addresses of their chats, time limits. No code
+//! knows a site by name.
 
-mod file;
-mod pattern;
+mod provider_file;
+mod url_pattern;
 
 use std::time::Duration;
 
-pub(crate) use file::Book;
-pub use file::DescriptionCheck;
-use pattern::Pattern;
-use serde::Serialize;
+pub use provider_file::DescriptionCheck;
+pub(crate) use provider_file::ProviderCatalog;
+use serde::{Deserialize, Serialize};
 use url::Url;
+use url_pattern::UrlPattern;
 
-/// How one provider's pages are used.
+/// The checked description of one provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Provider {
+pub(crate) struct ProviderSpec {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) is_enabled: bool,
     pub(crate) new_chat: Url,
-    conversation: Vec<Pattern>,
-    login: Vec<Pattern>,
-    pub(crate) selectors: Selectors,
-    pub(crate) times: Times,
+    conversation: Vec<UrlPattern>,
+    login: Vec<UrlPattern>,
+    pub(crate) selectors: PageSelectors,
+    pub(crate) times: PageTimeouts,
 }
 
 /// CSS selectors; of each list the first one that matches is used, of `question` and `answer` all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Selectors {
-    /// The box in which a question is typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PageSelectors {
+    /// The input box.
     pub(crate) input: Vec<String>,
-    /// The button that sends it. None: the Enter key does.
+    /// The send button. If empty, the Enter key sends.
     pub(crate) send: Vec<String>,
-    /// Is there while an answer is written.
+    /// Present while an answer is being written.
     pub(crate) stop: Vec<String>,
-    /// Each message of ours.
+    /// Each message of the user.
     pub(crate) question: Vec<String>,
     /// Each message of the provider.
     pub(crate) answer: Vec<String>,
-    /// The parts of an answer that are its text. None: all of it.
+    /// The parts of an answer that are its text. If empty, all of it.
     pub(crate) answer_text: Vec<String>,
-    /// Stands below a question once its answer is complete.
+    /// Present below a question once its answer is complete.
     pub(crate) done: Vec<String>,
-    /// Is there if nobody is logged in.
+    /// Present if no user is logged in.
     pub(crate) login: Vec<String>,
-    /// Is there if the chat was deleted.
+    /// Present if the chat was deleted.
     pub(crate) gone: Vec<String>,
-    /// Buttons that close what may be in the way.
+    /// Buttons that close dialogs.
     pub(crate) dismiss: Vec<String>,
 }
 
-/// How long is waited for what.
+/// Time limits of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times {
+pub(crate) struct PageTimeouts {
     /// The input box, and the messages of a chat that is opened again.
     pub(crate) input: Duration,
     /// A button that sends, once the question is typed.
@@ -63,26 +64,13 @@ pub(crate) struct Times {
     pub(crate) begin: Duration,
     /// The whole answer.
     pub(crate) answer: Duration,
-    /// The text has to stay the same for so long, if nothing marks it as complete.
+    /// How long the text must stay the same if nothing marks it as complete.
     pub(crate) settle: Duration,
 }
 
-impl Default for Times {
-    fn default() -> Self {
-        Self {
-            input: Duration::from_secs(30),
-            send: Duration::from_secs(20),
-            confirm: Duration::from_secs(15),
-            begin: Duration::from_secs(30),
-            answer: Duration::from_secs(480),
-            settle: Duration::from_millis(1_200),
-        }
-    }
-}
-
-impl Provider {
-    /// The address of the conversation that a page shows, without what may follow it; None if the
-    /// page is something else, or somewhere else.
+impl ProviderSpec {
+    /// The address of the conversation that a page shows, without its query; `None` if the page shows
+    /// no conversation of this provider.
     pub(crate) fn conversation(&self, address: &str) -> Option<String> {
         let plain = plain(address)?;
         self.conversation.iter().any(|pattern| pattern.matches(&plain)).then_some(plain)
@@ -97,9 +85,9 @@ impl Provider {
         Url::parse(address).is_ok_and(|url| url.origin() == self.new_chat.origin())
     }
 
-    /// As the contract of lanes shows it.
-    pub(crate) fn shown(&self) -> shikiri_app::lane::Provider {
-        shikiri_app::lane::Provider {
+    /// The provider as lanes report it.
+    pub(crate) fn to_lane_provider(&self) -> shikiri_lanes::ProviderInfo {
+        shikiri_lanes::ProviderInfo {
             id: self.id.clone(),
             name: self.name.clone(),
             is_enabled: self.is_enabled,
@@ -107,7 +95,8 @@ impl Provider {
     }
 }
 
-/// Without query, fragment and a last slash; None for what is no web address, or carries a password.
+/// An address without query, fragment and final slash; `None` if it is no web address or holds a
+/// password.
 fn plain(address: &str) -> Option<String> {
     let mut url = Url::parse(address).ok()?;
     let is_web = matches!(url.scheme(), "http" | "https");
@@ -126,12 +115,12 @@ mod tests {
 
     use super::*;
 
-    fn built_in(id: &str) -> Provider {
-        Book::new(Path::new("/nowhere")).find(id).unwrap().unwrap()
+    fn built_in(id: &str) -> ProviderSpec {
+        ProviderCatalog::new(Path::new("/nowhere")).find(id).unwrap().unwrap()
     }
 
     #[test]
-    fn only_conversations_are_addresses_to_keep() {
+    fn only_addresses_of_conversations_are_kept() {
         let chatgpt = built_in("chatgpt");
         let kept = "https://chatgpt.com/c/68f1-ab_C9";
         for same in [kept, "https://chatgpt.com/c/68f1-ab_C9/?model=x#end"] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use shikiri_app::lane::{PageDriver as _, Sent};
+use shikiri_lanes::{PageDriver as _, SendStatus};
 use shikiri_testkit::{ChatSite, long};
 
 use crate::world::{Watcher, World, question, then};
@@ -49,7 +49,7 @@ async fn ask_all(world: &World, lane: usize, questions: usize) -> String {
     for number in 1..=questions {
         let asked = world.bridge.ask(&next, &Watcher::default()).await;
         let asked = asked.unwrap_or_else(|error| {
-            assert_ne!(error.sent, Sent::Unknown);
+            assert_ne!(error.sent, SendStatus::Unknown);
             panic!("lane {lane} question {number}: {error:?}")
         });
         assert_eq!(asked.answer, ChatSite::answer_to(&text(lane, number)), "whole, and its own");

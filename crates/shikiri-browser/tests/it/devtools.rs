@@ -5,12 +5,10 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::json;
 use shikiri_testkit::{
-    KeeperClient, listening_ports, processes_of_folder, role, spawn_role_in, unprivileged,
-    wait_until,
+    KeeperClient, listening_ports, processes_of_folder, role, spawn_role_in, unprivileged, until,
 };
 
 use crate::world::{World, question};
@@ -32,10 +30,7 @@ async fn the_socket_is_for_its_user_only_and_goes_with_the_keeper() {
     assert_eq!(listening_ports(&processes_of_folder(&browser)), Vec::<u16>::new());
     let World { bridge, folder: _folder, .. } = world;
     drop(bridge);
-    wait_until("the keeper has ended", Duration::from_secs(30), async || {
-        processes_of_folder(&browser).is_empty()
-    })
-    .await;
+    until("the keeper has ended", async || processes_of_folder(&browser).is_empty()).await;
     for name in ["devtools.sock", "devtools.token", "profile/DevToolsActivePort"] {
         assert!(!browser.join(name).exists(), "{name} is left");
     }

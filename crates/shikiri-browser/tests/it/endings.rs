@@ -1,11 +1,10 @@
 //! Tabs, browsers and callers that go in the middle: a clear error, and the lane works again.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::lane::{Asked, Cause, PageDriver as _, Question, Sent};
-use shikiri_testkit::{ChatSite, Signal, signal, wait_until};
+use shikiri_lanes::{AskErrorCause, PageAnswer, PageDriver as _, PageQuestion, SendStatus};
+use shikiri_testkit::{ChatSite, Signal, signal, until};
 
 use crate::world::{
     Watcher, World, chromium, keepers, lane, plain, processes_of, question, renderers, then,
@@ -13,7 +12,7 @@ use crate::world::{
 
 /// A question that was answered, its answer, and another one in the same chat, whose answer is held
 /// back.
-async fn begin(world: &World) -> (Question, Asked, Question) {
+async fn begin(world: &World) -> (PageQuestion, PageAnswer, PageQuestion) {
     let first = question("a-1", "plain", "Begin");
     let begun = world.ask(&first).await.unwrap();
     let held = then(&first, &begun, "Then hold on");
@@ -30,9 +29,9 @@ async fn a_tab_killed_in_mid_answer_is_told_and_the_lane_works_again() {
         world.close_tab(begun.tab.as_ref().unwrap()).await;
     });
     let lost = answered.unwrap_err();
-    let Cause::Broken(why) = &lost.cause else { panic!("{lost:?}") };
+    let AskErrorCause::Broken(why) = &lost.cause else { panic!("{lost:?}") };
     assert!(why.contains("closed"), "{why}");
-    assert_eq!(lost.sent, Sent::Yes, "the provider has it");
+    assert_eq!(lost.sent, SendStatus::Yes, "the provider has it");
     world.site.release();
     let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
     assert_eq!(again.answer, ChatSite::answer_to("Once again"));
@@ -54,9 +53,9 @@ async fn a_page_that_crashes_in_mid_answer_is_told_and_its_tab_is_given_up() {
         }
     });
     let lost = answered.unwrap_err();
-    let Cause::Broken(why) = &lost.cause else { panic!("{lost:?}") };
+    let AskErrorCause::Broken(why) = &lost.cause else { panic!("{lost:?}") };
     assert!(why.contains("crashed"), "{why}");
-    assert_eq!(lost.sent, Sent::Yes);
+    assert_eq!(lost.sent, SendStatus::Yes);
     world.site.release();
     let crashed = begun.tab.clone().unwrap();
     assert!(world.tabs().contains(&crashed), "nobody has closed it yet");
@@ -76,8 +75,8 @@ async fn a_browser_killed_in_mid_answer_is_told_and_another_is_started() {
         signal(chromium(world.folder.path()).unwrap(), Signal::KILL);
     });
     let lost = answered.unwrap_err();
-    assert!(matches!(lost.cause, Cause::Broken(_)), "{lost:?}");
-    assert_eq!(lost.sent, Sent::Yes);
+    assert!(matches!(lost.cause, AskErrorCause::Broken(_)), "{lost:?}");
+    assert_eq!(lost.sent, SendStatus::Yes);
     world.site.release();
     let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
     assert_eq!(again.answer, ChatSite::answer_to("Once again"));
@@ -118,7 +117,7 @@ async fn a_lane_that_is_closed_leaves_no_tab_and_can_come_back() {
 async fn the_browser_ends_with_its_last_user() {
     let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
     world.ask(&question("a-1", "plain", "Begin")).await.unwrap();
-    let another = shikiri_browser::Bridge::new(crate::world::options(world.folder.path()));
+    let another = shikiri_browser::BrowserBridge::new(crate::world::options(world.folder.path()));
     let nobody = Watcher::default();
     another.ask(&question("b-2", "plain", "Me too"), &nobody).await.unwrap();
     let pid = chromium(world.folder.path()).unwrap();
@@ -127,10 +126,7 @@ async fn the_browser_ends_with_its_last_user() {
     another.ask(&question("b-2", "plain", "Still"), &nobody).await.unwrap();
     assert_eq!(chromium(folder.path()), Some(pid), "it is one browser for both");
     drop(another);
-    wait_until("the browser has ended", Duration::from_secs(30), async || {
-        processes_of(folder.path()).is_empty()
-    })
-    .await;
+    until("the browser has ended", async || processes_of(folder.path()).is_empty()).await;
     assert_eq!(site.log().sends.len(), 3);
 }
 
@@ -141,10 +137,7 @@ async fn a_browser_whose_keeper_is_killed_ends_and_another_is_started() {
     let first = question("a-1", "plain", "Begin");
     let begun = world.ask(&first).await.unwrap();
     signal(keepers(world.folder.path())[0], Signal::KILL);
-    wait_until("the browser has ended", Duration::from_secs(30), async || {
-        processes_of(world.folder.path()).is_empty()
-    })
-    .await;
+    until("the browser has ended", async || processes_of(world.folder.path()).is_empty()).await;
     let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
     assert_eq!((again.answer, again.url), (ChatSite::answer_to("Once again"), begun.url));
 }

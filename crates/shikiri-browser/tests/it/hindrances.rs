@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::lane::{Cause, PageDriver as _, Sent};
+use shikiri_lanes::{AskErrorCause, PageDriver as _, SendStatus};
 use shikiri_testkit::ChatSite;
 
 use crate::world::{Watcher, World, question, then};
@@ -23,8 +23,12 @@ async fn a_login_wall_is_told_and_never_passed() {
         for url in [None, asked.url.clone()] {
             asked.url = url;
             let refused = world.ask(&asked).await.unwrap_err();
-            assert_eq!(refused.cause, Cause::LoginRequired { provider: room.to_owned() }, "{room}");
-            assert_eq!(refused.sent, Sent::No);
+            assert_eq!(
+                refused.cause,
+                AskErrorCause::LoginRequired { provider: room.to_owned() },
+                "{room}"
+            );
+            assert_eq!(refused.sent, SendStatus::No);
         }
     }
     assert!(world.site.log().sends.is_empty());
@@ -42,7 +46,11 @@ async fn a_deleted_chat_is_told_and_a_new_one_can_be_begun() {
         // As after a restart: the page is not open any more.
         world.close_tab(asked.tab.as_ref().unwrap()).await;
         let refused = world.ask(&then(&first, &asked, "Go on")).await.unwrap_err();
-        assert_eq!((refused.cause, refused.sent), (Cause::ThreadGone, Sent::No), "{room}");
+        assert_eq!(
+            (refused.cause, refused.sent),
+            (AskErrorCause::ThreadGone, SendStatus::No),
+            "{room}"
+        );
         let anew = world.ask(&question("a-1", room, "Anew")).await.unwrap();
         assert_eq!(anew.answer, ChatSite::answer_to("Anew"));
     }
@@ -58,11 +66,15 @@ async fn what_is_no_conversation_of_the_provider_is_not_opened() {
         let mut asked = question("a-1", "plain", "Where am I?");
         asked.url = Some(url.to_owned());
         let refused = world.ask(&asked).await.unwrap_err();
-        assert_eq!((refused.cause, refused.sent), (Cause::ThreadGone, Sent::No), "{url}");
+        assert_eq!(
+            (refused.cause, refused.sent),
+            (AskErrorCause::ThreadGone, SendStatus::No),
+            "{url}"
+        );
     }
     for provider in ["nobody", "chatgpt"] {
         let refused = world.ask(&question("a-1", provider, "?")).await.unwrap_err();
-        assert_eq!(refused.cause, Cause::UnknownProvider(provider.to_owned()));
+        assert_eq!(refused.cause, AskErrorCause::UnknownProvider(provider.to_owned()));
     }
     assert!(world.site.log().sends.is_empty());
 }
@@ -80,9 +92,9 @@ async fn a_dialog_in_the_way_is_closed_or_told() {
         assert_eq!(asked.answer, ChatSite::answer_to("Hello?"), "{room}");
     }
     let refused = world.ask(&question("a-1", "stuck", "Hello there?")).await.unwrap_err();
-    let Cause::Broken(why) = &refused.cause else { panic!("{refused:?}") };
+    let AskErrorCause::Broken(why) = &refused.cause else { panic!("{refused:?}") };
     assert!(why.starts_with("something is in the way of stuck's input box"), "{why}");
-    assert_eq!(refused.sent, Sent::No);
+    assert_eq!(refused.sent, SendStatus::No);
     assert_eq!(world.site.count("Hello there?"), 0);
 }
 
@@ -91,14 +103,14 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
     let rooms = [("strange", json!({ "strange": true })), ("plain", json!({ "marked": true }))];
     let Some(world) = World::start(&rooms).await else { return };
     let file = world.folder.path().join("providers.toml").display().to_string();
-    let changed = |selector: &str| Cause::PageChanged {
+    let changed = |selector: &str| AskErrorCause::PageChanged {
         provider: String::new(),
         selector: selector.to_owned(),
         file: file.clone(),
     };
-    let without_name = |cause: Cause| match cause {
-        Cause::PageChanged { selector, file, .. } => {
-            Cause::PageChanged { provider: String::new(), selector, file }
+    let without_name = |cause: AskErrorCause| match cause {
+        AskErrorCause::PageChanged { selector, file, .. } => {
+            AskErrorCause::PageChanged { provider: String::new(), selector, file }
         }
         other => other,
     };
@@ -113,7 +125,7 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
         world.describe(|text| text.replace("input = 20", "input = 20\nsend = 1").replace(from, to));
         let refused = world.ask(&question("a-1", "plain", "Anybody?")).await.unwrap_err();
         assert_eq!(without_name(refused.cause), changed(expected));
-        assert_eq!(refused.sent, Sent::No);
+        assert_eq!(refused.sent, SendStatus::No);
     }
     assert!(world.site.log().sends.is_empty());
 
@@ -121,7 +133,7 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
     world.describe(|text| text.replace("answer = [\".a\"]", "answer = [\".answer\"]"));
     let refused = world.ask(&question("a-1", "plain", "Anybody there?")).await.unwrap_err();
     assert_eq!(without_name(refused.cause), changed("answer: .answer"));
-    assert_eq!(refused.sent, Sent::Yes);
+    assert_eq!(refused.sent, SendStatus::Yes);
     let chat = format!("{}/plain/c/plain-1", world.site.origin());
     assert_eq!(refused.url.as_deref(), Some(chat.as_str()), "the chat that it opened is known");
 
@@ -130,7 +142,7 @@ async fn a_changed_page_is_told_with_its_selector_and_the_file_to_correct() {
     assert!(world.ask(&question("a-1", "plain", "Now?")).await.is_ok());
     world.describe(|text| format!("{text}\n[plain.selectors]"));
     let refused = world.ask(&question("a-1", "plain", "And now?")).await.unwrap_err();
-    let Cause::Broken(why) = &refused.cause else { panic!("{refused:?}") };
+    let AskErrorCause::Broken(why) = &refused.cause else { panic!("{refused:?}") };
     assert!(why.starts_with(&file) && why.contains("line "), "{why}");
     assert_eq!(world.site.count("Anybody there?"), 1);
 }
@@ -172,7 +184,7 @@ async fn a_question_that_its_witness_gives_up_is_not_sent() {
     let watcher = Watcher::default();
     watcher.refuses.store(true, Ordering::SeqCst);
     let refused = world.bridge.ask(&question("a-1", "plain", "No"), &watcher).await.unwrap_err();
-    assert_eq!((refused.cause, refused.sent), (Cause::GivenUp, Sent::No));
+    assert_eq!((refused.cause, refused.sent), (AskErrorCause::GivenUp, SendStatus::No));
     assert_eq!(watcher.asked.load(Ordering::SeqCst), 1);
     // What was typed and left does not get into the next question.
     let asked = world.ask(&question("a-1", "plain", "Yes")).await.unwrap();
@@ -188,7 +200,7 @@ async fn an_answer_that_does_not_end_is_given_up_in_time() {
     world.describe(|text| text.replace("settle = 0.4", "settle = 0.4\nanswer = 6"));
     let began = std::time::Instant::now();
     let refused = world.ask(&question("a-1", "plain", "hold")).await.unwrap_err();
-    assert_eq!((refused.cause, refused.sent), (Cause::AnswerTimeout, Sent::Yes));
+    assert_eq!((refused.cause, refused.sent), (AskErrorCause::AnswerTimeout, SendStatus::Yes));
     assert!(refused.url.is_some(), "the chat that it opened is known");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     world.describe(|text| text);

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use shikiri_browser::{Bridge, BrowserOptions, Prospect, prospect};
+use shikiri_browser::{BrowserBridge, BrowserOptions, BrowserPlan, plan_browser};
 use shikiri_model::ids::TenantId;
 
 use crate::world::{World, options};
@@ -20,7 +20,7 @@ async fn a_closing_login_page_is_never_reported_as_logged_out() {
     let chrome_bin = Some(chrome_without_display(world.folder.path()));
     let with_window =
         BrowserOptions { chrome_bin, is_headless: false, ..options(world.folder.path()) };
-    world.bridge = Bridge::new(with_window);
+    world.bridge = BrowserBridge::new(with_window);
     // It starts the browser, and stays.
     let _first = world.bridge.open_for_login(&TenantId::local()).await.unwrap();
     for round in 0..ROUNDS {
@@ -44,7 +44,7 @@ async fn a_closing_login_page_is_never_reported_as_logged_out() {
 
 /// Chrome as it is started for a person, on a machine without a display.
 fn chrome_without_display(folder: &Path) -> PathBuf {
-    let Prospect::Start { program, .. } = prospect(&options(folder)).unwrap() else {
+    let BrowserPlan::Start { program, .. } = plan_browser(&options(folder)).unwrap() else {
         panic!("these options start a browser");
     };
     let script = folder.join("chrome");

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use shikiri_app::lane::{PageDriver as _, Stage};
+use shikiri_lanes::{AskStage, PageDriver as _};
 use shikiri_testkit::ChatSite;
 
 use crate::world::{Watcher, World, plain, question, then};
@@ -27,9 +27,10 @@ async fn a_chat_is_begun_and_gone_on_with_in_its_own_tab() {
     assert!(parts.iter().sum::<u64>() + times.wait_response_ms <= times.total_ms + 5, "{times:?}");
     assert_eq!(watcher.asked.load(Ordering::SeqCst), 1);
     let stages = watcher.stages.lock().unwrap().clone();
-    let expected = [Stage::Connecting, Stage::WaitingForInput, Stage::Typing, Stage::Sending];
+    let expected =
+        [AskStage::Connecting, AskStage::WaitingForInput, AskStage::Typing, AskStage::Sending];
     assert_eq!(stages[..4], expected);
-    assert!(matches!(stages.last(), Some(Stage::Answering { characters }) if *characters > 20));
+    assert!(matches!(stages.last(), Some(AskStage::Answering { characters }) if *characters > 20));
 
     let second = then(&first, &asked, "And then?");
     let again = world.ask(&second).await.unwrap();

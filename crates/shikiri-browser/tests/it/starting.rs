@@ -5,25 +5,25 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::lane::{Cause, PageDriver as _, Sent};
-use shikiri_browser::{Bridge, BrowserOptions, Prospect, State, prospect};
+use shikiri_browser::{BrowserBridge, BrowserOptions, BrowserPlan, PageCheckState, plan_browser};
+use shikiri_lanes::{AskErrorCause, PageDriver as _, SendStatus};
 use shikiri_model::ids::TenantId;
-use shikiri_testkit::{ChatSite, Cleanup, Signal, script, unprivileged, wait_until};
+use shikiri_testkit::{ChatSite, Cleanup, Signal, script, unprivileged, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::world::{Watcher, World, have_chromium, keepers, lane, options, question, then};
 
 async fn why_not(options: BrowserOptions) -> String {
-    let asked =
-        Bridge::new(options).ask(&question("a-1", "chatgpt", "?"), &Watcher::default()).await;
+    let asked = BrowserBridge::new(options)
+        .ask(&question("a-1", "chatgpt", "?"), &Watcher::default())
+        .await;
     let refused = asked.unwrap_err();
-    assert_eq!(refused.sent, Sent::No);
+    assert_eq!(refused.sent, SendStatus::No);
     match refused.cause {
-        Cause::BrowserUnavailable(why) => why,
+        AskErrorCause::BrowserUnavailable(why) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -124,8 +124,8 @@ struct OtherChrome {
 impl OtherChrome {
     async fn start(user: Option<(u32, u32)>) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let chromium = match prospect(&options(home.path())).unwrap() {
-            Prospect::Start { program, .. } => program,
+        let chromium = match plan_browser(&options(home.path())).unwrap() {
+            BrowserPlan::Start { program, .. } => program,
             other => panic!("{other:?}"),
         };
         let mut command = Command::new(chromium);
@@ -149,7 +149,7 @@ impl OtherChrome {
         });
         let started = Self { home, _end: Cleanup::new(end) };
         let listens = async || started.port().is_some();
-        wait_until("it listens", Duration::from_secs(60), listens).await;
+        until("it listens", listens).await;
         started
     }
 
@@ -173,7 +173,7 @@ async fn a_running_browser_is_attached_to_and_left_running() {
     let site = ChatSite::start([("plain", json!({ "marked": true }))]).await;
     std::fs::write(folder.path().join("providers.toml"), site.providers()).unwrap();
     let attached = || {
-        Bridge::new(BrowserOptions {
+        BrowserBridge::new(BrowserOptions {
             url: Some(other.url()),
             chrome_bin: Some("/no/such/chrome".into()),
             ..options(folder.path())
@@ -192,7 +192,9 @@ async fn a_running_browser_is_attached_to_and_left_running() {
     let mut stranger = question("b-2", "plain", "And me?");
     stranger.lane.tenant = "acme".parse::<TenantId>().unwrap();
     let refused = bridge.ask(&stranger, &Watcher::default()).await.unwrap_err();
-    assert!(matches!(&refused.cause, Cause::BrowserUnavailable(why) if why.contains("CHROME_BIN")));
+    assert!(
+        matches!(&refused.cause, AskErrorCause::BrowserUnavailable(why) if why.contains("CHROME_BIN"))
+    );
     drop(bridge);
     let anew = attached().ask(&question("c-3", "plain", "Still here"), &Watcher::default()).await;
     assert_eq!(anew.unwrap().answer, ChatSite::answer_to("Still here"));
@@ -209,7 +211,7 @@ async fn the_browser_of_another_user_is_not_driven() {
     assert!(why.contains(&format!("belongs to another user (id {uid})")), "{why}");
     let site = ChatSite::start([("plain", json!({ "marked": true }))]).await;
     std::fs::write(folder.path().join("providers.toml"), site.providers()).unwrap();
-    let allowed = Bridge::new(BrowserOptions { allow_remote: true, ..named });
+    let allowed = BrowserBridge::new(BrowserOptions { allow_remote: true, ..named });
     let asked = allowed.ask(&question("a-1", "plain", "May I?"), &Watcher::default()).await;
     assert_eq!(asked.unwrap().answer, ChatSite::answer_to("May I?"));
 }
@@ -228,11 +230,11 @@ async fn a_check_tells_what_was_found_at_each_provider() {
     let found = world.bridge.check(&TenantId::local()).await.unwrap();
     let states: Vec<_> = found.iter().map(|c| (c.provider.as_str(), c.state)).collect();
     let expected = [
-        ("chatgpt", State::Disabled),
-        ("gemini", State::Disabled),
-        ("plain", State::Ready),
-        ("strange", State::PageChanged),
-        ("wall", State::LoginRequired),
+        ("chatgpt", PageCheckState::Disabled),
+        ("gemini", PageCheckState::Disabled),
+        ("plain", PageCheckState::Ready),
+        ("strange", PageCheckState::PageChanged),
+        ("wall", PageCheckState::LoginRequired),
     ];
     assert_eq!(states, expected);
     let input = &found[2].selectors["input"][0];
@@ -249,7 +251,7 @@ async fn many_that_start_at_once_share_one_browser() {
     let folder = world.folder.path().to_owned();
     let asking: Vec<_> = (0..4)
         .map(|n| {
-            let bridge = Bridge::new(options(&folder));
+            let bridge = BrowserBridge::new(options(&folder));
             tokio::spawn(async move {
                 let asked = question(&format!("a-{n}"), "plain", &format!("number {n}"));
                 let asked = bridge.ask(&asked, &Watcher::default()).await.unwrap();

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use shikiri_app::lane::{
-    AskError, Asked, LaneKey, NotNow, PageDriver as _, Question, Stage, Witness,
+use shikiri_browser::{BrowserBridge, BrowserOptions, plan_browser};
+use shikiri_lanes::{
+    AskError, AskStage, LaneKey, PageAnswer, PageDriver as _, PageQuestion, SendGate, SendRefusal,
 };
-use shikiri_browser::{Bridge, BrowserOptions, prospect};
 use shikiri_model::ids::TenantId;
 use shikiri_testkit::{ChatSite, KeeperClient, skip};
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 pub(crate) struct World {
     pub(crate) site: ChatSite,
-    pub(crate) bridge: Bridge,
+    pub(crate) bridge: BrowserBridge,
     /// After the bridge: it goes when the browser was let go of.
     pub(crate) folder: TempDir,
 }
@@ -35,7 +35,7 @@ pub(crate) fn options(folder: &Path) -> BrowserOptions {
 
 /// Whether there is a Chromium to test with.
 pub(crate) fn have_chromium() -> bool {
-    match prospect(&options(Path::new("/"))) {
+    match plan_browser(&options(Path::new("/"))) {
         Ok(_) => true,
         Err(error) => {
             skip("a test with Chromium", &error.to_string());
@@ -53,7 +53,7 @@ impl World {
         let site = ChatSite::start(rooms.iter().cloned()).await;
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("providers.toml"), site.providers()).unwrap();
-        let bridge = Bridge::new(options(folder.path()));
+        let bridge = BrowserBridge::new(options(folder.path()));
         Some(Self { site, bridge, folder })
     }
 
@@ -63,7 +63,7 @@ impl World {
         std::fs::write(file, change(self.site.providers())).unwrap();
     }
 
-    pub(crate) async fn ask(&self, question: &Question) -> Result<Asked, AskError> {
+    pub(crate) async fn ask(&self, question: &PageQuestion) -> Result<PageAnswer, AskError> {
         self.bridge.ask(question, &Watcher::default()).await
     }
 
@@ -84,8 +84,8 @@ pub(crate) fn lane(name: &str) -> LaneKey {
     LaneKey { tenant: TenantId::local(), lane: name.to_owned() }
 }
 
-pub(crate) fn question(lane_name: &str, provider: &str, text: &str) -> Question {
-    Question {
+pub(crate) fn question(lane_name: &str, provider: &str, text: &str) -> PageQuestion {
+    PageQuestion {
         lane: lane(lane_name),
         provider: provider.to_owned(),
         text: text.to_owned(),
@@ -95,8 +95,8 @@ pub(crate) fn question(lane_name: &str, provider: &str, text: &str) -> Question 
 }
 
 /// The same question's lane asks on, in the chat that it has.
-pub(crate) fn then(before: &Question, asked: &Asked, text: &str) -> Question {
-    Question {
+pub(crate) fn then(before: &PageQuestion, asked: &PageAnswer, text: &str) -> PageQuestion {
+    PageQuestion {
         text: text.to_owned(),
         url: asked.url.clone(),
         tab: asked.tab.clone(),
@@ -111,7 +111,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 #[derive(Default)]
 pub(crate) struct Watcher {
-    pub(crate) stages: Mutex<Vec<Stage>>,
+    pub(crate) stages: Mutex<Vec<AskStage>>,
     answering: Notify,
     pub(crate) asked: AtomicUsize,
     pub(crate) refuses: AtomicBool,
@@ -125,14 +125,14 @@ impl Watcher {
 }
 
 #[async_trait]
-impl Witness for Watcher {
-    async fn before_send(&self) -> Result<(), NotNow> {
+impl SendGate for Watcher {
+    async fn before_send(&self) -> Result<(), SendRefusal> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        if self.refuses.load(Ordering::SeqCst) { Err(NotNow) } else { Ok(()) }
+        if self.refuses.load(Ordering::SeqCst) { Err(SendRefusal) } else { Ok(()) }
     }
 
-    fn tell(&self, stage: Stage) {
-        if matches!(stage, Stage::Answering { .. }) {
+    fn report_stage(&self, stage: AskStage) {
+        if matches!(stage, AskStage::Answering { .. }) {
             self.answering.notify_one();
         }
         self.stages.lock().unwrap().push(stage);

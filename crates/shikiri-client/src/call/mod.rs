@@ -1,4 +1,4 @@
-//! A call from its sending to its end, or from wherever another process left it.
+//! Follows a call from sending it to its end, or from where another process left it.
 //!
 //! ```text
 //!          ┌────────── the next round ─────────┐
@@ -8,89 +8,89 @@
 //!   └─ asks for input ──────────────→ answers ─┘
 //! ```
 
-mod answers;
-mod inputs;
-mod listen;
-mod run;
-mod send;
-mod task;
+mod follow_run;
+mod follow_task;
+mod input_requests;
+mod pending_answers;
+mod send_call;
+mod stream_listener;
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use shikiri_model::host::{Bookmark, News, Outcome, Round, Way};
+use shikiri_model::host::{CallEvent, CallOutcome, InputRound, ResumeMethod, ResumePoint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::answers::Answers;
+use self::pending_answers::PendingAnswers;
+use crate::call_handler::{CallHandler, CallOwnershipLost};
 use crate::error::ClientError;
-use crate::server::Server;
-use crate::witness::{LetGo, Witness};
+use crate::server::ServerConnection;
 
-/// Waits between two tries grow from one to the other.
+/// Pauses between two attempts grow from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A server that is away for longer is not waited for: the call can be taken up another time.
-const AWAY: Duration = Duration::from_secs(40);
-/// A short request that has no answer by then is made again.
-const LOOK: Duration = Duration::from_secs(60);
-/// A server that is told to stop has so long to say that it did.
-const STOPPING: Duration = Duration::from_secs(5);
+/// The longest wait for an unreachable server. The call can be resumed later.
+const MAX_AWAY: Duration = Duration::from_secs(40);
+/// Timeout of a short request. It is repeated after that.
+const SHORT_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a server may take to acknowledge a cancellation.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What to call.
-pub struct Order<'a> {
+/// The tool call to make.
+pub struct ClientToolCall<'a> {
     pub tool: &'a str,
-    /// Of its arguments, if it is known.
+    /// The schema of the arguments, if it is known.
     pub schema: Option<&'a Value>,
     pub arguments: &'a Map<String, Value>,
-    /// Sending it twice does no harm.
+    /// Whether sending it twice is harmless.
     pub repeatable: bool,
-    /// The same whenever this call is sent, for servers that can tell.
+    /// The same key each time this call is sent, so that servers can recognise a repetition.
     pub key: &'a str,
-    /// Where another process left it.
-    pub bookmark: &'a Bookmark,
-    /// Nobody waits longer.
+    /// The point from which to resume it.
+    pub bookmark: &'a ResumePoint,
+    /// When the call fails without an answer.
     pub deadline: Instant,
     pub cancel: &'a CancellationToken,
 }
 
 /// How following a call ended.
 #[derive(Debug)]
-pub enum End {
-    /// The call is over, and its witness has noted how.
-    Over(Outcome),
-    /// The call goes on without us.
-    LetGo(LetGo),
-    /// The connection is of no more use: another one can take the call up from its bookmark.
+pub enum FollowOutcome {
+    /// The call is over, and its handler has recorded the outcome.
+    Over(CallOutcome),
+    /// The call continues, but no longer in this process.
+    LetGo(CallOwnershipLost),
+    /// The connection is unusable. The call can be resumed over another one from its bookmark.
     Reconnect(ClientError),
-    /// The server cannot be reached for now. Whoever comes later can take the call up.
+    /// The server cannot be reached for now. The call can be resumed later.
     Away(ClientError),
 }
 
-/// What comes after a part of the way.
-enum Next {
-    Way(Way),
-    Over(Outcome),
+/// What follows after one step.
+enum FollowStep {
+    Continue(ResumeMethod),
+    Over(CallOutcome),
 }
 
-/// Why a part of the way did not lead on.
-enum Stop {
-    LetGo(LetGo),
+/// Why a step failed.
+enum FollowError {
+    LetGo(CallOwnershipLost),
     Failed(ClientError),
     Reconnect(ClientError),
     Away(ClientError),
 }
 
-impl From<LetGo> for Stop {
-    fn from(let_go: LetGo) -> Self {
+impl From<CallOwnershipLost> for FollowError {
+    fn from(let_go: CallOwnershipLost) -> Self {
         Self::LetGo(let_go)
     }
 }
 
-impl From<ClientError> for Stop {
+impl From<ClientError> for FollowError {
     fn from(error: ClientError) -> Self {
         match error {
-            // Whoever comes with the right key can still take the call up.
+            // The call can still be resumed with valid credentials.
             ClientError::Unauthorized(_) => Self::Away(error),
             other => Self::Failed(other),
         }
@@ -98,105 +98,123 @@ impl From<ClientError> for Stop {
 }
 
 /// One call that is being followed.
-struct Following<'a> {
-    server: &'a Server,
-    order: &'a Order<'a>,
-    witness: &'a dyn Witness,
-    /// Nobody waits any more: the caller has given up, or the time is over.
+struct CallFollower<'a> {
+    server: &'a ServerConnection,
+    tool_call: &'a ClientToolCall<'a>,
+    handler: &'a dyn CallHandler,
+    /// Cancelled when the caller gives up or the deadline passes.
     stop: CancellationToken,
 }
 
-/// Follows a call to its end. May be dropped at any time: what was noted leads back to it.
-pub async fn follow(server: &Server, order: &Order<'_>, witness: &dyn Witness) -> End {
-    let stop = order.cancel.child_token();
-    let following = Following { server, order, witness, stop: stop.clone() };
-    let mut going = std::pin::pin!(following.go());
+/// Follows a call to its end. May be dropped at any time: the recorded events allow resuming it.
+pub async fn follow_call(
+    server: &ServerConnection,
+    tool_call: &ClientToolCall<'_>,
+    handler: &dyn CallHandler,
+) -> FollowOutcome {
+    let stop = tool_call.cancel.child_token();
+    let follower = CallFollower { server, tool_call, handler, stop: stop.clone() };
+    let mut running = std::pin::pin!(follower.run_to_end());
     let outcome = tokio::select! {
-        outcome = &mut going => outcome,
-        () = tokio::time::sleep_until(order.deadline) => {
-            // The server is told, as if the caller had given up: it must not work for nobody.
+        outcome = &mut running => outcome,
+        () = tokio::time::sleep_until(tool_call.deadline) => {
+            // Cancel the call at the server, as if the caller had given up.
             stop.cancel();
-            in_time(tokio::time::timeout(2 * STOPPING, &mut going).await.ok())
+            outcome_after_deadline(tokio::time::timeout(2 * STOP_TIMEOUT, &mut running).await.ok())
         }
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,
-        Err(Stop::LetGo(let_go)) => return End::LetGo(let_go),
-        Err(Stop::Reconnect(why)) => return End::Reconnect(why),
-        Err(Stop::Away(why)) => return End::Away(why),
-        Err(Stop::Failed(error)) => Outcome::Failed { reason: error.to_string() },
+        Err(FollowError::LetGo(let_go)) => return FollowOutcome::LetGo(let_go),
+        Err(FollowError::Reconnect(why)) => return FollowOutcome::Reconnect(why),
+        Err(FollowError::Away(why)) => return FollowOutcome::Away(why),
+        Err(FollowError::Failed(error)) => CallOutcome::Failed { reason: error.to_string() },
     };
-    match witness.note(vec![News::Ended(outcome.clone())]).await {
-        Ok(()) => End::Over(outcome),
-        Err(let_go) => End::LetGo(let_go),
+    match handler.record_events(vec![CallEvent::Ended(outcome.clone())]).await {
+        Ok(()) => FollowOutcome::Over(outcome),
+        Err(let_go) => FollowOutcome::LetGo(let_go),
     }
 }
 
-/// What counts of a call that was stopped because its time was over.
-fn in_time(ended: Option<Result<Outcome, Stop>>) -> Result<Outcome, Stop> {
+/// The outcome of a call that was stopped at its deadline.
+fn outcome_after_deadline(
+    ended: Option<Result<CallOutcome, FollowError>>,
+) -> Result<CallOutcome, FollowError> {
     match ended {
-        // It crossed what we said.
-        Some(Ok(answered @ Outcome::Answered(_))) => Ok(answered),
-        Some(Err(let_go @ Stop::LetGo(_))) => Err(let_go),
-        _ => Ok(Outcome::Failed { reason: "it had no answer by its time limit".to_owned() }),
+        // The answer crossed the cancellation.
+        Some(Ok(answered @ CallOutcome::Answered(_))) => Ok(answered),
+        Some(Err(let_go @ FollowError::LetGo(_))) => Err(let_go),
+        _ => Ok(CallOutcome::Failed { reason: "it had no answer by its time limit".to_owned() }),
     }
 }
 
-impl Following<'_> {
-    async fn go(&self) -> Result<Outcome, Stop> {
-        let mut way = self.order.bookmark.way(self.order.repeatable);
-        // Questions that were asked before the other process went.
-        let mut waiting: Vec<_> = self.order.bookmark.questions.values().cloned().collect();
+impl CallFollower<'_> {
+    async fn run_to_end(&self) -> Result<CallOutcome, FollowError> {
+        let mut method = self.tool_call.bookmark.resume_method(self.tool_call.repeatable);
+        // Questions that were still open in the other process.
+        let mut waiting: Vec<_> = self.tool_call.bookmark.questions.values().cloned().collect();
         loop {
-            let next = match way {
-                Way::Send(round) => self.send(round.unwrap_or_default()).await?,
-                Way::Stream { request_id, cursor, .. } => {
-                    let answers = Answers::to(self, std::mem::take(&mut waiting));
-                    self.read_on(&request_id, cursor, answers).await?
+            let next = match method {
+                ResumeMethod::Send(round) => self.send(round.unwrap_or_default()).await?,
+                ResumeMethod::Stream { request_id, cursor, .. } => {
+                    let answers = PendingAnswers::resume(self, std::mem::take(&mut waiting));
+                    self.resume_stream(&request_id, cursor, answers).await?
                 }
-                Way::Task(task) => self.follow_task(task).await?,
-                Way::Run(run) => self.follow_run(&run).await?,
-                Way::Lost(reason) => Next::Over(Outcome::Lost { reason: reason.to_owned() }),
+                ResumeMethod::Task(task) => self.follow_task(task).await?,
+                ResumeMethod::Run(run) => self.follow_run(&run).await?,
+                ResumeMethod::Lost(reason) => {
+                    FollowStep::Over(CallOutcome::Lost { reason: reason.to_owned() })
+                }
             };
-            way = match next {
-                Next::Way(way) => way,
-                Next::Over(outcome) => return Ok(outcome),
+            method = match next {
+                FollowStep::Continue(method) => method,
+                FollowStep::Over(outcome) => return Ok(outcome),
             };
         }
     }
 
-    async fn note(&self, news: Vec<News>) -> Result<(), Stop> {
-        if news.is_empty() {
+    async fn record_events(&self, events: Vec<CallEvent>) -> Result<(), FollowError> {
+        if events.is_empty() {
             return Ok(());
         }
-        Ok(self.witness.note(news).await?)
+        Ok(self.handler.record_events(events).await?)
     }
 
-    /// What leads on after a stream that broke where nothing can be read on.
-    fn after_loss(&self, round: &Round, why: ClientError) -> Result<Next, Stop> {
-        if self.order.repeatable || round.state.is_some() {
-            return Err(Stop::Reconnect(why));
+    /// The next step after a stream broke that cannot be resumed.
+    fn recover_from_loss(
+        &self,
+        round: &InputRound,
+        why: ClientError,
+    ) -> Result<FollowStep, FollowError> {
+        if self.tool_call.repeatable || round.state.is_some() {
+            return Err(FollowError::Reconnect(why));
         }
         Ok(lost(&why))
     }
 
-    /// What to do about a look that failed at a call which the server knows by a name: waits where
-    /// that helps. On another connection the name still means the same.
-    async fn wait_out(&self, error: ClientError, pauses: &mut Pauses) -> Result<(), Stop> {
+    /// Handles a failed poll of a task or run. Pauses if the server may come back on this
+    /// connection. On another connection, the task or run still has the same id.
+    async fn retry_after_error(
+        &self,
+        error: ClientError,
+        pauses: &mut RetryBackoff,
+    ) -> Result<(), FollowError> {
         match error {
-            error if error.is_passing() && self.server.can_return() => {
+            error if error.is_transient() && self.server.can_reconnect() => {
                 pauses.pause_after(error, &self.stop).await
             }
-            error @ ClientError::SessionGone => Err(Stop::Reconnect(error)),
-            error if error.is_passing() => Err(Stop::Reconnect(error)),
+            error @ ClientError::SessionGone => Err(FollowError::Reconnect(error)),
+            error if error.is_transient() => Err(FollowError::Reconnect(error)),
             error => Err(error.into()),
         }
     }
 
     /// A short request about the call.
-    async fn look(&self, method: &str, params: Value) -> Result<Value, ClientError> {
-        let asked = tokio::time::timeout(LOOK, self.server.ask(method, params)).await;
-        asked.unwrap_or(Err(ClientError::Slow(LOOK.as_secs())))
+    async fn send_short_request(&self, method: &str, params: Value) -> Result<Value, ClientError> {
+        let asked =
+            tokio::time::timeout(SHORT_REQUEST_TIMEOUT, self.server.send_request(method, params))
+                .await;
+        asked.unwrap_or(Err(ClientError::Slow(SHORT_REQUEST_TIMEOUT.as_secs())))
     }
 
     fn is_cancelled(&self) -> bool {
@@ -204,27 +222,27 @@ impl Following<'_> {
     }
 }
 
-/// Nothing leads back to it.
-fn lost(why: &ClientError) -> Next {
+/// The call is lost: it cannot be resumed.
+fn lost(why: &ClientError) -> FollowStep {
     let reason = format!("{why}; whether the tool did its work is not known");
-    Next::Over(Outcome::Lost { reason })
+    FollowStep::Over(CallOutcome::Lost { reason })
 }
 
-/// Longer each time, up to a bound.
-struct Pauses {
+/// Pauses that grow up to a bound.
+struct RetryBackoff {
     next: Duration,
-    /// Since when the server is away.
-    away: Option<Instant>,
+    /// Since when the server has been unreachable.
+    away_since: Option<Instant>,
 }
 
-impl Pauses {
+impl RetryBackoff {
     fn new() -> Self {
-        Self { next: FIRST_PAUSE, away: None }
+        Self { next: FIRST_PAUSE, away_since: None }
     }
 
     async fn pause(&mut self, stop: &CancellationToken) {
         if stop.is_cancelled() {
-            // Whoever still waits, waits for the server to say that it stopped.
+            // After a cancellation, only the server's acknowledgement is awaited.
             return tokio::time::sleep(FIRST_PAUSE).await;
         }
         tokio::select! {
@@ -234,27 +252,27 @@ impl Pauses {
         self.next = (self.next * 2).min(LONGEST_PAUSE);
     }
 
-    /// Waits for a server that is away, but not for ever.
+    /// Pauses for an unreachable server, up to a bound.
     async fn pause_after(
         &mut self,
         error: ClientError,
         stop: &CancellationToken,
-    ) -> Result<(), Stop> {
-        match self.away {
-            None => self.away = Some(Instant::now()),
-            Some(since) if since.elapsed() > AWAY => return Err(Stop::Away(error)),
+    ) -> Result<(), FollowError> {
+        match self.away_since {
+            None => self.away_since = Some(Instant::now()),
+            Some(since) if since.elapsed() > MAX_AWAY => return Err(FollowError::Away(error)),
             Some(_) => {}
         }
         self.pause(stop).await;
         Ok(())
     }
 
-    /// It is there again.
+    /// The server is reachable again.
     fn found(&mut self) {
-        self.away = None;
+        self.away_since = None;
     }
 
-    /// It has said something.
+    /// The server has sent something.
     fn reset(&mut self) {
         *self = Self::new();
     }

@@ -2,48 +2,48 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use shikiri_model::host::{OAuthSpec, Reach, ServerSpec};
+use shikiri_model::host::{HostTransport, OAuthSpec, ServerSpec};
 use shikiri_testkit::FakeLogin;
 
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber as _;
 use tracing::span;
 
-use super::{Browser, OAuth, Vault};
-use crate::authority::Authority;
+use super::{LoginBrowser, OAuthTokenProvider, TokenStore};
 use crate::error::ClientError;
-use crate::server::{Introduction, Server};
+use crate::server::{ClientOptions, ServerConnection};
+use crate::token_provider::TokenProvider;
 
-/// Keeps in memory, in clear.
+/// Keeps credentials unencrypted in memory.
 #[derive(Default)]
 struct Drawer(Mutex<HashMap<String, Vec<u8>>>);
 
 #[async_trait]
-impl Vault for Drawer {
-    async fn open(&self, place: &str) -> Result<Option<Vec<u8>>, String> {
-        Ok(self.0.lock().unwrap().get(place).cloned())
+impl TokenStore for Drawer {
+    async fn open(&self, address: &str) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.0.lock().unwrap().get(address).cloned())
     }
 
-    async fn keep(&self, place: &str, secret: &[u8]) -> Result<(), String> {
-        self.0.lock().unwrap().insert(place.to_owned(), secret.to_vec());
+    async fn keep(&self, address: &str, secret: &[u8]) -> Result<(), String> {
+        self.0.lock().unwrap().insert(address.to_owned(), secret.to_vec());
         Ok(())
     }
 
-    async fn forget(&self, place: &str) -> Result<(), String> {
-        self.0.lock().unwrap().remove(place);
+    async fn forget(&self, address: &str) -> Result<(), String> {
+        self.0.lock().unwrap().remove(address);
         Ok(())
     }
 
-    async fn alone(&self) -> Result<Box<dyn Send>, String> {
+    async fn lock(&self) -> Result<Box<dyn Send>, String> {
         Ok(Box::new(()))
     }
 }
 
-/// Agrees to everything.
+/// A browser whose user agrees to everything.
 struct Agreeing;
 
 #[async_trait]
-impl Browser for Agreeing {
+impl LoginBrowser for Agreeing {
     async fn show(&self, _server: &str, page: &str) -> Result<(), String> {
         let page = page.to_owned();
         tokio::spawn(async move { FakeLogin::visit(&page).await });
@@ -54,29 +54,32 @@ impl Browser for Agreeing {
 fn spec(fake: &FakeLogin) -> ServerSpec {
     ServerSpec {
         name: "fake".to_owned(),
-        reach: Reach::Http { url: fake.url(), headers: Default::default() },
+        reach: HostTransport::Http { url: fake.url(), headers: Default::default() },
         oauth: OAuthSpec::default(),
     }
 }
 
-/// What another process would make of the same drawer.
-fn process(fake: &FakeLogin, drawer: &Arc<Drawer>, attended: bool) -> Arc<OAuth> {
-    let browser = attended.then(|| Arc::new(Agreeing) as Arc<dyn Browser>);
-    Arc::new(OAuth::new(&spec(fake), Arc::clone(drawer) as Arc<dyn Vault>, browser).unwrap())
+/// A token provider of another process on the same token store.
+fn process(fake: &FakeLogin, drawer: &Arc<Drawer>, attended: bool) -> Arc<OAuthTokenProvider> {
+    let browser = attended.then(|| Arc::new(Agreeing) as Arc<dyn LoginBrowser>);
+    Arc::new(
+        OAuthTokenProvider::new(&spec(fake), Arc::clone(drawer) as Arc<dyn TokenStore>, browser)
+            .unwrap(),
+    )
 }
 
-async fn whoami(fake: &FakeLogin, oauth: &Arc<OAuth>) -> Result<String, ClientError> {
-    let introduction = Introduction {
+async fn whoami(fake: &FakeLogin, oauth: &Arc<OAuthTokenProvider>) -> Result<String, ClientError> {
+    let introduction = ClientOptions {
         name: "test".to_owned(),
         version: "1".to_owned(),
         elicitation: false,
         sampling: false,
-        authority: Some(Arc::clone(oauth) as Arc<dyn Authority>),
+        authority: Some(Arc::clone(oauth) as Arc<dyn TokenProvider>),
         protocol: None,
         addresses: Vec::new(),
     };
-    let server = Server::connect(&spec(fake), &introduction, "t").await?;
-    let said = server.ask("tools/call", serde_json::json!({ "name": "whoami" })).await?;
+    let server = ServerConnection::connect(&spec(fake), &introduction, "t").await?;
+    let said = server.send_request("tools/call", serde_json::json!({ "name": "whoami" })).await?;
     Ok(said["content"][0]["text"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -107,7 +110,7 @@ async fn a_token_that_is_about_to_run_out_is_refreshed_before_it_is_sent() {
     let drawer = Arc::default();
     process(&fake, &drawer, true).log_in().await.unwrap();
     fake.book().lifetime = 3_600;
-    // Nobody is there, and the secret of the registration is known from the drawer alone.
+    // No browser, and the registration's secret is only known from the token store.
     assert_eq!(whoami(&fake, &process(&fake, &drawer, false)).await.unwrap(), "hello, you");
     let asked = fake.book().asked.clone();
     assert_eq!(asked, ["register", "authorize", "authorization_code", "refresh_token"]);
@@ -136,7 +139,7 @@ async fn more_is_asked_for_with_all_that_was_asked_before_and_not_twice() {
     fake.book().wider = Some("write".to_owned());
     assert_eq!(whoami(&fake, &oauth).await.unwrap(), "hello, you");
     assert_eq!(fake.book().scopes, ["basic", "basic write"]);
-    // It was given what it wants, and wants it still.
+    // The server got the scopes that it wants, and asks for them again.
     fake.book().narrow();
     let error = whoami(&fake, &oauth).await.unwrap_err();
     assert!(error.to_string().contains("(basic write)"), "{error}");
@@ -166,8 +169,9 @@ async fn a_registration_by_hand_is_not_taken_to_another_issuer() {
     fake.book().revoke_access();
     let mut spec = spec(&fake);
     spec.oauth.client_id = Some("by-hand".to_owned());
-    let vault = Arc::clone(&drawer) as Arc<dyn Vault>;
-    let oauth = Arc::new(OAuth::new(&spec, vault, Some(Arc::new(Agreeing))).unwrap());
+    let token_store = Arc::clone(&drawer) as Arc<dyn TokenStore>;
+    let oauth =
+        Arc::new(OAuthTokenProvider::new(&spec, token_store, Some(Arc::new(Agreeing))).unwrap());
     let error = whoami(&fake, &oauth).await.unwrap_err().to_string();
     assert!(error.contains("another authorization server"), "{error}");
     assert_eq!(other.book().asked, Vec::<String>::new());
@@ -209,7 +213,7 @@ async fn two_requests_that_are_refused_at_once_ask_one_person_once() {
     assert_eq!(fake.book().scopes, ["basic"]);
 }
 
-/// Writes down every log line, however small.
+/// Records every log line, at any level.
 #[derive(Clone, Default)]
 struct Scribe(Arc<Mutex<String>>);
 

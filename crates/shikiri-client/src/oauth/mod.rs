@@ -1,155 +1,161 @@
-//! Logging in at servers that ask for it, by OAuth as MCP wants it: what rmcp's manager does is
-//! used (finding the authorization server, PKCE, exchange, refresh); when to do what, what is kept
-//! and what a person sees is decided here.
+//! OAuth login at servers that require it, as MCP specifies it. rmcp's manager does the protocol
+//! (discovery, PKCE, exchange, refresh). This module decides when to do what, what is stored, and
+//! what the user sees.
 //!
-//! Credentials are good with the issuer that gave them, at the server that they were given for:
-//! for any other they do not exist.
+//! Credentials are only used with the issuer that gave them, and at the server that they were given
+//! for.
 
-mod callback;
-mod flow;
+mod callback_listener;
 #[cfg(test)]
 mod flow_tests;
-mod vault;
-mod web;
+mod login_flow;
+mod login_http;
+mod token_store;
 
-pub use vault::Vault;
+pub use token_store::TokenStore;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use login_flow::{AuthorizationServer, map_auth_error, storage_error, without_logging};
 use rmcp::transport::auth::{AuthError, AuthorizationManager, WWWAuthenticateParams};
-use shikiri_model::host::{OAuthSpec, Reach, ServerSpec};
+use shikiri_model::host::{HostTransport, OAuthSpec, ServerSpec};
+use token_store::{ServerLogin, ServerTokenCache};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::authority::{Authority, Challenge};
 use crate::error::ClientError;
-use flow::{Found, quietly, told, unkept};
-use vault::{Kept, Shelf};
+use crate::token_provider::{AuthChallenge, TokenProvider};
 
-/// A token that is refused so soon was never any good.
+/// A token that is refused this soon after it was obtained was never valid.
 const JUST_NOW: Duration = Duration::from_secs(30);
 
-/// Has a person look at a page.
+/// Shows a page to the user.
 #[async_trait]
-pub trait Browser: Send + Sync {
-    /// Shows the page at which one logs in for a server. Nobody is waited for.
+pub trait LoginBrowser: Send + Sync {
+    /// Shows the login page for a server. Returns without waiting for the login.
     async fn show(&self, server: &str, page: &str) -> Result<(), String>;
 }
 
-/// What proves to one server who we are.
-pub struct OAuth {
+/// Provides OAuth tokens for one server.
+pub struct OAuthTokenProvider {
     server: String,
     url: String,
     spec: OAuthSpec,
-    shelf: Shelf,
-    browser: Option<Arc<dyn Browser>>,
-    standing: Mutex<Standing>,
+    token_cache: ServerTokenCache,
+    browser: Option<Arc<dyn LoginBrowser>>,
+    token_state: Mutex<TokenState>,
     with_person: AtomicBool,
 }
 
 #[derive(Default)]
-struct Standing {
-    /// Judges the token. Once it has met the authorization server, it can refresh.
+struct TokenState {
+    /// Checks the token. It can refresh the token once it knows the authorization server.
     manager: Option<AuthorizationManager>,
-    /// The token that this process got last, and whether a person had to help.
-    gained: Option<(String, How, Instant)>,
-    /// A token that has run out and could not be refreshed.
+    /// The token that this process obtained last, and how.
+    gained: Option<(String, TokenOrigin, Instant)>,
+    /// A token that has expired and could not be refreshed.
     spent: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum TokenOrigin {
     Refreshed,
     LoggedIn,
 }
 
-impl OAuth {
-    /// None for a server that is a program of ours. Without a browser nobody is asked to log in.
+impl OAuthTokenProvider {
+    /// None for a server that is a local program. Without a browser the user is not asked to log
+    /// in.
     pub fn new(
         spec: &ServerSpec,
-        vault: Arc<dyn Vault>,
-        browser: Option<Arc<dyn Browser>>,
+        token_store: Arc<dyn TokenStore>,
+        browser: Option<Arc<dyn LoginBrowser>>,
     ) -> Option<Self> {
-        let Reach::Http { url, .. } = &spec.reach else { return None };
+        let HostTransport::Http { url, .. } = &spec.reach else { return None };
         Some(Self {
             server: spec.name.clone(),
             url: url.clone(),
             spec: spec.oauth.clone(),
-            shelf: Shelf::new(vault, spec.reach.endpoint()),
+            token_cache: ServerTokenCache::new(token_store, spec.reach.endpoint()),
             browser,
-            standing: Mutex::default(),
+            token_state: Mutex::default(),
             with_person: AtomicBool::new(false),
         })
     }
 
-    /// Logs in, whatever is kept. Gives the issuer's name.
+    /// Logs in, even if a login is stored. Returns the issuer's name.
     pub async fn log_in(&self) -> Result<String, ClientError> {
-        let mut standing = self.standing.lock().await;
-        let kept = self.shelf.read_again().await.map_err(unkept)?;
+        let mut token_state = self.token_state.lock().await;
+        let kept = self.token_cache.reload().await.map_err(storage_error)?;
         let found = self.discover(None).await?;
         self.of_issuer(kept, &found).await?;
         let issuer = found.issuer.clone().unwrap_or_else(|| self.url.clone());
-        self.ask_person(&mut standing, found, Vec::new()).await?;
+        self.log_in_with_browser(&mut token_state, found, Vec::new()).await?;
         Ok(issuer)
     }
 
-    /// Forgets what is kept. False if there was nothing.
+    /// Deletes the stored login. False if there was none.
     pub async fn log_out(&self) -> Result<bool, ClientError> {
-        let mut standing = self.standing.lock().await;
-        let kept = self.shelf.read_again().await.map_err(unkept)?;
-        self.shelf.forget().await.map_err(unkept)?;
-        *standing = Standing::default();
+        let mut token_state = self.token_state.lock().await;
+        let kept = self.token_cache.reload().await.map_err(storage_error)?;
+        self.token_cache.forget().await.map_err(storage_error)?;
+        *token_state = TokenState::default();
         Ok(kept.is_some())
     }
 
-    /// The credentials, if they are this issuer's; others are forgotten.
+    /// The credentials, if they are from this issuer. Others are deleted.
     async fn of_issuer(
         &self,
-        kept: Option<Kept>,
-        found: &Found,
-    ) -> Result<Option<Kept>, ClientError> {
+        kept: Option<ServerLogin>,
+        found: &AuthorizationServer,
+    ) -> Result<Option<ServerLogin>, ClientError> {
         let Some(kept) = kept else { return Ok(None) };
         if kept.issuer() == found.issuer.as_deref() {
             return Ok(Some(kept));
         }
         if self.spec.client_id.is_some() {
-            // A registration by hand was made with one issuer: its secret is not for another.
+            // The configured client is registered with one issuer: another must not get its secret.
             return Err(ClientError::Unauthorized(format!(
                 "sends us to another authorization server than before ({}): if that is right, \
                  `shikiri host logout {}` forgets the old one",
-                flow::shown(found.issuer.as_deref().unwrap_or("without a name")),
+                login_flow::sanitize_text(found.issuer.as_deref().unwrap_or("without a name")),
                 self.server
             )));
         }
         tracing::warn!(server = %self.server, "another authorization server: credentials forgotten");
-        self.shelf.forget().await.map_err(unkept)?;
+        self.token_cache.forget().await.map_err(storage_error)?;
         Ok(None)
     }
 
-    /// Without a person, if there is a refresh token and it is still good.
+    /// Refreshes the token. Returns the authorization server if it refuses.
     async fn refresh(
         &self,
-        standing: &mut Standing,
-        kept: &Kept,
-        mut found: Found,
-    ) -> Result<Result<(), Found>, ClientError> {
+        token_state: &mut TokenState,
+        kept: &ServerLogin,
+        mut found: AuthorizationServer,
+    ) -> Result<Result<(), AuthorizationServer>, ClientError> {
         self.configure(&mut found.manager, kept)?;
-        match quietly(found.manager.refresh_token()).await {
+        match without_logging(found.manager.refresh_token()).await {
             Ok(_) => {
-                standing.gain(&self.shelf, How::Refreshed).await;
-                standing.manager = Some(found.manager);
+                token_state.gain(&self.token_cache, TokenOrigin::Refreshed).await;
+                token_state.manager = Some(found.manager);
                 Ok(Ok(()))
             }
-            Err(error) if flow::is_answer(&error) => Ok(Err(found)),
-            Err(error) => Err(told(error)),
+            Err(error) if login_flow::is_answer(&error) => Ok(Err(found)),
+            Err(error) => Err(map_auth_error(error)),
         }
     }
 
-    /// More than a token allows is wanted: everything that was asked for so far, and that.
-    fn wider(&self, kept: Option<&Kept>, said: Option<&str>) -> Result<Vec<String>, ClientError> {
+    /// The scopes for a request that the token does not allow: all requested so far, and the
+    /// missing ones.
+    fn widen_scopes(
+        &self,
+        kept: Option<&ServerLogin>,
+        said: Option<&str>,
+    ) -> Result<Vec<String>, ClientError> {
         let base = reqwest::Url::parse(&self.url).ok();
         let params = base.zip(said).map(|(base, said)| WWWAuthenticateParams::parse(said, &base));
         let wanted = params.and_then(|params| params.scope).unwrap_or_default();
@@ -163,7 +169,7 @@ impl OAuth {
             return Err(ClientError::Unauthorized(format!(
                 "does not allow this with the scopes it was given ({}): `shikiri host login {}` \
                  asks for them once more",
-                flow::shown(&scopes.join(" ")),
+                login_flow::sanitize_text(&scopes.join(" ")),
                 self.server
             )));
         }
@@ -171,89 +177,95 @@ impl OAuth {
         Ok(scopes)
     }
 
-    /// The token, refreshed if it is about to run out.
-    async fn living(&self, standing: &mut Standing) -> Result<Option<String>, ClientError> {
-        let Some(kept) = self.shelf.kept().await.map_err(unkept)? else { return Ok(None) };
-        let manager = match standing.manager.take() {
+    /// The token, refreshed if it is about to expire.
+    async fn valid_token(
+        &self,
+        token_state: &mut TokenState,
+    ) -> Result<Option<String>, ClientError> {
+        let Some(kept) = self.token_cache.stored_login().await.map_err(storage_error)? else {
+            return Ok(None);
+        };
+        let manager = match token_state.manager.take() {
             Some(manager) => manager,
             None => self.manager().await?,
         };
-        let manager = standing.manager.insert(manager);
-        match quietly(manager.get_access_token()).await {
+        let manager = token_state.manager.insert(manager);
+        match without_logging(manager.get_access_token()).await {
             Ok(token) => return Ok(Some(token)),
-            // It has to refresh, and has not met the authorization server yet.
+            // It has to refresh the token, but does not know the authorization server yet.
             Err(AuthError::InternalError(_)) => {}
-            Err(error) => return Err(told(error)),
+            Err(error) => return Err(map_auth_error(error)),
         }
         let mut found = self.discover(None).await?;
         if kept.issuer() != found.issuer.as_deref() {
-            return Err(told(AuthError::AuthorizationRequired));
+            return Err(map_auth_error(AuthError::AuthorizationRequired));
         }
         self.configure(&mut found.manager, &kept)?;
-        let manager = standing.manager.insert(found.manager);
-        quietly(manager.get_access_token()).await.map(Some).map_err(told)
+        let manager = token_state.manager.insert(found.manager);
+        without_logging(manager.get_access_token()).await.map(Some).map_err(map_auth_error)
     }
 }
 
-impl Standing {
-    async fn gain(&mut self, shelf: &Shelf, how: How) {
-        let kept = shelf.kept().await.ok().flatten();
+impl TokenState {
+    async fn gain(&mut self, token_cache: &ServerTokenCache, how: TokenOrigin) {
+        let kept = token_cache.stored_login().await.ok().flatten();
         self.gained = kept.and_then(|kept| kept.token()).map(|token| (token, how, Instant::now()));
         self.spent = None;
     }
 
-    /// How the refused token came here, if that was a moment ago.
-    fn just_gained(&self, refused: Option<&str>) -> Option<How> {
+    /// How the refused token was obtained, if that was a moment ago.
+    fn just_gained(&self, refused: Option<&str>) -> Option<TokenOrigin> {
         let (token, how, at) = self.gained.as_ref()?;
         (Some(token.as_str()) == refused && at.elapsed() < JUST_NOW).then_some(*how)
     }
 }
 
 #[async_trait]
-impl Authority for OAuth {
+impl TokenProvider for OAuthTokenProvider {
     async fn token(&self) -> Option<String> {
-        let mut standing = self.standing.lock().await;
-        match self.living(&mut standing).await {
+        let mut token_state = self.token_state.lock().await;
+        match self.valid_token(&mut token_state).await {
             Ok(token) => token,
             Err(error) => {
                 tracing::debug!(server = %self.server, %error, "no token");
-                standing.spent = self.shelf.kept().await.ok().flatten().and_then(|it| it.token());
+                token_state.spent =
+                    self.token_cache.stored_login().await.ok().flatten().and_then(|it| it.token());
                 None
             }
         }
     }
 
-    async fn challenged(&self, challenge: Challenge<'_>) -> Result<(), ClientError> {
-        let mut standing = self.standing.lock().await;
-        let kept = self.shelf.read_again().await.map_err(unkept)?;
-        let token = kept.as_ref().and_then(Kept::token);
-        // Another request of ours, or another process, may have been faster.
-        let refused = challenge.token.or(standing.spent.as_deref());
+    async fn handle_challenge(&self, challenge: AuthChallenge<'_>) -> Result<(), ClientError> {
+        let mut token_state = self.token_state.lock().await;
+        let kept = self.token_cache.reload().await.map_err(storage_error)?;
+        let token = kept.as_ref().and_then(ServerLogin::token);
+        // Another request or another process may have renewed the token already.
+        let refused = challenge.token.or(token_state.spent.as_deref());
         if token.is_some() && token.as_deref() != refused {
-            standing.manager = None;
+            token_state.manager = None;
             return Ok(());
         }
         let mut found = self.discover(challenge.said).await?;
         let kept = self.of_issuer(kept, &found).await?;
         if challenge.status == 403 {
-            let scopes = self.wider(kept.as_ref(), challenge.said)?;
-            return self.ask_person(&mut standing, found, scopes).await;
+            let scopes = self.widen_scopes(kept.as_ref(), challenge.said)?;
+            return self.log_in_with_browser(&mut token_state, found, scopes).await;
         }
-        let just_gained = kept.as_ref().and_then(|_| standing.just_gained(refused));
-        if just_gained == Some(How::LoggedIn) {
+        let just_gained = kept.as_ref().and_then(|_| token_state.just_gained(refused));
+        if just_gained == Some(TokenOrigin::LoggedIn) {
             let said = "refuses the token that its authorization server has just given us";
             return Err(ClientError::Unauthorized(said.to_owned()));
         }
         if let Some(kept) = kept.filter(|kept| kept.can_refresh() && just_gained.is_none()) {
-            match self.refresh(&mut standing, &kept, found).await? {
+            match self.refresh(&mut token_state, &kept, found).await? {
                 Ok(()) => return Ok(()),
                 Err(again) => found = again,
             }
         }
-        self.ask_person(&mut standing, found, Vec::new()).await
+        self.log_in_with_browser(&mut token_state, found, Vec::new()).await
     }
 
-    fn is_with_person(&self) -> bool {
+    fn is_awaiting_login(&self) -> bool {
         self.with_person.load(Ordering::Relaxed)
     }
 }

@@ -1,42 +1,50 @@
-//! Reaching a server, and finding out which era it speaks: the newer one is tried first, since
-//! asking for it changes nothing in a server that does not know it.
+//! Connecting to a server, and detecting the era that it speaks. The newer era is tried first,
+//! since that request changes nothing in a server that does not know it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_model::host::{Reach, ServerSpec, clean, clean_line};
+use shikiri_model::host::{HostTransport, ServerSpec, sanitize_line, sanitize_text};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{About, Era, Introduction, LEGACY, Link, MODERN, Server};
+use super::{
+    ClientOptions, LEGACY, MODERN, ServerConnection, ServerEra, ServerInfo, ServerTransport,
+};
 use crate::error::ClientError;
-use crate::link::http::HttpLink;
-use crate::link::stdio::{Program, StdioLink};
-use crate::listener;
-use crate::router::Router;
-use crate::wire;
+use crate::message_router::MessageRouter;
+use crate::transport::http::HttpTransport;
+use crate::transport::older_sse::OlderSseTransport;
+use crate::transport::stdio::{ServerProgram, StdioTransport};
+use crate::{background_reader, rpc_messages};
 
-/// Older revisions that we still speak.
-const KNOWN: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
-/// How long a server may take to say who it is.
+/// Older revisions that are still supported.
+const KNOWN: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", OLDEST];
+/// The last revision with the older SSE transport.
+const OLDEST: &str = "2024-11-05";
+/// How long a server may take to identify itself.
 const HELLO: Duration = Duration::from_secs(10);
-/// The same for a program of ours, which has to start first.
+/// The same for a local program, which has to start first.
 const STARTING: Duration = Duration::from_secs(30);
-/// A program that says nothing for so long is asked whether it lives.
+/// A program that is silent for this long gets a ping.
 const SILENCE: Duration = Duration::from_millis(500);
-/// One that lives and does not answer the first question after so long will not.
+/// A program that answers the ping, but not the first request within this time, will not answer it.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl Server {
-    /// Reaches the server, and finds out which era it speaks.
+impl ServerConnection {
+    /// Connects to the server, and detects the era that it speaks.
     pub async fn connect(
         spec: &ServerSpec,
-        introduction: &Introduction,
+        introduction: &ClientOptions,
         prefix: &str,
     ) -> Result<Self, ClientError> {
         let mut server = Self::reach(spec, introduction, prefix)?;
+        if let ServerTransport::OlderSse(link) = &server.link {
+            let link = Arc::clone(link);
+            return server.connect_older_sse(link).await;
+        }
         let wanted = introduction.protocol.as_deref();
         if wanted.is_none_or(|wanted| wanted == MODERN) {
             match server.discover().await {
@@ -45,33 +53,50 @@ impl Server {
                     return Ok(server);
                 }
                 Err(error) if wanted.is_some() || server.is_final(&error) => return Err(error),
-                // It does not know the newer era, in whichever way it says so.
-                Err(error) => tracing::debug!(%error, "no answer to server/discover"),
+                // Any other error means that it does not know the newer era. The text may repeat
+                // secrets that were sent, so it is not logged.
+                Err(_) => tracing::debug!("no answer to server/discover"),
             }
-            if server.router.gone().is_some() {
-                // The question itself was too much for its program.
+            if server.router.closed_reason().is_some() {
+                // The program ended because of the unknown request.
                 server = Self::reach(spec, introduction, prefix)?;
             }
         }
         let version = wanted.unwrap_or(LEGACY).to_owned();
-        server.era = Era::Legacy { version, session: None };
+        server.era = ServerEra::Legacy { version, session: None };
         server.initialize().await?;
         server.listen();
         Ok(server)
     }
 
-    /// Takes up a session that another process opened. Nothing is sent yet.
-    pub fn rejoin(
+    /// Connects over the older SSE transport, which only the older era uses.
+    async fn connect_older_sse(
+        mut self,
+        link: Arc<OlderSseTransport>,
+    ) -> Result<Self, ClientError> {
+        let version = OLDEST.to_owned();
+        self.era = ServerEra::Legacy { version, session: None };
+        let events =
+            self.within(HELLO, link.open()).await.map_err(|error| self.explain_not_found(error))?;
+        let router = Arc::clone(&self.router);
+        let reading = background_reader::read_older_stream(link, events, router);
+        self._listener = Some(AbortOnDropHandle::new(tokio::spawn(reading)));
+        self.initialize().await?;
+        Ok(self)
+    }
+
+    /// Resumes a session that another process opened. Nothing is sent yet.
+    pub fn resume_session(
         spec: &ServerSpec,
-        introduction: &Introduction,
+        introduction: &ClientOptions,
         prefix: &str,
         protocol: &str,
         session: Option<String>,
     ) -> Result<Self, ClientError> {
         let mut server = Self::reach(spec, introduction, prefix)?;
         server.era = match protocol {
-            MODERN => Era::Modern,
-            version => Era::Legacy { version: version.to_owned(), session },
+            MODERN => ServerEra::Modern,
+            version => ServerEra::Legacy { version: version.to_owned(), session },
         };
         server.listen();
         Ok(server)
@@ -79,31 +104,44 @@ impl Server {
 
     fn reach(
         spec: &ServerSpec,
-        introduction: &Introduction,
+        introduction: &ClientOptions,
         prefix: &str,
     ) -> Result<Self, ClientError> {
-        let router = Arc::new(Router::default());
+        let router = Arc::new(MessageRouter::default());
         let mut listener = None;
         let link = match &spec.reach {
-            Reach::Http { url, headers } => {
+            HostTransport::Http { url, headers } => {
                 let authority = introduction.authority.clone();
                 let addresses = &introduction.addresses;
-                Link::Http(Arc::new(HttpLink::new(url, headers, authority, addresses)?))
+                ServerTransport::Http(Arc::new(HttpTransport::new(
+                    url, headers, authority, addresses,
+                )?))
             }
-            Reach::Stdio { command, args, env, cwd, .. } => {
-                let program = Program { command, args, env, cwd: cwd.as_deref() };
-                let (link, lines) = StdioLink::start(&program)?;
+            HostTransport::Sse { url, headers } => {
+                let authority = introduction.authority.clone();
+                let addresses = &introduction.addresses;
+                ServerTransport::OlderSse(Arc::new(OlderSseTransport::new(
+                    url, headers, authority, addresses,
+                )?))
+            }
+            HostTransport::Stdio { command, args, env, cwd, .. } => {
+                let program = ServerProgram { command, args, env, cwd: cwd.as_deref() };
+                let (link, lines) = StdioTransport::start(&program)?;
                 let link = Arc::new(link);
-                let reading = listener::lines(Arc::clone(&link), lines, Arc::clone(&router));
+                let reading = background_reader::read_program_output(
+                    Arc::clone(&link),
+                    lines,
+                    Arc::clone(&router),
+                );
                 listener = Some(AbortOnDropHandle::new(tokio::spawn(reading)));
-                Link::Stdio(link)
+                ServerTransport::Stdio(link)
             }
         };
         Ok(Self {
             spec: spec.clone(),
             link,
-            era: Era::Modern,
-            about: About::default(),
+            era: ServerEra::Modern,
+            about: ServerInfo::default(),
             router,
             introduction: introduction.clone(),
             numbers: AtomicU64::new(1),
@@ -113,22 +151,28 @@ impl Server {
         })
     }
 
-    /// In the older era over HTTP, a server speaks outside of requests on a stream of its own.
+    /// Starts reading the server's own stream, for messages outside of requests in the older era
+    /// over HTTP.
     fn listen(&mut self) {
-        if let (Link::Http(link), Era::Legacy { .. }) = (&self.link, &self.era) {
+        if let (ServerTransport::Http(link), ServerEra::Legacy { .. }) = (&self.link, &self.era) {
             let extra = self.extra("", &Value::Null, None);
-            let (tell, listening) = watch::channel(false);
-            let reading = listener::stream(Arc::clone(link), extra, Arc::clone(&self.router), tell);
+            let (opened, listening) = watch::channel(false);
+            let reading = background_reader::read_server_stream(
+                Arc::clone(link),
+                extra,
+                Arc::clone(&self.router),
+                opened,
+            );
             self.listening = Some(listening);
             self._listener = Some(AbortOnDropHandle::new(tokio::spawn(reading)));
         }
     }
 
-    /// Who it is, in the newer era.
-    async fn discover(&self) -> Result<About, ClientError> {
+    /// The server's identity, in the newer era.
+    async fn discover(&self) -> Result<ServerInfo, ClientError> {
         let mut said = self.probe().await;
         if matches!(&said, Err(error) if offers_modern(error)) {
-            // It refused the revision and names that very one: it changed its mind.
+            // It refused the revision but lists it as supported: try once more.
             said = self.probe().await;
         }
         let said = said?;
@@ -140,33 +184,34 @@ impl Server {
         Ok(about(&said["_meta"]["io.modelcontextprotocol/serverInfo"], &said))
     }
 
-    /// Asks who it is. A program that is silent may be about to start, or leave unknown questions
-    /// unanswered: it is asked one that all know.
+    /// Sends `server/discover`. A silent program may be starting, or may not answer unknown
+    /// requests: a ping, which every server knows, tells which.
     async fn probe(&self) -> Result<Value, ClientError> {
-        let asking = self.ask("server/discover", json!({}));
-        let Link::Stdio(_) = self.link else { return self.within(HELLO, asking).await };
-        let is_deaf = async {
+        let asking = self.send_request("server/discover", json!({}));
+        let ServerTransport::Stdio(_) = self.link else { return self.within(HELLO, asking).await };
+        let unresponsive = async {
             tokio::time::sleep(SILENCE).await;
-            let _ = self.ask("ping", json!({})).await;
+            let _ = self.send_request("ping", json!({})).await;
             tokio::time::sleep(GRACE).await;
         };
         tokio::select! {
             biased;
             said = self.within(STARTING, asking) => said,
-            () = is_deaf => Err(ClientError::Slow(GRACE.as_secs())),
+            () = unresponsive => Err(ClientError::Slow(GRACE.as_secs())),
         }
     }
 
     async fn initialize(&mut self) -> Result<(), ClientError> {
-        let Era::Legacy { version: wanted, .. } = self.era.clone() else { return Ok(()) };
+        let ServerEra::Legacy { version: wanted, .. } = self.era.clone() else { return Ok(()) };
         let params = json!({
             "protocolVersion": wanted,
             "capabilities": self.capabilities(),
             "clientInfo": self.client_info(),
         });
-        let id = self.number();
-        let body = wire::request(&id, "initialize", params);
-        let limit = if matches!(self.link, Link::Http(_)) { HELLO } else { STARTING };
+        let id = self.next_request_id();
+        let body = rpc_messages::request(&id, "initialize", params);
+        let is_program = matches!(self.link, ServerTransport::Stdio(_));
+        let limit = if is_program { STARTING } else { HELLO };
         let asking = async {
             let (mut exchange, session) = self.open(&id, "initialize", &body, Vec::new()).await?;
             Ok((self.answer_of(&id, &mut exchange).await?, session))
@@ -174,15 +219,15 @@ impl Server {
         let (said, session) = self.within(limit, asking).await?;
         let version = said.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         if !KNOWN.contains(&version) {
-            let version = clean_line(version);
+            let version = sanitize_line(version);
             return Err(ClientError::Garbled(format!("it speaks {version:?}, which we do not")));
         }
-        self.era = Era::Legacy { version: version.to_owned(), session };
+        self.era = ServerEra::Legacy { version: version.to_owned(), session };
         self.about = about(&said["serverInfo"], &said);
         self.within(HELLO, self.notify("notifications/initialized", json!({}))).await
     }
 
-    /// Gives it so long, beyond the time in which a person is asked who we are.
+    /// Applies a time limit, which does not count the time of a login by the user.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -194,37 +239,37 @@ impl Server {
                 return done;
             }
             let authority = self.introduction.authority.as_ref();
-            if !authority.is_some_and(|authority| authority.is_with_person()) {
+            if !authority.is_some_and(|authority| authority.is_awaiting_login()) {
                 return Err(ClientError::Slow(limit.as_secs()));
             }
         }
     }
 
-    /// Whether asking in another way would end the same.
+    /// Whether a connection in the older era would fail with the same error.
     fn is_final(&self, error: &ClientError) -> bool {
         match error {
             ClientError::Unauthorized(_) => true,
-            // A program that ended may have done so because of the question.
-            ClientError::Unreachable(_) => matches!(self.link, Link::Http(_)),
+            // A program may have ended because of the request.
+            ClientError::Unreachable(_) => matches!(self.link, ServerTransport::Http(_)),
             _ => false,
         }
     }
 }
 
-/// Whether an error says that the server speaks the newer era after all.
+/// Whether an error lists the newer era as supported.
 fn offers_modern(error: &ClientError) -> bool {
     let ClientError::Rpc(error) = error else { return false };
     let supported = error.data["supported"].as_array();
-    error.code == wire::UNSUPPORTED_VERSION
+    error.code == rpc_messages::UNSUPPORTED_VERSION
         && supported.is_some_and(|versions| versions.iter().any(|version| version == MODERN))
 }
 
-fn about(info: &Value, said: &Value) -> About {
-    let text = |value: &Value| clean_line(value.as_str().unwrap_or("?"));
-    About {
+fn about(info: &Value, said: &Value) -> ServerInfo {
+    let text = |value: &Value| sanitize_line(value.as_str().unwrap_or("?"));
+    ServerInfo {
         name: text(&info["name"]),
         version: text(&info["version"]),
-        instructions: said.get("instructions").and_then(Value::as_str).map(clean),
+        instructions: said.get("instructions").and_then(Value::as_str).map(sanitize_text),
         capabilities: said.get("capabilities").cloned().unwrap_or(Value::Null),
     }
 }

@@ -1,15 +1,15 @@
 use std::time::{Duration, Instant};
 
-use shikiri_model::host::{Reach, ServerSpec};
+use shikiri_model::host::{HostTransport, ServerSpec};
 
-use super::{Introduction, MODERN, Server};
+use super::{ClientOptions, MODERN, ServerConnection};
 use crate::error::ClientError;
 
-/// What costs no wait is far quicker, on a busy machine too; what is waited for in vain is not.
+/// A connection without a timeout is far quicker than this, even on a busy machine.
 const QUICK: Duration = Duration::from_secs(8);
 
-/// A program that reads messages; `cases` say what it does with one. It gives its own count of
-/// them as its version.
+/// A program that reads messages. `cases` are shell `case` branches for them. It reports the number
+/// of messages as its version.
 fn program(cases: &str) -> ServerSpec {
     let script = format!(
         r#"seen=0
@@ -22,12 +22,12 @@ fn program(cases: &str) -> ServerSpec {
             case "$line" in {cases} esac
         done"#
     );
-    let reach = Reach::program("sh", &["-c".to_owned(), script]);
+    let reach = HostTransport::program("sh", &["-c".to_owned(), script]);
     ServerSpec { name: "program".to_owned(), reach, oauth: Default::default() }
 }
 
-async fn connect(cases: &str) -> (Result<Server, ClientError>, Duration) {
-    let introduction = Introduction {
+async fn connect(cases: &str) -> (Result<ServerConnection, ClientError>, Duration) {
+    let introduction = ClientOptions {
         name: "tests".to_owned(),
         version: "1".to_owned(),
         elicitation: false,
@@ -37,7 +37,7 @@ async fn connect(cases: &str) -> (Result<Server, ClientError>, Duration) {
         addresses: Vec::new(),
     };
     let start = Instant::now();
-    (Server::connect(&program(cases), &introduction, "t").await, start.elapsed())
+    (ServerConnection::connect(&program(cases), &introduction, "t").await, start.elapsed())
 }
 
 const INITIALIZE: &str = r#"*'"method":"initialize"'*) say "$initialized" ;;"#;
@@ -49,7 +49,7 @@ async fn a_program_that_refuses_what_it_does_not_know_is_met_at_once() {
     let (server, took) = connect(&format!("{INITIALIZE} {refuses}")).await;
     let server = server.unwrap();
     assert_eq!(server.protocol(), "2025-06-18");
-    // Nothing but the question and the greeting, unless this machine is slower than our patience.
+    // Only `server/discover` and `initialize`, unless this machine is slower than the timeout.
     let version = &server.about().version;
     assert!(version == "2" || took > Duration::from_millis(500), "{version} in {took:?}");
 }
@@ -59,12 +59,12 @@ async fn a_program_that_leaves_unknown_questions_unanswered_is_found_out_soon() 
     let (server, took) = connect(&format!("{INITIALIZE} {PING}")).await;
     let server = server.unwrap();
     assert_eq!(server.protocol(), "2025-06-18");
-    // The question, whether it lives, and the greeting.
+    // `server/discover`, `ping` and `initialize`.
     assert_eq!(server.about().version, "3");
     assert!(took < QUICK, "{took:?}");
 }
 
-/// It is started again, and not asked again.
+/// The program is started again, without a second `server/discover`.
 #[tokio::test]
 async fn a_program_that_dies_of_an_unknown_question_is_met_all_the_same() {
     let dies = "*server/discover*) exit 1 ;;";
@@ -75,7 +75,7 @@ async fn a_program_that_dies_of_an_unknown_question_is_met_all_the_same() {
     assert!(took < QUICK, "{took:?}");
 }
 
-/// Slow to start is not deaf: whether it lives is asked, not guessed.
+/// A program that starts slowly is not taken for unresponsive: only its answer to a ping counts.
 #[tokio::test]
 async fn a_program_of_the_newer_era_may_take_its_time() {
     let knows =
@@ -105,9 +105,9 @@ async fn a_server_is_sought_where_it_was_found_whatever_its_name_points_to() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let url = format!("http://nowhere.invalid:{}/mcp", address.port());
-    let reach = Reach::Http { url, headers: Default::default() };
+    let reach = HostTransport::Http { url, headers: Default::default() };
     let spec = ServerSpec { name: "s".to_owned(), reach, oauth: Default::default() };
-    let introduction = Introduction {
+    let introduction = ClientOptions {
         name: "tests".to_owned(),
         version: "1".to_owned(),
         elicitation: false,
@@ -118,7 +118,7 @@ async fn a_server_is_sought_where_it_was_found_whatever_its_name_points_to() {
     };
     tokio::select! {
         accepted = listener.accept() => assert!(accepted.is_ok()),
-        failed = Server::connect(&spec, &introduction, "t") => {
+        failed = ServerConnection::connect(&spec, &introduction, "t") => {
             panic!("not found: {:?}", failed.err())
         }
     }

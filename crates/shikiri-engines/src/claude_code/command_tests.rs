@@ -1,19 +1,19 @@
 use std::sync::Arc;
 
-use shikiri_app::execution::{Memory, NoTools};
+use shikiri_executions::execution::{NoTools, ResumeState};
 use shikiri_model::execution::PriceList;
 use shikiri_model::models::Model;
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
 use shikiri_model::tenant::EgressPolicy;
 
 use super::*;
 
-fn order() -> Order {
-    Order {
+fn order() -> TurnRequest {
+    TurnRequest {
         secrets: Vec::new(),
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
         prices: PriceList::default(),
-        memory: Memory::default(),
+        memory: ResumeState::default(),
         egress: EgressPolicy::default(),
         loopback_ports: Vec::new(),
         prompt: "p".into(),
@@ -35,10 +35,10 @@ fn order() -> Order {
     }
 }
 
-fn server(name: &str, transport: Transport, header: &str) -> Server {
+fn server(name: &str, transport: McpServerTransport, header: &str) -> ResolvedServer {
     let headers = BTreeMap::from([("Authorization".to_owned(), header.to_owned())]);
     let (name, allowed_tools) = (name.into(), None);
-    Server {
+    ResolvedServer {
         id: None,
         name,
         transport,
@@ -51,8 +51,9 @@ fn server(name: &str, transport: Transport, header: &str) -> Server {
 
 #[test]
 fn the_command_line_is_the_sdk_s_and_values_cannot_become_options() {
-    let resumed = Order { resume: Some("-p".into()), ..order() };
-    let files = Files { servers: Some(Path::new("/s.json")), plugin: Some(Path::new("/plugin")) };
+    let resumed = TurnRequest { resume: Some("-p".into()), ..order() };
+    let files =
+        CliFilePaths { servers: Some(Path::new("/s.json")), plugin: Some(Path::new("/plugin")) };
     let given = arguments(&resumed, files);
     let line: Vec<_> = given.iter().map(|argument| argument.to_str().unwrap()).collect();
     assert_eq!(
@@ -81,8 +82,8 @@ fn the_environment_is_the_orders_and_what_the_engine_needs() {
 
 #[test]
 fn servers_have_the_form_of_the_cli_and_no_way_into_its_environment() {
-    let http = |url: &str| Transport::Http { url: url.into() };
-    let stdio = Transport::Stdio { command: vec!["npx".into(), "-y".into(), "s".into()] };
+    let http = |url: &str| McpServerTransport::Http { url: url.into() };
+    let stdio = McpServerTransport::Stdio { command: vec!["npx".into(), "-y".into(), "s".into()] };
     let all = [
         server("a", http("http://a"), "Bearer x"),
         server("b", stdio, ""),

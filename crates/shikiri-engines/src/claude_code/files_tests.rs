@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 
-use shikiri_app::execution::{Memory, NoTools};
+use shikiri_executions::execution::{NoTools, ResumeState};
 use shikiri_model::execution::PriceList;
 use shikiri_model::ids::TenantId;
-use shikiri_model::models::Status;
-use shikiri_model::native::Limits;
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::native::ExecutionLimits;
 use shikiri_model::tenant::EgressPolicy;
 
 use super::*;
@@ -18,7 +18,7 @@ fn skill(name: &str, content: &str, files: &[(&str, &str)]) -> Skill {
         description: "Says \"hi\": always".into(),
         content: content.into(),
         files: files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect(),
-        status: Status::Active,
+        status: ActiveStatus::Active,
     }
 }
 
@@ -64,7 +64,7 @@ fn no_skill_writes_outside_of_its_folder() {
 #[test]
 fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
     let place = tempfile::tempdir().unwrap();
-    let order = Order {
+    let order = TurnRequest {
         prompt: String::new(),
         system_prompt: String::new(),
         model: shikiri_model::models::Model::offline(),
@@ -78,9 +78,9 @@ fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
         home: place.path().join("home"),
         env: BTreeMap::new(),
         secrets: Vec::new(),
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
         prices: PriceList::default(),
-        memory: Memory::default(),
+        memory: ResumeState::default(),
         egress: EgressPolicy::default(),
         loopback_ports: Vec::new(),
     };
@@ -95,9 +95,9 @@ fn folders_are_private_and_a_run_finds_nothing_of_the_one_before() {
     let left: Vec<_> = std::fs::read_dir(home).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "claude and tmp: {left:?}");
     assert!(home.join("claude/kept").exists());
-    assert!(prepare(&Order { home: PathBuf::new(), ..order.clone() }).is_err());
+    assert!(prepare(&TurnRequest { home: PathBuf::new(), ..order.clone() }).is_err());
 
-    let servers = ServersFile::write(dir, Map::new()).unwrap();
+    let servers = McpServersFile::write(dir, Map::new()).unwrap();
     let path = home.join(servers.name());
     assert_eq!(mode(&path), 0o600);
     drop(servers);

@@ -1,8 +1,7 @@
-//! The way from a run's own loopback to the ports of this machine that it may use.
+//! Forwards connections from a run's own loopback to the server's ports that it may use.
 //!
-//! A run in a network namespace cannot reach the server's loopback. Its supervisor has opened
-//! listeners in there and sends them here; each connection to one is copied to the same address
-//! outside.
+//! A run in a network namespace cannot reach the server's loopback. Its supervisor opens listeners
+//! inside the namespace and sends them here. Each connection is copied to the same address outside.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,12 +13,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Connections of one run at once; more have to wait.
+/// Open connections of one run; further ones wait.
 const CONNECTIONS: usize = 256;
-/// After a connection that could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Takes the listeners of a run and serves them, until it is dropped.
+/// Receives the listeners of a run and serves them until the future is dropped.
 pub(super) async fn forward(supervisor: OwnedReadHalf) {
     let stream: &tokio::net::UnixStream = supervisor.as_ref();
     let received =
@@ -50,7 +49,7 @@ async fn accept_all(listener: TcpListener, room: Arc<Semaphore>) {
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
         let inner = match listener.accept().await {
             Ok((inner, _)) => inner,
-            // Such as too many open files: the connections that there are go on.
+            // Such as too many open files: existing connections continue.
             Err(error) => {
                 tracing::debug!(%error, "a run's connection was not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -68,7 +67,7 @@ async fn accept_all(listener: TcpListener, room: Arc<Semaphore>) {
 async fn copy(mut inner: TcpStream) -> std::io::Result<()> {
     let called = inner.local_addr()?;
     let address: IpAddr = called.ip().to_canonical();
-    // A run has no other addresses, and this is not the place to lend it any.
+    // Only loopback addresses are forwarded.
     if !address.is_loopback() {
         return Ok(());
     }

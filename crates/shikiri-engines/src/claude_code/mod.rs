@@ -1,29 +1,28 @@
 //! Claude Code as an engine: the CLI, driven as the Agent SDK drives it.
 //!
-//! Messages go both ways as lines of JSON over stdin and stdout, among them control requests: the
-//! first one carries the system prompt, others ask for permissions or interrupt. `translate` turns
-//! what comes into the model's vocabulary, `ledger` and `transcripts` count what was spent,
-//! `supervisor` is the process that starts the CLI in its sandbox and ends whatever a run leaves
-//! behind, `run_plan` says what a run may reach, `drive` puts it together.
+//! Both sides exchange JSON lines over stdin and stdout, among them control requests; `README.md` in
+//! this folder lists them. `run_driver` runs one turn. `cli_translator` turns the CLI's lines into
+//! engine messages, `usage_ledger` and `subagent_transcripts` count tokens. `supervisor` is the process
+//! that starts the CLI in its sandbox and ends all its processes; `run_plan` says what a run may reach.
 //!
-//! A run is over when the CLI has given a result, says that it is idle, and no subagent lives that
-//! it would take up again: with subagents in the background one prompt has several results.
+//! A run is over when the CLI has sent a result, is idle, and has no subagent left: with subagents in
+//! the background, one prompt has several results.
 
-mod agents;
-mod command;
-mod control;
-mod drive;
-mod endings;
-mod files;
-mod ledger;
-mod lines;
+mod cli_command;
+mod cli_process;
+mod cli_translator;
+mod cli_version;
+mod control_protocol;
+mod line_reader;
 mod loopback_forwarder;
-mod process;
+mod run_driver;
+mod run_files;
 mod run_plan;
+mod subagent_endings;
+mod subagent_tracker;
+mod subagent_transcripts;
 mod supervisor;
-mod transcripts;
-mod translate;
-mod version;
+mod usage_ledger;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use shikiri_app::execution::{Engine, EngineError, Order, TitleOrder, Titled, Told};
+use shikiri_executions::execution::{
+    Engine, EngineError, EngineSender, GeneratedTitle, TitleRequest, TurnRequest,
+};
 use shikiri_files::UntrustedDir;
 use shikiri_model::confinement::{Confinement, ConfinementLevel};
 use shikiri_model::models::{EngineKind, Model};
@@ -39,27 +40,27 @@ use shikiri_sandbox::{RUN_CGROUP, SandboxLimits};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-pub use supervisor::supervise_if_asked;
+pub use supervisor::run_supervisor_if_requested;
 
 use crate::claude_login::ClaudeLogin;
 use crate::gateway::{ModelApiObserver, NoObserver, RunGateway};
 use crate::messages::AwsCredentialSources;
-use crate::messages::http::HttpClients;
-use drive::Means;
-use run_plan::{MachinePlaces, plan_run};
-use version::Cli;
+use crate::messages::http_clients::HttpClients;
+use cli_version::CliLocator;
+use run_driver::CliRunSetup;
+use run_plan::{MachinePaths, plan_run};
 
-/// The model of messages that the CLI writes itself.
+/// The model name in messages that the CLI itself writes.
 const SYNTHETIC: &str = "<synthetic>";
 /// This program, even if its file was replaced since it started.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Who sees to it that a run does not use too much memory.
+/// What enforces the memory limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// The kernel, by a cgroup of the run.
+    /// The kernel, with a cgroup for each run.
     Cgroup,
-    /// The supervisor, which looks at its processes again and again.
+    /// The supervisor, which measures its processes periodically.
     Watched,
 }
 
@@ -72,37 +73,37 @@ impl MemoryLimit {
     }
 }
 
-pub struct ClaudeCode {
-    cli: Cli,
+pub struct ClaudeCodeEngine {
+    cli: CliLocator,
     supervisor: PathBuf,
-    places: MachinePlaces,
+    places: MachinePaths,
     limits: SandboxLimits,
-    /// The server's folder, in which those of runs lie.
+    /// The server's data folder, which holds the folders of runs.
     data: Option<PathBuf>,
-    /// What this machine allows, found out at the first question.
+    /// What this machine allows, detected at the first use.
     confinement: OnceCell<Confinement>,
-    /// Where the cgroups of runs are made; None if there is no such place.
+    /// The parent of the runs' cgroups; `None` if this process cannot make any.
     cgroup_place: OnceCell<Option<PathBuf>>,
-    /// Runs that had a cgroup so far, for their names.
+    /// The number of the next cgroup's name.
     cgroups: AtomicU64,
     clients: HttpClients,
     aws: AwsCredentialSources,
-    /// A person's own, lent to the runs of this process in place of the operator's credential.
+    /// A person's own login, which replaces the operator's credential.
     login: Option<ClaudeLogin>,
-    /// Looks at what runs and the model API say to each other.
+    /// Observes the traffic between runs and the model API.
     observer: Arc<dyn ModelApiObserver>,
 }
 
-impl ClaudeCode {
-    /// With the CLI at `bin`, or the `claude` that is on the PATH. The program that makes this must
-    /// call `supervise_if_asked` before anything else: it is started again to supervise.
+impl ClaudeCodeEngine {
+    /// With the CLI at `bin`, or the `claude` on the PATH. The program must call
+    /// [`run_supervisor_if_requested`] before anything else, because it is started again as supervisor.
     pub fn new(bin: Option<PathBuf>) -> Self {
         let here = PathBuf::from(THIS_PROGRAM);
         let supervisor = if here.exists() { here } else { std::env::current_exe().unwrap_or(here) };
         Self {
-            cli: Cli::new(bin),
+            cli: CliLocator::new(bin),
             supervisor,
-            places: MachinePlaces::default(),
+            places: MachinePaths::default(),
             limits: SandboxLimits::default(),
             data: None,
             confinement: OnceCell::new(),
@@ -115,51 +116,50 @@ impl ClaudeCode {
         }
     }
 
-    /// The program that it drives, if there is one that will do.
+    /// The path of the CLI, if a supported one is installed.
     pub async fn program(&self) -> Result<PathBuf, EngineError> {
         self.cli.find().await
     }
 
-    /// With another program that calls `supervise_if_asked`.
+    /// With another program that calls [`run_supervisor_if_requested`].
     #[must_use]
-    pub fn supervised_by(self, supervisor: PathBuf) -> Self {
+    pub fn with_supervisor(self, supervisor: PathBuf) -> Self {
         Self { supervisor, ..self }
     }
 
-    /// Runs may read and execute these, too: programs that are installed in an odd place.
+    /// Lets runs also read and execute these: programs in unusual places.
     #[must_use]
     pub fn with_readable(mut self, readable: Vec<PathBuf>) -> Self {
         self.places.readable = readable;
         self
     }
 
-    /// Runs may read none of these, even if they lie where programs are installed.
+    /// Hides these from runs, even below folders of programs.
     #[must_use]
     pub fn with_hidden(mut self, hidden: Vec<PathBuf>) -> Self {
         self.places.hidden = hidden;
         self
     }
 
-    /// What one run may use up.
+    /// With these limits for each run.
     #[must_use]
     pub fn with_limits(self, limits: SandboxLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// With the folder in which those of runs lie.
+    /// With the data folder, which holds the folders of runs.
     #[must_use]
     pub fn with_data(self, data: PathBuf) -> Self {
         Self { data: Some(data), ..self }
     }
 
-    /// With the AWS profiles in this home, for the gateway: runs do not see them.
+    /// With the AWS profiles in this home, which the gateway uses and runs do not see.
     #[must_use]
     pub fn at_home(self, home: Option<PathBuf>) -> Self {
         Self { aws: AwsCredentialSources::at_home(home), ..self }
     }
 
-    /// With no confinement at all, whatever this machine allows: to measure what it costs. No setting
-    /// of the program leads here.
+    /// Without confinement, to measure its cost. No setting of the program uses this.
     #[must_use]
     pub fn unconfined(self) -> Self {
         let none = Confinement { level: ConfinementLevel::None, engine_user: None };
@@ -173,12 +173,12 @@ impl ClaudeCode {
         Self { login: Some(login), ..self }
     }
 
-    /// The best that this machine allows.
+    /// The strongest confinement that this machine allows.
     pub async fn reached_confinement(&self) -> Confinement {
         *self.confinement.get_or_init(|| self.detect_confinement()).await
     }
 
-    /// Who sees to it that a run does not use too much memory.
+    /// What enforces the memory limit of a run.
     pub async fn memory_limit(&self) -> MemoryLimit {
         match self.cgroup_place().await {
             Some(_) => MemoryLimit::Cgroup,
@@ -196,7 +196,7 @@ impl ClaudeCode {
         self.cgroup_place.get_or_init(find).await.as_deref()
     }
 
-    /// The cgroup of the next run, which its supervisor makes.
+    /// The path of the next run's cgroup, which its supervisor creates.
     async fn next_cgroup(&self) -> Option<PathBuf> {
         let place = self.cgroup_place().await?;
         let number = self.cgroups.fetch_add(1, Ordering::Relaxed);
@@ -222,7 +222,7 @@ impl ClaudeCode {
 }
 
 #[async_trait]
-impl Engine for ClaudeCode {
+impl Engine for ClaudeCodeEngine {
     fn kind(&self) -> EngineKind {
         EngineKind::ClaudeCode
     }
@@ -237,45 +237,53 @@ impl Engine for ClaudeCode {
 
     async fn run(
         &self,
-        order: Order,
-        told: Told,
+        request: TurnRequest,
+        sender: EngineSender,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
         let cli = self.cli.find().await?;
-        // From here on the order holds no credential of the operator's.
+        // The gateway removes the operator's credentials from the request.
         let observer = Arc::clone(&self.observer);
-        let (gateway, mut order) =
-            RunGateway::open(order, &self.clients, &self.aws, observer, self.login.as_ref())
+        let (gateway, mut request) =
+            RunGateway::open(request, &self.clients, &self.aws, observer, self.login.as_ref())
                 .await?;
-        order.env.extend(run_plan::rustup_home(&order));
+        request.env.extend(run_plan::rustup_home(&request));
         let confinement = self.reached_confinement().await;
         let cgroup = self.next_cgroup().await;
-        let plan = plan_run(&order, &cli, &self.places, confinement, self.limits, cgroup);
+        let plan = plan_run(&request, &cli, &self.places, confinement, self.limits, cgroup);
         let supervisor = self.supervisor.clone();
-        let means =
-            Means { supervisor, cli, plan, data: self.data.clone(), upstream: gateway.upstream() };
-        let ended = drive::run(means, order, told, stop).await;
+        let setup = CliRunSetup {
+            supervisor,
+            cli,
+            plan,
+            data: self.data.clone(),
+            upstream: gateway.upstream(),
+        };
+        let ended = run_driver::run(setup, request, sender, stop).await;
         drop(gateway);
         ended
     }
 
     async fn confinement(&self) -> Option<Confinement> {
-        // Here, because this is asked before anything else is started: a server that has other
-        // processes beside it in its cgroup cannot use that.
+        // Called before other processes start: the server can use its cgroup only while it is alone
+        // in there.
         self.cgroup_place().await;
         Some(self.reached_confinement().await)
     }
 
-    /// The transcript of the main thread; the CLI resumes from nothing else.
+    /// The transcript of the main thread, from which the CLI resumes.
     fn session_files(&self, home: &UntrustedDir, session_id: &str) -> Vec<PathBuf> {
-        transcripts::session_files(home, session_id)
+        subagent_transcripts::session_files(home, session_id)
     }
 
-    async fn title(&self, wanted: &TitleOrder) -> Option<Result<Titled, EngineError>> {
-        // A login is for Claude Code's own requests.
+    async fn generate_title(
+        &self,
+        request: &TitleRequest,
+    ) -> Option<Result<GeneratedTitle, EngineError>> {
+        // A person's login is only for Claude Code's own requests.
         match self.login {
             Some(_) => None,
-            None => Some(crate::messages::title(wanted, &self.aws).await),
+            None => Some(crate::messages::generate_title(request, &self.aws).await),
         }
     }
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use shikiri_model::execution::{Expected, Processor, SpenderKind, total};
+use shikiri_model::execution::{MessageProcessor, ProcessorConfig, SpenderKind, total};
 use shikiri_model::time::Timestamp;
 
 use super::*;
-use crate::claude_code::transcripts::Transcripts;
+use crate::claude_code::subagent_transcripts::SubagentTranscripts;
 
 /// Characters of an event that a snapshot shows.
 const SHOWN: usize = 240;
@@ -33,22 +33,22 @@ fn lines(file: &Path) -> Vec<Value> {
 }
 
 struct Played {
-    processor: Processor,
+    processor: MessageProcessor,
     /// Kind and data of each.
     events: Vec<(&'static str, String)>,
     warnings: usize,
 }
 
-fn play(lines: &[Value], rows: &[Row]) -> Played {
-    let mut translator = Translator::default();
-    let expected = Expected { turn: 1, ..Expected::default() };
+fn play(lines: &[Value], rows: &[TranscriptRow]) -> Played {
+    let mut translator = CliTranslator::default();
+    let expected = ProcessorConfig { turn: 1, ..ProcessorConfig::default() };
     let mut played =
-        Played { processor: Processor::new(expected), events: Vec::new(), warnings: 0 };
+        Played { processor: MessageProcessor::new(expected), events: Vec::new(), warnings: 0 };
     let mut told: Vec<_> = lines.iter().flat_map(|line| translator.take(line)).collect();
     told.extend(rows.iter().filter_map(|row| translator.take_row(row)));
     told.extend(translator.close());
     for message in told {
-        for event in played.processor.take(message, Timestamp::from_millis(0)) {
+        for event in played.processor.process(message, Timestamp::from_millis(0)) {
             played.warnings += usize::from(event.kind() == "warning");
             played.events.push((event.kind(), event.data().to_owned()));
         }
@@ -99,7 +99,7 @@ fn counted(lines: &[Value]) -> [u64; 4] {
     sums
 }
 
-fn sums(usage: Usage) -> [u64; 4] {
+fn sums(usage: TokenUsage) -> [u64; 4] {
     let written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
     [usage.input_tokens, usage.output_tokens, written, usage.cache_read_tokens]
 }
@@ -156,7 +156,7 @@ async fn with_the_transcripts_each_subagent_has_the_sum_of_its_own() {
         for file in std::fs::read_dir(&files).unwrap().map(Result::unwrap) {
             std::fs::copy(file.path(), folder.join(file.file_name())).unwrap();
         }
-        let rows = Transcripts::open(home.path(), None).await.unwrap().read(session).await;
+        let rows = SubagentTranscripts::open(home.path(), None).await.unwrap().read(session).await;
         let played = play(&lines, &rows);
 
         let mut own = BTreeMap::new();

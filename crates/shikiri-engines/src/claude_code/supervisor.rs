@@ -1,64 +1,62 @@
-//! The process between the server and the CLI, which sees to it that nothing outlives the run.
+//! The process between the server and the CLI. It makes sure that no process outlives the run.
 //!
-//! Two things were measured with the real CLI (2.1.197 and 2.1.325). When its input is closed in
-//! mid-answer, as happens when the server is killed, it goes on until the answer is complete; and
-//! the commands that it runs for the model are put into sessions of their own, so that killing the
-//! CLI's process group leaves them behind. Therefore the server starts itself again as a
-//! supervisor, which starts the CLI and lends it its own stdin, stdout and stderr:
+//! Two facts were measured with the real CLI (2.1.197 and 2.1.325). If its input closes during an
+//! answer, as when the server is killed, it continues until the answer is complete. And it starts the
+//! model's commands in their own sessions, so killing the CLI's process group does not end them.
+//! Therefore the server starts itself again as a supervisor, which starts the CLI with its own stdin,
+//! stdout and stderr:
 //!
-//! - The supervisor adopts orphans (it is a subreaper), so that whatever the CLI started stays
-//!   below it and can be found.
-//! - What it starts is the CLI in a sandbox: see `shikiri_sandbox`. The supervisor itself stays
-//!   outside, where the run cannot see it. It makes a cgroup for the run, or where that is not
-//!   possible, watches how much memory and how many processes the run has.
-//! - It never reads stdin, but notices when the other end is closed by the server, which wants the
-//!   CLI to end. The CLI then has a moment to do so by itself.
-//! - After that, on SIGTERM, when the CLI has ended, or when stdin was closed by the server's death,
-//!   it kills everything below it and ends. A server that is started again may at once start a CLI
-//!   on the same folders, so nothing may be written there any more.
+//! - The supervisor is a subreaper: orphans of the CLI become its children.
+//! - It starts the CLI in a sandbox (see `shikiri_sandbox`), and stays outside, invisible to the run.
+//!   It makes a cgroup for the run. Where that is impossible, it measures memory and processes.
+//! - It never reads stdin, but notices when the server closes it to end the CLI. The CLI then gets a
+//!   short time to exit.
+//! - After that, on SIGTERM, after the CLI's exit, or after the server's death, it kills all its
+//!   descendants and exits. A restarted server may use the same folders at once, so no process may
+//!   still write there.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, wait};
-use shikiri_sandbox::{Entered, ReachedLimit, RunCgroup, SandboxLimits, SandboxPlan};
+use shikiri_sandbox::{ReachedLimit, RunCgroup, SandboxLaunch, SandboxLimits, SandboxPlan};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-/// The program's first argument, if it is to be a supervisor.
+/// The program's first argument when it is started as a supervisor.
 const COMMAND: &str = "supervise";
 
-/// Stands between what is for the supervisor and the CLI's command.
+/// Separates the supervisor's arguments from the CLI's command.
 const END: &str = "--";
 
-/// How long the CLI may take to end once its input is closed.
+/// How long the CLI may take to exit once its input is closed.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
-/// Between two looks at whether the server still lives, once stdin is closed: of a process that is
-/// killed the files are closed first, and its children learn of it a little later.
+/// Interval of the check whether the server still lives, once stdin is closed. A killed process closes
+/// its files a little before its children can see its death.
 const LOOK: Duration = Duration::from_millis(10);
-/// Between two looks at what is still there.
+/// Pause between two rounds of killing.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Looks at what is still there: nothing survives so many SIGKILLs but what the kernel holds.
+/// Rounds of SIGKILL before processes that the kernel holds are given up.
 const ROUNDS: u32 = 400;
 
-/// Between two looks at what the run uses.
+/// Interval of the measurements of the run.
 const MEASURE: Duration = Duration::from_millis(250);
 
-/// What a supervisor is told on its command line.
+/// The arguments of a supervisor.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Task {
-    /// The server's process.
+pub(super) struct SupervisorTask {
+    /// The server's process id.
     pub(super) parent: u32,
     pub(super) plan: SandboxPlan,
     /// The CLI and its arguments.
     pub(super) command: Vec<OsString>,
 }
 
-impl Task {
-    /// Fails if a path is no text.
+impl SupervisorTask {
+    /// Fails if a path is no valid text.
     pub(super) fn arguments(self) -> Result<Vec<OsString>, serde_json::Error> {
         let plan = serde_json::to_string(&self.plan)?;
         let mut arguments: Vec<OsString> =
@@ -67,7 +65,7 @@ impl Task {
         Ok(arguments)
     }
 
-    /// From what follows the command.
+    /// Parses the arguments after the first one.
     fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let parent = arguments.next()?.to_str()?.parse().ok()?;
         let plan = serde_json::from_str(arguments.next()?.to_str()?).ok()?;
@@ -78,9 +76,9 @@ impl Task {
     }
 }
 
-/// If this process was started as a supervisor, does that work and gives its exit code. A program
-/// that has the engine calls it first of all.
-pub fn supervise_if_asked() -> Option<ExitCode> {
+/// Runs the supervisor or the sandbox if this process was started as one, and returns its exit code. A
+/// program with the engine calls this before anything else.
+pub fn run_supervisor_if_requested() -> Option<ExitCode> {
     if let Some(ended) = shikiri_sandbox::run_if_asked() {
         return Some(ended);
     }
@@ -88,33 +86,33 @@ pub fn supervise_if_asked() -> Option<ExitCode> {
     if arguments.next()? != COMMAND {
         return None;
     }
-    let ended = Task::parse(arguments)
+    let ended = SupervisorTask::parse(arguments)
         .ok_or_else(|| std::io::Error::other("this is for the server to call"))
         .and_then(|task| supervise(&task));
     Some(ended.unwrap_or_else(|error| {
-        complain(&format!("it cannot be supervised: {error}"));
+        print_error(&format!("it cannot be supervised: {error}"));
         ExitCode::from(127)
     }))
 }
 
-#[expect(clippy::print_stderr, reason = "the server reads it as the CLI's last words")]
-fn complain(words: &str) {
-    eprintln!("{words}");
+#[expect(clippy::print_stderr, reason = "the server reads it as the end of the CLI's stderr")]
+fn print_error(message: &str) {
+    eprintln!("{message}");
 }
 
-fn supervise(task: &Task) -> std::io::Result<ExitCode> {
-    // Signals of a terminal are the server's, which ends its engines itself. It fails for the leader
-    // of a group, which is out of the terminal's reach, too.
+fn supervise(task: &SupervisorTask) -> std::io::Result<ExitCode> {
+    // Signals of a terminal are for the server, which ends its engines itself. This fails for a group
+    // leader, which receives no such signals either.
     let _ = rustix::process::setsid();
-    // Before there is another thread: namespaces are each thread's own.
+    // Before other threads start, because each thread has its own namespaces.
     let mut entered =
         shikiri_sandbox::enter(&task.plan, &task.command).map_err(std::io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(watch(task, &mut entered))
 }
 
-async fn watch(task: &Task, entered: &mut Entered) -> std::io::Result<ExitCode> {
-    // All of it before there is a child: nothing can be missed.
+async fn watch(task: &SupervisorTask, entered: &mut SandboxLaunch) -> std::io::Result<ExitCode> {
+    // Set up before the child starts, so that no signal is missed.
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut children = signal(SignalKind::child())?;
@@ -135,7 +133,7 @@ async fn watch(task: &Task, entered: &mut Entered) -> std::io::Result<ExitCode> 
         tokio::select! {
             _ = children.recv() => ended = reap(cli),
             _ = terminate.recv() => break,
-            () = hang_up(&stdin), if deadline.is_none() => deadline = Some(Instant::now() + GRACE),
+            () = wait_stdin_closed(&stdin), if deadline.is_none() => deadline = Some(Instant::now() + GRACE),
             now = looks.tick(), if deadline.is_some() => {
                 if is_orphan(task.parent) || deadline.is_some_and(|deadline| deadline <= now) {
                     break;
@@ -146,12 +144,12 @@ async fn watch(task: &Task, entered: &mut Entered) -> std::io::Result<ExitCode> 
             }
         }
     }
-    // Since the last look, the kernel may have ended a run that has a cgroup.
+    // The kernel may have ended a run with a cgroup since the last measurement.
     let at_the_end = || excess_in(entered.cgroup.as_ref()?, &task.plan.limits);
     if let Some(why) = excess.or_else(at_the_end) {
-        complain(&why);
+        print_error(&why);
     }
-    let killed = end_all(cli).await;
+    let killed = kill_descendants(cli).await;
     Ok(ExitCode::from(ended.or(killed).unwrap_or(137)))
 }
 
@@ -163,7 +161,7 @@ fn excess_of(limits: &SandboxLimits, cgroup: Option<&RunCgroup>) -> Option<Strin
     }
 }
 
-/// Which limit the kernel did not let the run exceed.
+/// Which limit the kernel enforced.
 fn excess_in(cgroup: &RunCgroup, limits: &SandboxLimits) -> Option<String> {
     let (most_memory, most_tasks) = (limits.memory_bytes >> 20, limits.tasks);
     cgroup.reached_limit().map(|limit| match limit {
@@ -178,7 +176,7 @@ fn excess_in(cgroup: &RunCgroup, limits: &SandboxLimits) -> Option<String> {
     })
 }
 
-/// Which limit the processes below this one exceed together.
+/// Which limit the descendants of this process exceed together.
 fn measured_excess(limits: &SandboxLimits) -> Option<String> {
     let now = shikiri_sandbox::tree_use(std::process::id());
     if now.bytes > limits.memory_bytes {
@@ -197,14 +195,13 @@ fn measured_excess(limits: &SandboxLimits) -> Option<String> {
     })
 }
 
-/// Whether the server has died: whoever adopts this process is another.
+/// Whether the server has died, so that this process has another parent.
 fn is_orphan(parent: u32) -> bool {
     getppid().is_none_or(|now| now.as_raw_nonzero().get().unsigned_abs() != parent)
 }
 
-/// Until nobody can write to stdin any more. What is written there is the CLI's to read: only the
-/// end is asked for.
-async fn hang_up(stdin: &AsyncFd<std::io::Stdin>) {
+/// Waits until the other end of stdin is closed. Reads nothing, because the input is for the CLI.
+async fn wait_stdin_closed(stdin: &AsyncFd<std::io::Stdin>) {
     loop {
         match stdin.ready(Interest::PRIORITY).await {
             Ok(mut ready) if !ready.ready().is_read_closed() => ready.clear_ready(),
@@ -213,7 +210,7 @@ async fn hang_up(stdin: &AsyncFd<std::io::Stdin>) {
     }
 }
 
-/// Takes leave of all that has ended, orphans too. Gives the CLI's exit code if it is among them.
+/// Reaps all ended children, also orphans. Returns the CLI's exit code if it is among them.
 fn reap(cli: Pid) -> Option<u8> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -226,8 +223,8 @@ fn reap(cli: Pid) -> Option<u8> {
     ended
 }
 
-/// Kills whatever is below this process, until there is nothing.
-async fn end_all(cli: Pid) -> Option<u8> {
+/// Kills the descendants of this process until none is left.
+async fn kill_descendants(cli: Pid) -> Option<u8> {
     let mut ended = None;
     for _ in 0..ROUNDS {
         ended = ended.or(reap(cli));
@@ -236,7 +233,7 @@ async fn end_all(cli: Pid) -> Option<u8> {
             break;
         }
         for pid in alive {
-            // One that has just ended takes no signal, and needs none.
+            // Fails if it has just ended.
             let _ = kill_process(pid, Signal::KILL);
         }
         tokio::time::sleep(PAUSE).await;
@@ -244,7 +241,7 @@ async fn end_all(cli: Pid) -> Option<u8> {
     ended
 }
 
-/// All processes below this one that are not dead already.
+/// The living descendants of this process.
 fn descendants() -> Vec<Pid> {
     let processes: Vec<_> = std::fs::read_dir("/proc")
         .into_iter()
@@ -291,12 +288,16 @@ mod tests {
             is_probe: false,
         };
         let command = ["/bin/claude", "--", "--read=x"].map(OsString::from).to_vec();
-        let task = || Task { parent: 7, plan: plan.clone(), command: command.clone() };
+        let task = || SupervisorTask { parent: 7, plan: plan.clone(), command: command.clone() };
         let arguments = task().arguments().unwrap();
         assert_eq!(arguments[0], COMMAND);
-        assert_eq!(Task::parse(arguments.into_iter().skip(1)), Some(task()));
+        assert_eq!(SupervisorTask::parse(arguments.into_iter().skip(1)), Some(task()));
         for wrong in ["", "x", "7 --", "7 {} --"] {
-            assert_eq!(Task::parse(wrong.split(' ').map(OsString::from)), None, "{wrong}");
+            assert_eq!(
+                SupervisorTask::parse(wrong.split(' ').map(OsString::from)),
+                None,
+                "{wrong}"
+            );
         }
     }
 

@@ -23,8 +23,8 @@ fn result(turns: u64) -> Value {
     json!({ "type": "result", "num_turns": turns, "result": "r", "session_id": "s" })
 }
 
-fn phases(lines: &[Value]) -> Vec<Phase> {
-    let mut translator = Translator::default();
+fn phases(lines: &[Value]) -> Vec<CliRunPhase> {
+    let mut translator = CliTranslator::default();
     let phase = |line: &Value| {
         translator.take(line);
         translator.phase()
@@ -34,7 +34,7 @@ fn phases(lines: &[Value]) -> Vec<Phase> {
 
 #[test]
 fn a_run_is_over_when_it_is_idle_and_the_model_has_heard_of_every_subagent() {
-    use Phase::{Done, Settling, Working};
+    use CliRunPhase::{Done, Settling, Working};
     // As 2.1.197 tells of one in the background: it calls itself idle in between.
     let completed = json!({ "task_id": "a", "patch": { "status": "completed" } });
     let heard = json!({ "task_id": "a", "status": "completed" });
@@ -61,7 +61,7 @@ fn a_run_is_over_when_it_is_idle_and_the_model_has_heard_of_every_subagent() {
 
 #[test]
 fn turns_add_up_and_an_empty_result_between_others_is_none() {
-    let mut translator = Translator::default();
+    let mut translator = CliTranslator::default();
     let mut empty = result(0);
     empty["origin"] = json!({ "kind": "task-notification" });
     let lines = [result(3), empty, result(1)];
@@ -88,7 +88,7 @@ fn text_is_told_once_and_whole_however_its_pieces_come() {
     let begin = event(json!({ "type": "content_block_start" }));
     // The first block lacks its last piece, the second has none at all.
     let lines = [begin.clone(), delta("hel"), whole("hello"), begin, whole("bye")];
-    let mut translator = Translator::default();
+    let mut translator = CliTranslator::default();
     let mut text = String::new();
     for message in lines.iter().flat_map(|line| translator.take(line)) {
         match message {
@@ -102,7 +102,7 @@ fn text_is_told_once_and_whole_however_its_pieces_come() {
 
 #[test]
 fn a_model_that_is_asked_for_after_the_start_is_told_then() {
-    let mut translator = Translator::default();
+    let mut translator = CliTranslator::default();
     translator.take(&started("a", "t1"));
     let call = json!({
         "type": "tool_use", "id": "t1", "name": "Agent",
@@ -123,7 +123,7 @@ fn servers_that_cannot_be_used_are_told_once() {
             server("good", "connected"), server("bad", "failed"), server("shy", "needs-auth"),
         ] }),
     );
-    let mut translator = Translator::default();
+    let mut translator = CliTranslator::default();
     let told = translator.take(&init);
     let named = |message: &EngineMessage| match message {
         EngineMessage::Warning { code, server, .. } => Some((*code, server.clone().unwrap())),
@@ -137,7 +137,7 @@ fn servers_that_cannot_be_used_are_told_once() {
 
 #[test]
 fn nothing_that_is_unheard_of_is_fatal_or_lost() {
-    let mut translator = Translator::default();
+    let mut translator = CliTranslator::default();
     let odd = [
         json!({ "type": "hologram", "uuid": "u", "x": 1 }),
         system("finish", json!({ "x": 1 })),

@@ -1,43 +1,43 @@
-//! The gateway of one run: a loopback HTTP server that stands between what an engine starts and the
-//! outside. It lives as long as the run, and so does its token.
+//! The gateway of one run: a loopback HTTP server between the run's programs and the network. The
+//! gateway and its token exist as long as the run.
 //!
-//! - It forwards requests for the model API and adds the operator's credential on this side
-//!   (`model_api`), so that none has to be inside the run (`environment`).
-//! - It is the run's HTTP proxy. Whether a connection is allowed is the tenant's `egress` policy
-//!   (`egress`, `proxy`).
+//! - It forwards requests for the model API and adds the operator's credential (`model_api`), so that
+//!   the run holds none (`run_environment`).
+//! - It is the run's HTTP proxy (`egress_proxy`). The tenant's policy decides about connections
+//!   (`egress_rules`).
 //!
-//! `observer` is where traffic of the model API can be looked at.
+//! A [`ModelApiObserver`] can observe the traffic of the model API.
 
-mod egress;
-mod environment;
+mod egress_proxy;
+mod egress_rules;
+mod gateway_server;
 mod model_api;
-mod observer;
-mod proxy;
-mod server;
-mod token;
+mod model_api_observer;
+mod run_environment;
+mod run_token;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use shikiri_app::execution::{EngineError, Order};
+use shikiri_executions::execution::{EngineError, TurnRequest};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use environment::is_credential_name;
-pub use observer::{ModelApiObserver, ModelCallId, NoObserver};
+pub use model_api_observer::{ModelApiObserver, ModelCallId, NoObserver};
+pub use run_environment::is_credential_name;
 
 use crate::claude_login::ClaudeLogin;
-use crate::messages::http::HttpClients;
-use crate::messages::{AwsCredentialSources, BEDROCK_SWITCH, Upstream};
-use egress::EgressRules;
-use environment::{RunEnvironment, TokenUse};
+use crate::messages::http_clients::HttpClients;
+use crate::messages::{AwsCredentialSources, BEDROCK_SWITCH, ModelApiUpstream};
+use egress_rules::EgressRules;
 use model_api::ModelApi;
-use token::RunToken;
+use run_environment::{RunEnvironment, TokenUse};
+use run_token::RunToken;
 
-/// An open gateway. Dropped, nothing listens any more and its connections are closed.
+/// An open gateway. Dropping it closes the listener and all connections.
 pub(crate) struct RunGateway {
     _server: AbortOnDropHandle<()>,
-    upstream: Upstream,
+    upstream: ModelApiUpstream,
 }
 
 /// What all connections of a gateway share.
@@ -49,15 +49,15 @@ struct GatewayState {
 }
 
 impl RunGateway {
-    /// Opens a gateway for an order, and gives the order as the run may see it: its environment
-    /// holds the gateway's address and token where the operator's credentials were.
+    /// Opens a gateway. Returns the request as the run may see it: its environment holds the gateway's
+    /// address and token in place of the operator's credentials.
     pub(crate) async fn open(
-        mut order: Order,
+        mut request: TurnRequest,
         clients: &HttpClients,
         aws: &AwsCredentialSources,
         observer: Arc<dyn ModelApiObserver>,
         login: Option<&ClaudeLogin>,
-    ) -> Result<(Self, Order), EngineError> {
+    ) -> Result<(Self, TurnRequest), EngineError> {
         let failed = |error: &dyn std::fmt::Display| {
             EngineError::new(format!("the gateway of the run cannot be opened: {error}"))
         };
@@ -65,33 +65,34 @@ impl RunGateway {
         let listener = listener.map_err(|error| failed(&error))?;
         let address = listener.local_addr().map_err(|error| failed(&error))?;
         let token = RunToken::random().map_err(|error| failed(&error))?;
-        let model_api = ModelApi::new(&order, clients, aws, observer, login).await;
+        let model_api = ModelApi::new(&request, clients, aws, observer, login).await;
         let model_api = model_api.map_err(|failure| EngineError::new(failure.to_string()))?;
-        let egress = EgressRules::new(&order);
+        let egress = EgressRules::new(&request);
 
-        let seen = RunEnvironment::of(&order.env, &order.model);
-        order.secrets.extend(seen.withheld);
-        order.env = seen.visible;
+        let run_env = RunEnvironment::of(&request.env, &request.model);
+        request.secrets.extend(run_env.withheld);
+        request.env = run_env.visible;
         if login.is_some() {
-            order.env.remove(BEDROCK_SWITCH);
+            request.env.remove(BEDROCK_SWITCH);
         }
         let token_use = match login {
             Some(_) => TokenUse::Login,
             None if model_api.is_bedrock() => TokenUse::Bedrock,
             None => TokenUse::ApiKey,
         };
-        let variables = environment::gateway_variables(address.port(), token.reveal(), token_use);
-        order.env.extend(variables);
-        order.loopback_ports.push(address.port());
+        let variables =
+            run_environment::gateway_variables(address.port(), token.reveal(), token_use);
+        request.env.extend(variables);
+        request.loopback_ports.push(address.port());
 
         let upstream = model_api.upstream().clone();
         let state = GatewayState { port: address.port(), token, model_api, egress };
-        let server = tokio::spawn(server::serve(listener, Arc::new(state)));
-        Ok((Self { _server: AbortOnDropHandle::new(server), upstream }, order))
+        let server = tokio::spawn(gateway_server::serve(listener, Arc::new(state)));
+        Ok((Self { _server: AbortOnDropHandle::new(server), upstream }, request))
     }
 
-    /// What the gateway calls, with the credentials that it has.
-    pub(crate) fn upstream(&self) -> Upstream {
+    /// The model API that the gateway calls.
+    pub(crate) fn upstream(&self) -> ModelApiUpstream {
         self.upstream.clone()
     }
 }

@@ -13,18 +13,19 @@ use http_body_util::{BodyDataStream, BodyExt as _, Limited};
 use hyper::body::{Body as _, Incoming};
 use reqwest::Url;
 use serde_json::json;
-use shikiri_app::execution::Order;
+use shikiri_executions::execution::TurnRequest;
 
-use super::observer::{ModelApiObserver, ModelCallId};
-use super::proxy::strip_hop_by_hop;
-use super::server::{GatewayBody, body, text};
+use super::egress_proxy::strip_hop_by_hop;
+use super::gateway_server::{GatewayBody, body, text};
+use super::model_api_observer::{ModelApiObserver, ModelCallId};
 use crate::claude_login::ClaudeLogin;
-use crate::messages::http::HttpClients;
-use crate::messages::{AwsCredentialSources, Failure, Upstream};
+use crate::messages::error_text::join_causes;
+use crate::messages::http_clients::HttpClients;
+use crate::messages::{AwsCredentialSources, ModelApiError, ModelApiUpstream};
 
 /// Bedrock takes 25 MB.
 const MAX_SIGNED_BODY: usize = 64 * 1024 * 1024;
-/// What a run sends to prove who it is, and what belongs to one hop or to the old signature.
+/// Headers with the run's own token, of one hop, or of the old signature.
 const REPLACED: [&str; 8] = [
     "authorization",
     "x-api-key",
@@ -35,14 +36,14 @@ const REPLACED: [&str; 8] = [
     "x-amz-content-sha256",
     "amz-sdk-request",
 ];
-/// The doors of the gateway, and the paths behind them that are the API's.
+/// The gateway's path prefixes, and the API's paths below them.
 const ANTHROPIC_PREFIX: &str = "/anthropic";
 const ANTHROPIC_PATHS: [&str; 1] = ["/v1/"];
 const BEDROCK_PREFIX: &str = "/bedrock";
 const BEDROCK_PATHS: [&str; 2] = ["/model/", "/inference-profiles"];
 
 pub(super) struct ModelApi {
-    upstream: Upstream,
+    upstream: ModelApiUpstream,
     http: reqwest::Client,
     observer: Arc<dyn ModelApiObserver>,
     calls: AtomicU64,
@@ -50,17 +51,19 @@ pub(super) struct ModelApi {
 
 impl ModelApi {
     pub(super) async fn new(
-        order: &Order,
+        request: &TurnRequest,
         clients: &HttpClients,
         aws: &AwsCredentialSources,
         observer: Arc<dyn ModelApiObserver>,
         login: Option<&ClaudeLogin>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ModelApiError> {
         let upstream = match login {
-            Some(login) => Upstream::with_login(&order.model, &order.env, login.clone())?,
-            None => Upstream::from_env(&order.model, &order.env, aws).await?,
+            Some(login) => {
+                ModelApiUpstream::with_login(&request.model, &request.env, login.clone())?
+            }
+            None => ModelApiUpstream::from_env(&request.model, &request.env, aws).await?,
         };
-        let http = clients.forwarding(&order.env)?;
+        let http = clients.forwarding(&request.env)?;
         Ok(Self { upstream, http, observer, calls: AtomicU64::new(0) })
     }
 
@@ -68,7 +71,7 @@ impl ModelApi {
         self.upstream.is_bedrock()
     }
 
-    pub(super) fn upstream(&self) -> &Upstream {
+    pub(super) fn upstream(&self) -> &ModelApiUpstream {
         &self.upstream
     }
 
@@ -94,7 +97,7 @@ impl ModelApi {
         }
     }
 
-    /// Where a request goes, if its path is one of the API's.
+    /// The upstream address of a request, if its path belongs to the API.
     fn url<B>(&self, request: &Request<B>) -> Option<Url> {
         let (prefix, paths): (_, &[&str]) = match self.is_bedrock() {
             true => (BEDROCK_PREFIX, &BEDROCK_PATHS),
@@ -158,7 +161,7 @@ impl ModelApi {
     }
 }
 
-/// Whether a path would be another one once it is read: `/v1/../admin`.
+/// Whether a path has dot segments, such as `/v1/../admin`.
 fn has_dot_segment(path: &str) -> bool {
     path.split(['/', '\\']).any(|segment| {
         let plain = segment.to_ascii_lowercase().replace("%2e", ".");
@@ -169,7 +172,7 @@ fn has_dot_segment(path: &str) -> bool {
 #[derive(Debug, thiserror::Error)]
 enum ForwardError {
     #[error("{0}")]
-    Credential(#[from] Failure),
+    Credential(#[from] ModelApiError),
     #[error("the request's body could not be read, or is larger than 64 MiB")]
     Body,
     #[error("the model API cannot be reached: {}", without_url(.0))]
@@ -177,7 +180,7 @@ enum ForwardError {
 }
 
 impl ForwardError {
-    /// In the API's own form, so that the engine tells the reason.
+    /// The error in the API's format, so that the engine reports the reason.
     fn response(&self) -> Response<GatewayBody> {
         let (status, kind) = match self {
             Self::Credential(_) => (StatusCode::UNAUTHORIZED, "authentication_error"),
@@ -196,11 +199,5 @@ impl ForwardError {
 
 /// The causes of a failure, without the upstream's address, which may hold a password.
 fn without_url(error: &reqwest::Error) -> String {
-    let mut causes = Vec::new();
-    let mut next = std::error::Error::source(error);
-    while let Some(cause) = next {
-        causes.push(cause.to_string());
-        next = cause.source();
-    }
-    if causes.is_empty() { "it did not answer".to_owned() } else { causes.join(": ") }
+    std::error::Error::source(error).map_or_else(|| "it did not answer".to_owned(), join_causes)
 }

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::Uri;
-use shikiri_app::execution::{Memory, NoTools, Order, Server};
+use shikiri_executions::execution::{NoTools, ResolvedServer, ResumeState, TurnRequest};
 use shikiri_model::execution::PriceList;
 use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::native::Limits;
-use shikiri_model::server::Transport;
+use shikiri_model::native::ExecutionLimits;
+use shikiri_model::server::McpServerTransport;
 use shikiri_model::tenant::EgressPolicy;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::egress::{EgressRefusal, EgressRoute, HostResolver};
+use super::egress_rules::{EgressRefusal, EgressRoute, HostResolver};
 use super::*;
 
-fn order(env: &[(&str, &str)]) -> Order {
-    Order {
+fn order(env: &[(&str, &str)]) -> TurnRequest {
+    TurnRequest {
         prompt: String::new(),
         system_prompt: String::new(),
         model: Model { engine: EngineKind::ClaudeCode, ..Model::offline() },
@@ -36,9 +36,9 @@ fn order(env: &[(&str, &str)]) -> Order {
         home: PathBuf::new(),
         env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         secrets: Vec::new(),
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
         prices: PriceList::default(),
-        memory: Memory::default(),
+        memory: ResumeState::default(),
         egress: EgressPolicy::default(),
         loopback_ports: Vec::new(),
     }
@@ -46,7 +46,7 @@ fn order(env: &[(&str, &str)]) -> Order {
 
 struct World {
     _gateway: RunGateway,
-    order: Order,
+    order: TurnRequest,
     port: u16,
 }
 
@@ -299,11 +299,11 @@ impl HostResolver for FakeResolver {
 }
 
 async fn judged(policy: EgressPolicy, addresses: &'static str) -> Result<String, String> {
-    let order = Order { egress: policy, ..order(&[]) };
+    let order = TurnRequest { egress: policy, ..order(&[]) };
     let rules = EgressRules::new(&order);
     let rules = rules.with_resolver(Arc::new(FakeResolver(Mutex::new(vec![addresses]))));
     let uri = Uri::from_static("https://name.example:444");
-    match rules.judge("name.example", 444, &uri).await {
+    match rules.authorize_connection("name.example", 444, &uri).await {
         Ok(EgressRoute::Direct(found)) => Ok(format!("{found:?}")),
         Ok(EgressRoute::OperatorProxy(_)) => Ok("proxy".to_owned()),
         Err(refusal) => Err(refusal.to_string()),
@@ -336,10 +336,10 @@ async fn every_address_of_a_name_is_judged_and_the_judged_ones_are_used() {
 
 #[tokio::test]
 async fn a_server_of_the_run_is_allowed_by_host_and_port_alone() {
-    let server = |url: &str, allow_private| Server {
+    let server = |url: &str, allow_private| ResolvedServer {
         id: None,
         name: "s".to_owned(),
-        transport: Transport::Http { url: url.to_owned() },
+        transport: McpServerTransport::Http { url: url.to_owned() },
         headers: BTreeMap::new(),
         allowed_tools: None,
         allow_private,
@@ -349,12 +349,12 @@ async fn a_server_of_the_run_is_allowed_by_host_and_port_alone() {
         server("http://Inside.Example:8080/mcp", true),
         server("https://outside.example/mcp", false),
     ];
-    let order = Order { egress: EgressPolicy::None, servers, ..order(&[]) };
+    let order = TurnRequest { egress: EgressPolicy::None, servers, ..order(&[]) };
     let judge = async |host: &str, port, address| {
         let resolver = FakeResolver(Mutex::new(vec![address]));
         let rules = EgressRules::new(&order).with_resolver(Arc::new(resolver));
         let uri: Uri = format!("http://{host}:{port}/").parse().unwrap();
-        rules.judge(host, port, &uri).await.map(drop)
+        rules.authorize_connection(host, port, &uri).await.map(drop)
     };
     assert_eq!(judge("inside.example", 8080, "10.0.0.1").await, Ok(()));
     assert_eq!(judge("INSIDE.example.", 8080, "127.0.0.1").await, Ok(()));
@@ -455,8 +455,8 @@ async fn a_run_on_bedrock_is_signed_for_with_credentials_that_were_fetched() {
     // The run knows nothing of it, and readers are not told.
     let seen = format!("{:?}", world.order.env);
     assert!(!seen.contains("fetched") && !seen.contains("config"), "{seen}");
-    let mut redactor = crate::redact::Redactor::new(&world.order);
-    redactor.learn(world._gateway.upstream().secrets());
+    let mut redactor = crate::redact::SecretRedactor::new(&world.order);
+    redactor.add_secrets(world._gateway.upstream().secrets());
     let told = redactor.text("a fetched-token and a fetched-secret");
     assert_eq!(told, "a [REDACTED] and a [REDACTED]");
 }

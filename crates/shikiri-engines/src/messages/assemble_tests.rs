@@ -1,6 +1,9 @@
 use super::*;
 
-fn take(assembler: &mut Assembler, event: &Value) -> Result<Option<News>, Failure> {
+fn take(
+    assembler: &mut MessageAssembler,
+    event: &Value,
+) -> Result<Option<ModelStreamUpdate>, ModelApiError> {
     assembler.take(event.to_string().as_bytes())
 }
 
@@ -39,7 +42,7 @@ fn end() -> [Value; 2] {
 
 #[test]
 fn thoughts_keep_their_signatures_and_calls_their_input() {
-    let mut assembler = Assembler::default();
+    let mut assembler = MessageAssembler::default();
     let thinking = json!({ "type": "thinking", "thinking": "", "signature": "" });
     let call = json!({ "type": "tool_use", "id": "t", "name": "f", "input": {} });
     let partial = |json: &str| json!({ "type": "input_json_delta", "partial_json": json });
@@ -66,14 +69,14 @@ fn thoughts_keep_their_signatures_and_calls_their_input() {
     for event in events.iter().chain(&end()) {
         news.extend(take(&mut assembler, event).unwrap());
     }
-    let usage = |output_tokens| Usage {
+    let usage = |output_tokens| TokenUsage {
         input_tokens: 7,
         cache_read_tokens: 3,
         output_tokens,
-        ..Usage::default()
+        ..TokenUsage::default()
     };
     let (id, model) = ("msg_1".to_owned(), "m".to_owned());
-    let whole = Whole {
+    let whole = AssembledMessage {
         id: id.clone(),
         model: model.clone(),
         content: vec![
@@ -86,10 +89,10 @@ fn thoughts_keep_their_signatures_and_calls_their_input() {
         usage: usage(9),
     };
     let expected = [
-        News::Started { id, model, usage: usage(1) },
-        News::Thought("hm".to_owned()),
-        News::Text("木".to_owned()),
-        News::Done(whole),
+        ModelStreamUpdate::Started { id, model, usage: usage(1) },
+        ModelStreamUpdate::Thought("hm".to_owned()),
+        ModelStreamUpdate::Text("木".to_owned()),
+        ModelStreamUpdate::Done(whole),
     ];
     assert_eq!(news, expected);
 }
@@ -123,25 +126,28 @@ fn a_stream_that_makes_no_sense_is_refused() {
         vec![json!({ "type": "message_start" })],
     ];
     for events in table {
-        let mut assembler = Assembler::default();
+        let mut assembler = MessageAssembler::default();
         let (last, before) = events.split_last().unwrap();
         for event in before {
             take(&mut assembler, event).unwrap();
         }
         let failed = take(&mut assembler, last).unwrap_err();
-        assert!(matches!(failed, Failure::Unreadable(_)), "{events:?}: {failed:?}");
+        assert!(matches!(failed, ModelApiError::Unreadable(_)), "{events:?}: {failed:?}");
     }
-    assert!(matches!(Assembler::default().take(b"{\"type\":"), Err(Failure::Unreadable(_))));
+    assert!(matches!(
+        MessageAssembler::default().take(b"{\"type\":"),
+        Err(ModelApiError::Unreadable(_))
+    ));
 }
 
 #[test]
 fn an_error_in_the_middle_is_told_in_its_own_words() {
-    let mut assembler = Assembler::default();
+    let mut assembler = MessageAssembler::default();
     take(&mut assembler, &start()).unwrap();
     let error = json!({ "type": "overloaded_error", "message": "busy" });
     let failed = take(&mut assembler, &json!({ "type": "error", "error": error })).unwrap_err();
     let (kind, message) = ("overloaded_error".to_owned(), "busy".to_owned());
-    assert_eq!(failed, Failure::BrokenOff { kind, message });
-    assert!(failed.is_worth_a_retry());
+    assert_eq!(failed, ModelApiError::BrokenOff { kind, message });
+    assert!(failed.is_retryable());
     assert_eq!(assembler.usage().input_tokens, 7, "what was told was spent");
 }

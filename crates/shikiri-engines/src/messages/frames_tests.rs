@@ -32,8 +32,8 @@ fn chunk(event: &str) -> Vec<u8> {
     frame(&headers, payload.as_bytes())
 }
 
-fn all(pieces: &[&[u8]]) -> Result<Vec<String>, Failure> {
-    let (mut frames, mut found) = (Frames::default(), Vec::new());
+fn all(pieces: &[&[u8]]) -> Result<Vec<String>, ModelApiError> {
+    let (mut frames, mut found) = (AwsFrameDecoder::default(), Vec::new());
     for piece in pieces {
         frames.push(piece);
         while let Some(event) = frames.next()? {
@@ -69,7 +69,7 @@ fn a_bit_that_fell_over_is_noticed_wherever_it_was() {
             bad[place] ^= 1 << bit;
             // A length that says that more will come waits for it in vain, unless it is checked.
             let failed = all(&[&bad]).unwrap_err();
-            assert!(matches!(failed, Failure::Unreadable(_)), "{place}: {failed:?}");
+            assert!(matches!(failed, ModelApiError::Unreadable(_)), "{place}: {failed:?}");
         }
     }
 }
@@ -79,21 +79,21 @@ fn frames_that_cannot_be_are_refused() {
     let mut huge = u32::MAX.to_be_bytes().to_vec();
     huge.extend([0; 4]);
     huge.extend(checksum(&huge).to_be_bytes());
-    assert_eq!(all(&[&huge]), Err(Failure::TooLarge(MAX_EVENT)));
+    assert_eq!(all(&[&huge]), Err(ModelApiError::TooLarge(MAX_EVENT)));
     let mut short = 12_u32.to_be_bytes().to_vec();
     short.extend(9_u32.to_be_bytes());
     short.extend(checksum(&short).to_be_bytes());
-    assert!(matches!(all(&[&short]), Err(Failure::Unreadable(_))));
+    assert!(matches!(all(&[&short]), Err(ModelApiError::Unreadable(_))));
     for headers in [&b"\x09:e"[..], b"\x01a\x07\x00\x09x", b"\x01a\x63", b"\x01a", b"\x01a\x05\x00"]
     {
         assert!(
-            matches!(all(&[&framed(headers, b"")]), Err(Failure::Unreadable(_))),
+            matches!(all(&[&framed(headers, b"")]), Err(ModelApiError::Unreadable(_))),
             "{headers:?}"
         );
     }
     let event = [(":event-type", "chunk"), (":message-type", "event")];
     for payload in [&b"x"[..], b"{}", b"{\"bytes\":\"***\"}"] {
-        assert!(matches!(all(&[&frame(&event, payload)]), Err(Failure::Unreadable(_))));
+        assert!(matches!(all(&[&frame(&event, payload)]), Err(ModelApiError::Unreadable(_))));
     }
 }
 
@@ -101,7 +101,7 @@ fn frames_that_cannot_be_are_refused() {
 fn an_exception_is_told_in_its_own_words() {
     let headers = [(":exception-type", "throttlingException"), (":message-type", "exception")];
     let expected = |kind: &str, message: &str| {
-        Err(Failure::BrokenOff { kind: kind.to_owned(), message: message.to_owned() })
+        Err(ModelApiError::BrokenOff { kind: kind.to_owned(), message: message.to_owned() })
     };
     let thrown = frame(&headers, b"{\"message\":\"too fast\"}");
     assert_eq!(all(&[&thrown]), expected("throttlingException", "too fast"));

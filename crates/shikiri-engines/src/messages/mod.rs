@@ -1,39 +1,41 @@
 //! A small client for the Messages API, at Anthropic or on Bedrock.
 //!
-//! `provider` says where a request goes and what proves who sends it, `wire` what is said, `client`
-//! how it is sent, tried again and given up; `aws` gets
-//! credentials for Bedrock. A message that is wanted as it arrives (`stream`) comes
-//! as server-sent events (`sse`) or in AWS's frames (`frames`), and is put together in `assemble`.
+//! `model_provider` has the address and credentials of a request, `wire_types` its content, and
+//! `messages_client` sends and retries it. `aws` gets credentials for Bedrock. A streamed message
+//! (`message_stream`) arrives as server-sent events (`sse_decoder`) or in AWS's frames
+//! (`aws_event_stream`); `message_assembler` puts it together.
 
-mod ask;
-mod assemble;
 pub(crate) mod aws;
-mod client;
-mod failure;
-mod frames;
-pub(crate) mod http;
-mod provider;
-mod sign;
-mod speaker;
-mod sse;
-mod stream;
-mod title;
-mod upstream;
-mod wire;
+mod aws_event_stream;
+mod aws_signature;
+mod conversation_title;
+pub(crate) mod error_text;
+pub(crate) mod http_clients;
+mod message_assembler;
+mod message_stream;
+mod messages_client;
+mod model_api_error;
+mod model_api_upstream;
+mod model_provider;
+mod sampling_model;
+mod streaming_request;
+mod wire_types;
 
-pub use ask::Ask;
-pub use assemble::{News, Whole};
 pub use aws::AwsCredentialSources;
-pub(crate) use client::now;
-pub use client::{Client, Prepared};
-pub use failure::Failure;
-pub(crate) use provider::BEDROCK_SWITCH;
-pub use provider::{Credentials, Provider};
-pub use speaker::Messages;
-pub use stream::Streaming;
-pub use title::title;
-pub(crate) use upstream::Upstream;
-pub use wire::{Block, Message, Request, Response, Role};
+pub use conversation_title::generate_title;
+pub use message_assembler::{AssembledMessage, ModelStreamUpdate};
+pub use message_stream::ModelMessageStream;
+pub(crate) use messages_client::now;
+pub use messages_client::{MessagesClient, PreparedModelCall};
+pub use model_api_error::ModelApiError;
+pub(crate) use model_api_upstream::ModelApiUpstream;
+pub(crate) use model_provider::BEDROCK_SWITCH;
+pub use model_provider::{ModelCredentials, ModelProvider};
+pub use sampling_model::MessagesSamplingModel;
+pub use streaming_request::StreamingRequest;
+pub use wire_types::{
+    MessagesRequest, MessagesResponse, ModelInputMessage, ModelMessageRole, ResponseBlock,
+};
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,11 @@ use super::*;
 const HOST: (&str, &str) = ("host", "example.amazonaws.com");
 const DATE: (&str, &str) = ("x-amz-date", "20150830T123600Z");
 
-fn keys(session_token: Option<&str>) -> Keys {
-    Keys {
+fn keys(session_token: Option<&str>) -> AwsKeys {
+    AwsKeys {
         id: "AKIDEXAMPLE".to_owned(),
-        secret: Secret::from_caller("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"),
-        session_token: session_token.map(Secret::from_caller),
+        secret: SecretToken::from_caller("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"),
+        session_token: session_token.map(SecretToken::from_caller),
     }
 }
 
@@ -16,8 +16,8 @@ fn unsigned<'a>(
     method: &'a str,
     headers: &'a [(&'a str, &'a str)],
     body: &'a [u8],
-) -> Unsigned<'a> {
-    Unsigned {
+) -> SignatureInput<'a> {
+    SignatureInput {
         method,
         path: "/",
         query: "",
@@ -29,7 +29,7 @@ fn unsigned<'a>(
     }
 }
 
-fn signature(unsigned: &Unsigned<'_>) -> String {
+fn signature(unsigned: &SignatureInput<'_>) -> String {
     let value = unsigned.authorization(&keys(None));
     value.rsplit('=').next().unwrap().to_owned()
 }
@@ -67,7 +67,7 @@ fn paths_are_encoded_once_more_than_they_are_sent() {
         let path = format!("/model/{}/invoke", encoded(model));
         let (region, service) = ("us-west-2", "bedrock");
         let plain = unsigned("POST", &headers, b"{\"max_tokens\":1}");
-        signature(&Unsigned { path: &path, region, service, ..plain })
+        signature(&SignatureInput { path: &path, region, service, ..plain })
     };
     assert_eq!(
         of("anthropic.claude-3-haiku-20240307-v1:0", None),

@@ -1,25 +1,25 @@
-//! The offline engine: asks no model and says so. It makes everything else work at once on a fresh
-//! store, and plays whatever part a test or a trial wants: see `Script`.
+//! The offline engine: asks no model. It makes a fresh store usable at once, and plays scripts for tests
+//! and trials: see `OfflineScript`.
 
-mod play;
-mod script;
+mod offline_script;
+mod script_player;
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use shikiri_app::execution::{Engine, EngineError, Order, Told};
+use shikiri_executions::execution::{Engine, EngineError, EngineSender, TurnRequest};
 use shikiri_model::models::{EngineKind, Model};
 use tokio_util::sync::CancellationToken;
 
-use play::Play;
-use script::Script;
+use offline_script::OfflineScript;
+use script_player::OfflinePlayer;
 
 /// Needs nothing and keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Offline;
+pub struct OfflineScriptEngine;
 
 #[async_trait]
-impl Engine for Offline {
+impl Engine for OfflineScriptEngine {
     fn kind(&self) -> EngineKind {
         EngineKind::Offline
     }
@@ -30,12 +30,12 @@ impl Engine for Offline {
 
     async fn run(
         &self,
-        order: Order,
-        told: Told,
+        request: TurnRequest,
+        sender: EngineSender,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
-        let script = Script::read(&order.prompt);
-        Play::new(order, script, told, stop).perform().await
+        let script = OfflineScript::read(&request.prompt);
+        OfflinePlayer::new(request, script, sender, stop).play_script().await
     }
 }
 

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::execution::{Heard, Memory, NoTools};
+use shikiri_executions::execution::{EngineReceiver, NoTools, ResumeState};
 use shikiri_model::execution::{
-    Expected, Price, PriceList, Prices, Processor, SpenderKind, Usage, total,
+    MessageProcessor, ModelPrices, PriceList, ProcessorConfig, SpenderKind, TokenPrice, TokenUsage,
+    total,
 };
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
 use shikiri_model::tenant::EgressPolicy;
 use shikiri_model::time::Timestamp;
 use tokio::time::Instant;
 
 use super::*;
 
-fn order(prompt: &str) -> Order {
-    Order {
+fn order(prompt: &str) -> TurnRequest {
+    TurnRequest {
         prompt: prompt.to_owned(),
         system_prompt: String::new(),
         model: Model::offline(),
@@ -30,9 +31,9 @@ fn order(prompt: &str) -> Order {
         home: PathBuf::new(),
         env: BTreeMap::new(),
         secrets: Vec::new(),
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
         prices: PriceList::default(),
-        memory: Memory::default(),
+        memory: ResumeState::default(),
         egress: EgressPolicy::default(),
         loopback_ports: Vec::new(),
     }
@@ -42,7 +43,7 @@ fn order(prompt: &str) -> Order {
 struct Seen {
     ended: Result<(), EngineError>,
     events: Vec<(String, Value)>,
-    processor: Processor,
+    processor: MessageProcessor,
 }
 
 impl Seen {
@@ -60,26 +61,26 @@ impl Seen {
     }
 }
 
-fn processor() -> Processor {
-    let prices = Prices { input: Price::from_micros(3), ..Prices::default() };
+fn processor() -> MessageProcessor {
+    let prices = ModelPrices { input: TokenPrice::from_micros(3), ..ModelPrices::default() };
     let prices = PriceList::new([("offline".to_owned(), prices), ("small".to_owned(), prices)]);
-    Processor::new(Expected { turn: 1, prices, ..Expected::default() })
+    MessageProcessor::new(ProcessorConfig { turn: 1, prices, ..ProcessorConfig::default() })
 }
 
-async fn listen(mut messages: Heard) -> (Vec<(String, Value)>, Processor) {
+async fn listen(mut messages: EngineReceiver) -> (Vec<(String, Value)>, MessageProcessor) {
     let (mut events, mut processor) = (Vec::new(), processor());
     while let Some(message) = messages.recv().await {
-        for event in processor.take(message, Timestamp::default()) {
+        for event in processor.process(message, Timestamp::default()) {
             events.push((event.kind().to_owned(), serde_json::from_str(event.data()).unwrap()));
         }
     }
     (events, processor)
 }
 
-async fn play(order: Order, stop: CancellationToken) -> Seen {
-    let (told, messages) = Told::channel();
+async fn play(order: TurnRequest, stop: CancellationToken) -> Seen {
+    let (told, messages) = EngineSender::channel();
     let (ended, (events, processor)) =
-        tokio::join!(Offline.run(order, told, stop), listen(messages));
+        tokio::join!(OfflineScriptEngine.run(order, told, stop), listen(messages));
     Seen { ended, events, processor }
 }
 
@@ -98,14 +99,14 @@ async fn any_input_is_answered_by_an_engine_that_says_what_it_is() {
     assert_eq!(finish.session_id.as_deref(), seen.processor.session_id());
     uuid::Uuid::parse_str(seen.processor.session_id().unwrap()).unwrap();
     let rows = seen.processor.rows();
-    let usage = Usage { input_tokens: 10, output_tokens: 20, ..Usage::default() };
+    let usage = TokenUsage { input_tokens: 10, output_tokens: 20, ..TokenUsage::default() };
     assert_eq!((rows.len(), rows[0].usage), (1, usage));
     assert!(played("#offline evnts=1").await.text().contains("there is no \"evnts\""));
 }
 
 #[tokio::test]
 async fn a_resumed_session_keeps_its_id() {
-    let resumed = Order { resume: Some("given".to_owned()), ..order("") };
+    let resumed = TurnRequest { resume: Some("given".to_owned()), ..order("") };
     let seen = play(resumed, CancellationToken::new()).await;
     assert_eq!(seen.of("session_start")[0]["session_id"], "given");
     assert_eq!(seen.processor.finish().unwrap().session_id.as_deref(), Some("given"));
@@ -151,10 +152,10 @@ async fn subagents_live_together_and_each_has_its_own_tool_and_bill() {
     let rows = seen.processor.rows();
     let subagents = rows.iter().filter(|row| row.kind == SpenderKind::Subagent).count();
     assert_eq!((rows.len(), subagents), (9, 8));
-    let usage = Usage {
+    let usage = TokenUsage {
         input_tokens: 10 + 8 * 100 + 36,
         output_tokens: 20 + 8 * 10 + 36,
-        ..Usage::default()
+        ..TokenUsage::default()
     };
     assert_eq!(total(&rows).0, usage);
     let unended = seen.processor.tools().iter().filter(|tool| tool.ended_at.is_none()).count();

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use shikiri_app::execution::EngineError;
+use shikiri_executions::execution::EngineError;
 use shikiri_model::execution::{
-    EngineMessage, Expected, Finish, Processor, SpenderKind, Usage, UsageRow, total,
+    EngineFinish, EngineMessage, MessageProcessor, ProcessorConfig, SpenderKind, TokenUsage,
+    UsageRow, total,
 };
 use shikiri_model::time::Timestamp;
 
@@ -14,19 +15,20 @@ use super::world::{Account, World};
 pub(crate) struct Outcome {
     pub(crate) account: Account,
     pub(crate) events: Vec<(&'static str, Value)>,
-    pub(crate) processor: Processor,
+    pub(crate) processor: MessageProcessor,
     pub(crate) outcome: Result<(), EngineError>,
 }
 
 impl Outcome {
     pub(crate) fn new(account: Account, outcome: Result<(), EngineError>) -> Self {
-        let mut processor = Processor::new(Expected { turn: 1, ..Expected::default() });
+        let mut processor =
+            MessageProcessor::new(ProcessorConfig { turn: 1, ..ProcessorConfig::default() });
         let mut events = Vec::new();
         for message in &account.again {
-            processor.take_again(message.clone(), Timestamp::from_millis(0));
+            processor.replay(message.clone(), Timestamp::from_millis(0));
         }
         for message in &account.messages {
-            for event in processor.take(message.clone(), Timestamp::from_millis(0)) {
+            for event in processor.process(message.clone(), Timestamp::from_millis(0)) {
                 events.push((event.kind(), serde_json::from_str(event.data()).unwrap()));
             }
         }
@@ -51,7 +53,7 @@ impl Outcome {
     }
 
     #[track_caller]
-    pub(crate) fn finish(&self) -> &Finish {
+    pub(crate) fn finish(&self) -> &EngineFinish {
         assert_eq!(self.outcome, Ok(()), "{:#?}", self.account.messages);
         self.processor.finish().unwrap_or_else(|| panic!("{:#?}", self.account.messages))
     }
@@ -82,7 +84,7 @@ impl Outcome {
 
     /// The bill by spender, as the engine tells it. A subagent of the CLI has an id of its own; one
     /// of ours is known by the call that started it.
-    pub(crate) fn bill(&self) -> BTreeMap<Option<String>, Usage> {
+    pub(crate) fn bill(&self) -> BTreeMap<Option<String>, TokenUsage> {
         let mut bill = BTreeMap::new();
         for row in self.rows() {
             let who = row.agent_id.or(row.tool_use_id);
@@ -101,7 +103,7 @@ impl Outcome {
         assert_eq!(total(&self.rows()).0, all);
         for end in self.of("subagent_end") {
             let agent = end["agent_id"].as_str().or(end["tool_use_id"].as_str());
-            let told: Usage = serde_json::from_value(end["usage"].clone()).unwrap();
+            let told: TokenUsage = serde_json::from_value(end["usage"].clone()).unwrap();
             assert_eq!(Some(&told), world.bill().get(&agent.map(str::to_owned)), "{end}");
         }
         assert_eq!(self.warnings(), Vec::<&str>::new(), "{:?}", self.of("warning"));

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use shikiri_app::execution::{
-    Answer, Engine, Heard, Memory, NoTools, Order, Step, Told, Tool, ToolBox, Word,
+use shikiri_engines::claude_code::ClaudeCodeEngine;
+use shikiri_engines::native::NativeEngine;
+use shikiri_executions::execution::{
+    Engine, EngineOutput, EngineReceiver, EngineSender, JournalStep, NoTools, ResumeState, ToolBox,
+    ToolCallResult, ToolSpec, TurnRequest,
 };
-use shikiri_engines::claude_code::ClaudeCode;
-use shikiri_engines::native::Native;
-use shikiri_model::execution::{EngineMessage, PriceList, Usage};
+use shikiri_model::execution::{EngineMessage, PriceList, TokenUsage};
 use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
 use shikiri_model::tenant::EgressPolicy;
 use shikiri_model::time::Timestamp;
-use shikiri_testkit::{FakeModel, Reply, TestEngine, wait_until};
+use shikiri_testkit::{FakeModel, Reply, TestEngine, until};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -30,21 +31,21 @@ pub(crate) const MODEL: &str = "claude-opus-5-5";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The engine with this CLI, and the program that supervises it.
-pub(crate) fn claude_code(cli: &Path) -> ClaudeCode {
+pub(crate) fn claude_code(cli: &Path) -> ClaudeCodeEngine {
     let supervisor = PathBuf::from(env!("CARGO_BIN_EXE_supervise"));
-    ClaudeCode::new(Some(cli.to_owned())).supervised_by(supervisor)
+    ClaudeCodeEngine::new(Some(cli.to_owned())).with_supervisor(supervisor)
 }
 
 /// Tools that keep what they were called with.
 #[derive(Default)]
 pub(crate) struct Tools {
-    tools: Vec<Tool>,
+    tools: Vec<ToolSpec>,
     calls: Mutex<Vec<(String, Value)>>,
 }
 
 impl Tools {
     fn new() -> Self {
-        let tool = |name: &str, schema: Value, is_repeatable: bool| Tool {
+        let tool = |name: &str, schema: Value, is_repeatable: bool| ToolSpec {
             name: name.to_owned(),
             description: format!("does {name}"),
             input_schema: schema,
@@ -70,19 +71,19 @@ impl Tools {
 
 #[async_trait]
 impl ToolBox for Tools {
-    fn tools(&self) -> &[Tool] {
+    fn tools(&self) -> &[ToolSpec] {
         &self.tools
     }
 
-    async fn call(&self, name: &str, input: &Value) -> Answer {
+    async fn call(&self, name: &str, input: &Value) -> ToolCallResult {
         self.calls.lock().unwrap().push((name.to_owned(), input.clone()));
         match name {
-            "echo" => Answer::text(format!("heard {}", input["text"].as_str().unwrap())),
-            "look" => Answer::text("seen"),
-            "fail" => Answer::error("it cannot be done, sk-ant-canary"),
-            "flood" => Answer::text("水".repeat(1_000_000)),
+            "echo" => ToolCallResult::text(format!("heard {}", input["text"].as_str().unwrap())),
+            "look" => ToolCallResult::text("seen"),
+            "fail" => ToolCallResult::error("it cannot be done, sk-ant-canary"),
+            "flood" => ToolCallResult::text("水".repeat(1_000_000)),
             "hang" => std::future::pending().await,
-            other => Answer::error(format!("there is no tool {other}")),
+            other => ToolCallResult::error(format!("there is no tool {other}")),
         }
     }
 }
@@ -105,8 +106,8 @@ impl World {
         model.require_keys("AKIAFAKE", "fake-secret");
         let engine: Arc<dyn Engine> = match &which {
             TestEngine::ClaudeCode(cli) => Arc::new(claude_code(cli)),
-            TestEngine::Anthropic => Arc::new(Native::anthropic()),
-            TestEngine::Bedrock => Arc::new(Native::bedrock()),
+            TestEngine::Anthropic => Arc::new(NativeEngine::anthropic()),
+            TestEngine::Bedrock => Arc::new(NativeEngine::bedrock()),
         };
         Self { which, place, model, engine, tools: Arc::new(Tools::new()) }
     }
@@ -123,7 +124,7 @@ impl World {
         self.place.path().join("work")
     }
 
-    pub(crate) fn order(&self, prompt: &str) -> Order {
+    pub(crate) fn order(&self, prompt: &str) -> TurnRequest {
         let mut env = vec![
             ("ANTHROPIC_BASE_URL", self.model.url()),
             ("ANTHROPIC_API_KEY", "sk-ant-canary".to_owned()),
@@ -145,7 +146,7 @@ impl World {
             false => Arc::new(NoTools),
         };
         let model = Model { engine: self.kind(), model_name: MODEL.to_owned(), ..Model::offline() };
-        Order {
+        TurnRequest {
             tools,
             folder: self.work(),
             home: self.home(),
@@ -191,14 +192,14 @@ impl World {
     }
 
     /// Does the turn to its end.
-    pub(crate) async fn run(&self, order: Order) -> Outcome {
+    pub(crate) async fn run(&self, order: TurnRequest) -> Outcome {
         self.run_until(order, |_| false).await
     }
 
     /// Does the turn, which is stopped once it has told what `enough` wants. No process is left.
     pub(crate) async fn run_until(
         &self,
-        order: Order,
+        order: TurnRequest,
         enough: impl Fn(&EngineMessage) -> bool,
     ) -> Outcome {
         let ended = run(&*self.engine, order, enough).await;
@@ -220,7 +221,7 @@ impl World {
     }
 
     /// What the model told that it cost, on the main thread and for each subagent.
-    pub(crate) fn bill(&self) -> BTreeMap<Option<String>, Usage> {
+    pub(crate) fn bill(&self) -> BTreeMap<Option<String>, TokenUsage> {
         let mut bill = BTreeMap::new();
         for spent in self.model.spent() {
             *bill.entry(spent.agent_id).or_default() += usage(&spent.usage);
@@ -239,9 +240,9 @@ pub(crate) fn order<'a>(
     prompt: &str,
     model: Model,
     env: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Order {
+) -> TurnRequest {
     let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Order {
+    TurnRequest {
         prompt: prompt.to_owned(),
         system_prompt: String::new(),
         model,
@@ -255,9 +256,9 @@ pub(crate) fn order<'a>(
         home: PathBuf::new(),
         env: env.collect(),
         secrets: Vec::new(),
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
         prices: PriceList::default(),
-        memory: Memory::default(),
+        memory: ResumeState::default(),
         egress: EgressPolicy::default(),
         loopback_ports: Vec::new(),
     }
@@ -266,10 +267,10 @@ pub(crate) fn order<'a>(
 /// Does a turn, which is stopped once it has told what `enough` wants.
 pub(crate) async fn run(
     engine: &dyn Engine,
-    order: Order,
+    order: TurnRequest,
     enough: impl Fn(&EngineMessage) -> bool,
 ) -> Outcome {
-    let (told, heard) = Told::channel();
+    let (told, heard) = EngineSender::channel();
     let stop = CancellationToken::new();
     let hearing = hear(heard, &stop, enough);
     let running = engine.run(order, told, stop.clone());
@@ -284,25 +285,25 @@ pub(crate) async fn run(
 pub(crate) struct Account {
     pub(crate) messages: Vec<EngineMessage>,
     pub(crate) again: Vec<EngineMessage>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<JournalStep>,
 }
 
 async fn hear(
-    mut heard: Heard,
+    mut heard: EngineReceiver,
     stop: &CancellationToken,
     enough: impl Fn(&EngineMessage) -> bool,
 ) -> Account {
     let mut account = Account::default();
-    while let Some(word) = heard.word().await {
+    while let Some(word) = heard.next_output().await {
         let messages = match word {
-            Word::Message(message) => vec![message],
-            Word::Step { entry, messages, kept } => {
+            EngineOutput::Message(message) => vec![message],
+            EngineOutput::Step { entry, messages, kept } => {
                 let at = Timestamp::from_millis(i64::try_from(account.steps.len()).unwrap());
-                account.steps.push(Step { at, entry });
-                kept.done();
+                account.steps.push(JournalStep { at, entry });
+                kept.confirm();
                 messages
             }
-            Word::Again { messages, .. } => {
+            EngineOutput::Again { messages, .. } => {
                 account.again.extend(messages);
                 continue;
             }
@@ -315,9 +316,9 @@ async fn hear(
     account
 }
 
-pub(crate) fn usage(told: &shikiri_testkit::Usage) -> Usage {
+pub(crate) fn usage(told: &shikiri_testkit::Usage) -> TokenUsage {
     let hour = told.cache_creation_1h_input_tokens;
-    Usage {
+    TokenUsage {
         input_tokens: told.input_tokens,
         output_tokens: told.output_tokens,
         cache_write_5m_tokens: told.cache_creation_input_tokens - hour,
@@ -341,7 +342,7 @@ pub(crate) fn tokens(number: u64) -> shikiri_testkit::Usage {
 /// as long as an idle machine needs.
 pub(crate) async fn until_gone(home: &Path) {
     let is_gone = async || processes(home).is_empty();
-    wait_until("no process is left", Duration::from_secs(20), is_gone).await;
+    until("no process is left", is_gone).await;
 }
 
 /// Living processes whose environment names this folder.

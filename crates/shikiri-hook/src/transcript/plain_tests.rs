@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde::Serialize as _;
 use serde_json::ser::Formatter;
 use serde_json::{Value, json};
-use shikiri_model::execution::Usage;
+use shikiri_model::execution::TokenUsage;
 
 use super::tests::{open, soon, transcript};
 use super::*;
@@ -19,8 +19,8 @@ pub(super) fn values(text: &[u8]) -> Vec<(u64, Value)> {
         .collect()
 }
 
-pub(super) fn plain_calls(text: &[u8]) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::new();
+pub(super) fn plain_calls(text: &[u8]) -> Vec<SubagentCall> {
+    let mut calls: Vec<SubagentCall> = Vec::new();
     for (line, value) in values(text) {
         for block in value["message"]["content"].as_array().into_iter().flatten() {
             let Some(id) = block["id"].as_str() else { continue };
@@ -31,7 +31,7 @@ pub(super) fn plain_calls(text: &[u8]) -> Vec<Call> {
             {
                 let (tool_use_id, input) = (id.to_owned(), block["input"].clone());
                 let at = plain_time(&value);
-                calls.push(Call { tool_use_id, line, input, at, answer: None });
+                calls.push(SubagentCall { tool_use_id, line, input, at, answer: None });
             }
         }
         for block in value["message"]["content"].as_array().into_iter().flatten() {
@@ -39,7 +39,7 @@ pub(super) fn plain_calls(text: &[u8]) -> Vec<Call> {
             let call = calls.iter_mut().find(|call| block["tool_use_id"] == *call.tool_use_id);
             if let Some(call) = call.filter(|call| is_answer && call.answer.is_none()) {
                 let status = &value["toolUseResult"]["status"];
-                call.answer = Some(Answered {
+                call.answer = Some(SubagentCallResult {
                     agent_id: value["toolUseResult"]["agentId"].as_str().map(str::to_owned),
                     goes_on: status == "async_launched" || status == "teammate_spawned",
                     at: plain_time(&value),
@@ -54,7 +54,7 @@ fn plain_time(line: &Value) -> Option<shikiri_model::time::Timestamp> {
     line["timestamp"].as_str().and_then(|at| at.parse().ok())
 }
 
-fn plain_answers(text: &[u8]) -> Vec<(String, String, Usage)> {
+fn plain_answers(text: &[u8]) -> Vec<(String, String, TokenUsage)> {
     let answer = |value: &Value| {
         let message = &value["message"];
         let usage = message["usage"].as_object()?;
@@ -63,7 +63,7 @@ fn plain_answers(text: &[u8]) -> Vec<(String, String, Usage)> {
         let hour = message["usage"]["cache_creation"]["ephemeral_1h_input_tokens"].as_u64();
         let hour = hour.unwrap_or(0).min(written);
         let (id, model) = (message["id"].as_str()?, message["model"].as_str()?);
-        let usage = Usage {
+        let usage = TokenUsage {
             input_tokens: count("input_tokens"),
             output_tokens: count("output_tokens"),
             cache_write_5m_tokens: written - hour,
@@ -76,10 +76,10 @@ fn plain_answers(text: &[u8]) -> Vec<(String, String, Usage)> {
     values(text).iter().filter_map(|(_, value)| answer(value)).collect()
 }
 
-pub(super) fn plain_usage(text: &[u8]) -> BTreeMap<String, Usage> {
+pub(super) fn plain_usage(text: &[u8]) -> BTreeMap<String, TokenUsage> {
     let answers = plain_answers(text);
     let last: BTreeMap<_, _> = answers.into_iter().map(|(id, m, usage)| (id, (m, usage))).collect();
-    let mut sums: BTreeMap<String, Usage> = BTreeMap::new();
+    let mut sums: BTreeMap<String, TokenUsage> = BTreeMap::new();
     for (model, usage) in last.into_values() {
         *sums.entry(model).or_default() += usage;
     }
@@ -285,12 +285,12 @@ proptest! {
     ) {
         let (_folder, path) = transcript(lines.concat().as_bytes());
         let (text, file) = (lines.concat(), open(&path));
-        let sizes = Sizes { block, longest: 1 << 20, long };
-        let lines = || Lines::new(&file, Position::default(), soon(), sizes).unwrap();
-        prop_assert_eq!(calls(lines()).unwrap().0, plain_calls(text.as_bytes()));
-        prop_assert_eq!(sums(lines()).unwrap(), plain_usage(text.as_bytes()));
+        let sizes = LineReadSizes { block, longest: 1 << 20, long };
+        let lines = || TranscriptLineReader::new(&file, LinePosition::default(), soon(), sizes).unwrap();
+        prop_assert_eq!(collect_calls(lines()).unwrap().0, plain_calls(text.as_bytes()));
+        prop_assert_eq!(sum_usage(lines()).unwrap(), plain_usage(text.as_bytes()));
         let tails = [block as u64, 20 * block as u64, u64::MAX];
-        prop_assert_eq!(newest(&file, &tails, sizes).unwrap(), plain_tokens(text.as_bytes()));
+        prop_assert_eq!(newest_context_tokens(&file, &tails, sizes).unwrap(), plain_tokens(text.as_bytes()));
     }
 
     /// However a file grows, each call is found once, at its line. Its answer is told if both were
@@ -305,11 +305,11 @@ proptest! {
         cuts.push(text.len());
         cuts.sort_unstable();
         let (_folder, path) = transcript(b"");
-        let (mut position, mut found) = (Position::default(), Vec::<Call>::new());
+        let (mut position, mut found) = (LinePosition::default(), Vec::<SubagentCall>::new());
         for cut in cuts {
             std::fs::write(&path, &text.as_bytes()[..cut]).unwrap();
             let (new, read) = read_new(&mut open(&path), position).unwrap();
-            let is_new = |call: &Call| found.iter().all(|known| known.tool_use_id != call.tool_use_id);
+            let is_new = |call: &SubagentCall| found.iter().all(|known| known.tool_use_id != call.tool_use_id);
             let new: Vec<_> = new.into_iter().filter(is_new).collect();
             found.extend(new);
             position = read;

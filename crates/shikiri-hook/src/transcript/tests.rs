@@ -38,7 +38,7 @@ fn call(id: &str) -> Value {
     json!({ "type": "tool_use", "id": id, "name": "Agent", "input": { "prompt": id } })
 }
 
-fn ids(calls: &[Call]) -> Vec<(&str, u64)> {
+fn ids(calls: &[SubagentCall]) -> Vec<(&str, u64)> {
     calls.iter().map(|call| (call.tool_use_id.as_str(), call.line)).collect()
 }
 
@@ -63,7 +63,7 @@ fn captured_transcripts_are_read_as_plainly_parsed() {
             let tight: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
             for text in [&text, tight.as_bytes()] {
                 let (_folder, path) = transcript(text);
-                let found = read_new(&mut open(&path), Position::default()).unwrap().0;
+                let found = read_new(&mut open(&path), LinePosition::default()).unwrap().0;
                 assert_eq!(found, plain_calls(text));
                 assert_eq!(usage(&mut open(&path)).unwrap(), plain_usage(text));
                 assert_eq!(tokens(&mut open(&path)).unwrap(), Some(plain_tokens(text).unwrap()));
@@ -78,7 +78,7 @@ fn captured_transcripts_are_read_as_plainly_parsed() {
 #[test]
 fn sums_of_captured_transcripts_are_what_claude_code_says() {
     for name in ["parallel", "parallel-2.1.197", "background"] {
-        let mut spent: BTreeMap<String, Usage> = BTreeMap::new();
+        let mut spent: BTreeMap<String, TokenUsage> = BTreeMap::new();
         for path in captured(name) {
             for (model, usage) in usage(&mut open(&path)).unwrap() {
                 *spent.entry(model).or_default() += usage;
@@ -88,7 +88,7 @@ fn sums_of_captured_transcripts_are_what_claude_code_says() {
         let result: Value = serde_json::from_slice(&result).unwrap();
         let told = result["modelUsage"].as_object().unwrap().iter().map(|(model, told)| {
             let count = |name: &str| told[name].as_u64().unwrap();
-            let usage = Usage {
+            let usage = TokenUsage {
                 input_tokens: count("inputTokens"),
                 output_tokens: count("outputTokens"),
                 cache_write_5m_tokens: count("cacheCreationInputTokens"),
@@ -106,7 +106,7 @@ fn a_line_that_is_not_whole_is_read_when_it_is() {
     let whole = answer("m1", 1, &call("t1")) + &answer("m2", 2, &call("t2"));
     let cut = whole.len() - 1;
     let (_folder, path) = transcript(&whole.as_bytes()[..cut]);
-    let (first, position) = read_new(&mut open(&path), Position::default()).unwrap();
+    let (first, position) = read_new(&mut open(&path), LinePosition::default()).unwrap();
     assert_eq!(ids(&first), [("t1", 1)]);
     assert_eq!(tokens(&mut open(&path)).unwrap(), Some(1));
     append(&path, b"\n");
@@ -122,7 +122,7 @@ fn a_line_that_is_not_whole_is_read_when_it_is() {
 fn each_call_is_told_once() {
     let both = json!({ "type": "assistant", "message": { "content": [call("t1"), call("t2")] } });
     let (_folder, path) = transcript(format!("{both}\n{{}}\n{both}\n").as_bytes());
-    let (calls, position) = read_new(&mut open(&path), Position::default()).unwrap();
+    let (calls, position) = read_new(&mut open(&path), LinePosition::default()).unwrap();
     assert_eq!(ids(&calls), [("t1", 1), ("t2", 1)]);
     assert_eq!(position.lines, 3);
 }
@@ -144,10 +144,10 @@ fn a_call_is_told_with_the_answer_that_follows_it() {
         + &result("t3", json!("Error: refused"))
         + &result("another tool's", json!({ "agentId": "a4" }));
     let (_folder, path) = transcript(text.as_bytes());
-    let (calls, _) = read_new(&mut open(&path), Position::default()).unwrap();
+    let (calls, _) = read_new(&mut open(&path), LinePosition::default()).unwrap();
     let told = |agent: Option<&str>, goes_on| {
         let at = Some("2026-11-15T19:11:56.478Z".parse().unwrap());
-        Some(Answered { agent_id: agent.map(str::to_owned), goes_on, at })
+        Some(SubagentCallResult { agent_id: agent.map(str::to_owned), goes_on, at })
     };
     let answers: Vec<_> = calls.into_iter().map(|call| call.answer).collect();
     assert_eq!(answers, [told(Some("a1"), false), told(Some("a2"), true), told(None, false), None]);
@@ -159,7 +159,7 @@ fn a_line_without_end_is_passed_over() {
     let (_folder, path) = transcript(answer("m1", 1, &call("t1")).as_bytes());
     let start = fs::metadata(&path).unwrap().len();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(start + (100 << 20)).unwrap();
-    let (mut position, mut found, mut turns) = (Position::default(), Vec::new(), 0);
+    let (mut position, mut found, mut turns) = (LinePosition::default(), Vec::new(), 0);
     while position.offset < start + (100 << 20) {
         let began = Instant::now();
         let (calls, read) = read_new(&mut open(&path), position).unwrap();
@@ -182,11 +182,11 @@ fn lines_that_are_too_long_are_left_out_and_never_held() {
     let (_folder, path) = transcript(text.as_bytes());
     let file = open(&path);
     let lines = |longest| {
-        let sizes = Sizes { block: 16, longest, long: u64::MAX };
-        Lines::new(&file, Position::default(), soon(), sizes).unwrap()
+        let sizes = LineReadSizes { block: 16, longest, long: u64::MAX };
+        TranscriptLineReader::new(&file, LinePosition::default(), soon(), sizes).unwrap()
     };
-    assert_eq!(sums(lines(2_048)).unwrap()["claude-opus-5-5"].input_tokens, 5);
-    assert_eq!(sums(lines(8_192)).unwrap()["claude-opus-5-5"].input_tokens, 7);
+    assert_eq!(sum_usage(lines(2_048)).unwrap()["claude-opus-5-5"].input_tokens, 5);
+    assert_eq!(sum_usage(lines(8_192)).unwrap()["claude-opus-5-5"].input_tokens, 7);
     let mut lines = lines(2_048);
     while let Some(block) = lines.next().unwrap() {
         block.lines().for_each(drop);
@@ -203,10 +203,11 @@ fn long_lines_are_whole_also_where_they_are_read_ahead() {
     let text: String = (0..6).map(lines).collect();
     let (_folder, path) = transcript(text.as_bytes());
     let file = open(&path);
-    let sizes = Sizes { block: 10_000, longest: 1 << 20, long: 0 };
-    let lines = || Lines::new(&file, Position::default(), soon(), sizes).unwrap();
-    assert_eq!(sums(lines()).unwrap()["claude-opus-5-5"].input_tokens, 7);
-    let (found, position) = calls(lines()).unwrap();
+    let sizes = LineReadSizes { block: 10_000, longest: 1 << 20, long: 0 };
+    let lines =
+        || TranscriptLineReader::new(&file, LinePosition::default(), soon(), sizes).unwrap();
+    assert_eq!(sum_usage(lines()).unwrap()["claude-opus-5-5"].input_tokens, 7);
+    let (found, position) = collect_calls(lines()).unwrap();
     assert_eq!((ids(&found), position.offset), (vec![("t1", 2)], text.len() as u64));
     assert_eq!(position.lines, 12);
 }
@@ -218,13 +219,13 @@ fn when_the_time_is_over_a_reader_stops_where_it_is() {
     let file = open(&path);
     let length = file.metadata().unwrap().len();
     let late = |from: u64| {
-        let sizes = Sizes { block: 64, longest: 1 << 20, long: u64::MAX };
-        let position = Position { offset: from, ..Position::default() };
-        Lines::new(&file, position, Instant::now(), sizes).unwrap()
+        let sizes = LineReadSizes { block: 64, longest: 1 << 20, long: u64::MAX };
+        let position = LinePosition { offset: from, ..LinePosition::default() };
+        TranscriptLineReader::new(&file, position, Instant::now(), sizes).unwrap()
     };
-    let (found, position) = calls(late(length / 2)).unwrap();
+    let (found, position) = collect_calls(late(length / 2)).unwrap();
     assert_eq!((found, position.offset), (Vec::new(), length / 2));
-    assert_eq!(sums(late(0)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(sum_usage(late(0)).unwrap_err().kind(), io::ErrorKind::TimedOut);
     let (found, _) = read_new(&mut open(&path), position).unwrap();
     assert_eq!(ids(&found), [("t1", 1)]);
 }

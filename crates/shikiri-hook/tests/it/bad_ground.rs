@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::TransactionBehavior;
 use serde_json::{Value, json};
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 
 use crate::process::{self, Done, Project, assert_in_time, run};
 use crate::world::{conventions, rows, text_of, write};
@@ -42,8 +42,8 @@ fn used() -> Project {
     project
 }
 
-fn open(project: &Project) -> Database {
-    Database::open(&project.place().database(), &OpenOptions::default()).unwrap()
+fn open(project: &Project) -> SqliteDatabase {
+    SqliteDatabase::open(&project.place().database(), &DatabaseOptions::default()).unwrap()
 }
 
 fn set_aside(project: &Project) -> Vec<PathBuf> {

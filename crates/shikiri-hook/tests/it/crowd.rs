@@ -195,7 +195,7 @@ fn thirty_two_first_hooks_at_once_make_one_schema_and_lose_no_row() {
         let recorded = i64::try_from(CROWD - late).unwrap();
         assert_eq!(counted("SELECT count(*) FROM hook_log"), recorded);
         assert_eq!(counted("SELECT count(*) FROM subagents"), recorded);
-        let known = i64::from(shikiri_sqlite::migrate::known());
+        let known = i64::from(shikiri_sqlite::migrate::latest_version());
         assert_eq!(counted("SELECT count(*) FROM schema_version"), known);
         let folder = std::fs::read_dir(project.place().folder()).unwrap();
         let mut names: Vec<_> =

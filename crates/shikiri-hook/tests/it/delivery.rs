@@ -30,7 +30,7 @@ fn while_a_hook_lives_nobody_else_gives_its_text_but_not_for_ever() {
 
 /// Whoever started it may be slow to notice that it has died: until then it has an entry in `/proc`.
 #[test]
-fn a_killed_hook_that_nobody_has_waited_for_yet_holds_nothing() {
+fn a_killed_hook_that_is_not_reaped_yet_holds_no_lock() {
     // More than a pipe holds, so that it is killed while it prints.
     let long = "x".repeat(300_000);
     let project = process::project(&format!("[roles.tester]\ntext = \"{long}\"\n"));
@@ -79,7 +79,7 @@ fn with_delivery_by_block_the_first_call_is_denied_with_the_text_and_the_next_go
 
 /// Row 3.28: a role that has no text gets the default's.
 #[test]
-fn a_role_that_nobody_configured_gets_the_default() {
+fn a_role_without_configuration_gets_the_default() {
     let mut world = world::world();
     world.spawn("t1", "general-purpose", "[ROLE:gardener] dig");
     assert_eq!(world.start("a1", "general-purpose").context(), Some(text_of("default").as_str()));

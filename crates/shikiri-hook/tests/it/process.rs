@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::Value;
-use shikiri_hook::place::Place;
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_hook::hook_project::HookProject;
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use tempfile::TempDir;
 
 /// No hook waits longer, whatever it waits for.
@@ -58,8 +58,8 @@ pub(crate) fn project(conventions: &str) -> Project {
 }
 
 impl Project {
-    pub(crate) fn place(&self) -> Place {
-        Place { root: self.root.clone() }
+    pub(crate) fn place(&self) -> HookProject {
+        HookProject { root: self.root.clone() }
     }
 
     pub(crate) fn command(&self) -> Command {
@@ -77,8 +77,8 @@ impl Project {
     }
 
     /// As other programs see it.
-    pub(crate) fn database(&self) -> Database {
-        Database::open_reader(&self.place().database(), &OpenOptions::default()).unwrap()
+    pub(crate) fn database(&self) -> SqliteDatabase {
+        SqliteDatabase::open_reader(&self.place().database(), &DatabaseOptions::default()).unwrap()
     }
 
     pub(crate) fn count(&self, sql: &str) -> i64 {

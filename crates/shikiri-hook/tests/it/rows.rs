@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 
 use crate::process::{self, Project, run};
 use crate::world::rows;
@@ -93,7 +93,8 @@ fn the_first_hook_makes_the_database_and_the_next_one_uses_it() {
     assert!(ignored.lines().any(|line| line == "*"), "state.db is among them: {ignored}");
     assert_eq!(column(&project, "PRAGMA journal_mode"), ["wal"]);
     // As the hook opens it.
-    let database = Database::open(&project.place().database(), &OpenOptions::default()).unwrap();
+    let database =
+        SqliteDatabase::open(&project.place().database(), &DatabaseOptions::default()).unwrap();
     assert_eq!(rows(&database, "PRAGMA foreign_keys"), [[Some("1".to_owned())]]);
     let versions = column(&project, "SELECT applied_at FROM schema_version");
     project.hook(&event()).goes_on().is_silent();

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use shikiri_hook::conventions_file;
-use shikiri_hook::place::{self, Place};
-use shikiri_hook::turn::{self, Event, Host};
-use shikiri_model::hook::{Conventions, Decision, Payload};
+use shikiri_hook::event_handler::{self, HookEventContext, HookHost};
+use shikiri_hook::hook_project::{self, HookProject};
+use shikiri_model::hook::{Conventions, HookDecision, HookInput};
 use shikiri_model::time::Timestamp;
-use shikiri_sqlite::{Database, OpenOptions, Synchronous};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase, SynchronousMode};
 use tempfile::TempDir;
 
 /// Every role that is named anywhere has a text, so that a wrong one would be heard.
@@ -62,9 +62,9 @@ impl Rng {
 /// A project, its database, and a clock that the test moves.
 pub(crate) struct World {
     _folder: TempDir,
-    pub(crate) place: Place,
+    pub(crate) place: HookProject,
     pub(crate) conventions: Conventions,
-    pub(crate) database: Database,
+    pub(crate) database: SqliteDatabase,
     pub(crate) now_ms: Cell<i64>,
     turns: u32,
     /// Hooks that are still there, in the eyes of the others.
@@ -79,11 +79,12 @@ pub(crate) fn world() -> World {
 
 pub(crate) fn with(conventions: &str) -> World {
     let folder = memory();
-    let place = Place { root: folder.path().canonicalize().unwrap() };
-    place::prepare(&place.folder()).unwrap();
-    let options = OpenOptions { synchronous: Synchronous::Normal, ..OpenOptions::default() };
+    let place = HookProject { root: folder.path().canonicalize().unwrap() };
+    hook_project::prepare_folder(&place.folder()).unwrap();
+    let options =
+        DatabaseOptions { synchronous: SynchronousMode::Normal, ..DatabaseOptions::default() };
     World {
-        database: Database::open(&place.database(), &options).unwrap(),
+        database: SqliteDatabase::open(&place.database(), &options).unwrap(),
         conventions: conventions_file::parse(conventions).unwrap(),
         place,
         _folder: folder,
@@ -103,7 +104,7 @@ fn memory() -> TempDir {
 pub(crate) struct Told {
     pub(crate) answer: Option<Value>,
     pub(crate) confirmed: bool,
-    decision: Decision,
+    decision: HookDecision,
     by: String,
 }
 
@@ -139,23 +140,28 @@ impl World {
     pub(crate) fn confirms(&mut self, told: &Told) -> bool {
         let now = || Timestamp::from_millis(0);
         let host =
-            Host { me: told.by.clone(), now: &now, lives: &|_| true, started: Instant::now() };
-        turn::confirm(&mut self.database, &told.decision, &host).unwrap()
+            HookHost { me: told.by.clone(), now: &now, lives: &|_| true, started: Instant::now() };
+        event_handler::confirm(&mut self.database, &told.decision, &host).unwrap()
     }
 
     fn take(&mut self, payload: &Value, survives: bool) -> Told {
         self.turns += 1;
         self.now_ms.set(self.now_ms.get() + 1);
-        let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
+        let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
         let now = || Timestamp::from_millis(self.now_ms.get());
         let living = self.living.clone();
         let lives = |who: &str| living.iter().any(|one| one == who);
         let me = format!("hook-{}", self.turns);
         let started = Instant::now() - self.waited;
-        let host = Host { me, now: &now, lives: &lives, started };
-        let event = Event { payload: &payload, place: &self.place, conventions: &self.conventions };
-        let decision = turn::decide(&mut self.database, &event, &host).unwrap();
-        let confirmed = survives && turn::confirm(&mut self.database, &decision, &host).unwrap();
+        let host = HookHost { me, now: &now, lives: &lives, started };
+        let event = HookEventContext {
+            payload: &payload,
+            project: &self.place,
+            conventions: &self.conventions,
+        };
+        let decision = event_handler::decide(&mut self.database, &event, &host).unwrap();
+        let confirmed =
+            survives && event_handler::confirm(&mut self.database, &decision, &host).unwrap();
         let answer = decision.answer.to_json(&payload.event);
         Told { answer, confirmed, decision, by: host.me }
     }

@@ -1,4 +1,4 @@
-//! Headers against the body: a proxy that routes by them must not be told something else.
+//! Headers against the body: a proxy that routes by headers must see what the body says.
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use base64::Engine as _;
@@ -6,16 +6,16 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
-use super::{Refusal, plain, single};
-use crate::fault::Fault;
-use crate::message::Request;
+use super::{HttpRefusal, refusal_without_id, single};
+use crate::message::RpcRequest;
+use crate::rpc_error::RpcError;
 
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PARAMETER_PREFIX: &str = "mcp-param-";
 
 /// The client must take all of these.
-pub(super) fn accepts(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Refusal> {
+pub(super) fn accepts(headers: &HeaderMap, wanted: &[&str]) -> Result<(), HttpRefusal> {
     let accept: Vec<&str> =
         headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect();
     if accept.is_empty() {
@@ -35,28 +35,28 @@ pub(super) fn accepts(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Refusa
     if wanted.iter().all(|kind| takes(kind)) {
         return Ok(());
     }
-    let fault = Fault::request(format!("Accept: must name {}", wanted.join(" and ")));
-    Err(plain(StatusCode::NOT_ACCEPTABLE, &fault))
+    let fault = RpcError::request(format!("Accept: must name {}", wanted.join(" and ")));
+    Err(refusal_without_id(StatusCode::NOT_ACCEPTABLE, &fault))
 }
 
-pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(super) fn is_json(headers: &HeaderMap) -> Result<(), HttpRefusal> {
     let kind = single(headers, &header::CONTENT_TYPE)?.unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let fault = Fault::request("Content-Type: must be application/json");
-    Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, &fault))
+    let fault = RpcError::request("Content-Type: must be application/json");
+    Err(refusal_without_id(StatusCode::UNSUPPORTED_MEDIA_TYPE, &fault))
 }
 
 /// `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…` must say what the body says.
 pub(super) fn check(
     headers: &HeaderMap,
-    request: &Request,
+    request: &RpcRequest,
     tool_schema: Option<&JsonObject>,
-) -> Result<(), Fault> {
+) -> Result<(), RpcError> {
     let method = text(headers, &METHOD)?;
-    let method = method.ok_or_else(|| Fault::header("Mcp-Method: is missing"))?;
+    let method = method.ok_or_else(|| RpcError::header("Mcp-Method: is missing"))?;
     if method != request.method {
         return Err(differs("Mcp-Method", &method, &request.method));
     }
@@ -68,7 +68,7 @@ pub(super) fn check(
     };
     if let Some(Value::String(name)) = request.params.get(named_by) {
         let header = text(headers, &NAME)?;
-        let header = header.ok_or_else(|| Fault::header("Mcp-Name: is missing"))?;
+        let header = header.ok_or_else(|| RpcError::header("Mcp-Name: is missing"))?;
         if header != *name {
             return Err(differs("Mcp-Name", &header, name));
         }
@@ -81,9 +81,9 @@ pub(super) fn check(
 
 fn check_parameters(
     headers: &HeaderMap,
-    request: &Request,
+    request: &RpcRequest,
     schema: &JsonObject,
-) -> Result<(), Fault> {
+) -> Result<(), RpcError> {
     let none = Value::Null;
     let arguments = request.params.get("arguments").unwrap_or(&none);
     let mut marked = Vec::new();
@@ -95,9 +95,9 @@ fn check_parameters(
             (Some(value), Some(header)) if same(&value, &header) => {}
             (None, None) => {}
             (Some(value), Some(header)) => return Err(differs(&name, &header, &value)),
-            (Some(_), None) => return Err(Fault::header(format!("{name}: is missing"))),
+            (Some(_), None) => return Err(RpcError::header(format!("{name}: is missing"))),
             (None, Some(_)) => {
-                return Err(Fault::header(format!("{name}: the body has no such argument")));
+                return Err(RpcError::header(format!("{name}: the body has no such argument")));
             }
         }
     }
@@ -134,19 +134,19 @@ fn same(value: &str, header: &str) -> bool {
         || matches!((value.parse::<f64>(), header.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
 }
 
-fn differs(name: &str, header: &str, body: &str) -> Fault {
+fn differs(name: &str, header: &str, body: &str) -> RpcError {
     let short = |text: &str| text.chars().take(100).collect::<String>();
-    Fault::header(format!("{name}: is {:?}, but the body says {:?}", short(header), short(body)))
+    RpcError::header(format!("{name}: is {:?}, but the body says {:?}", short(header), short(body)))
 }
 
 /// A header's value; what cannot stand in a header is written as `=?base64?…?=`.
-fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Fault> {
+fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let (Some(first), second) = (values.next(), values.next()) else { return Ok(None) };
     if second.is_some() {
-        return Err(Fault::header(format!("{name}: was sent twice")));
+        return Err(RpcError::header(format!("{name}: was sent twice")));
     }
-    let bad = || Fault::header(format!("{name}: is not text"));
+    let bad = || RpcError::header(format!("{name}: is not text"));
     let value = first.to_str().map_err(|_| bad())?.trim();
     let Some(coded) = value.strip_prefix("=?base64?").and_then(|v| v.strip_suffix("?=")) else {
         return Ok(Some(value.to_owned()));

@@ -12,8 +12,8 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     headers
 }
 
-fn request(params: Value) -> Request {
-    Request { id: json!(1), method: "tools/call".to_owned(), params: object(params) }
+fn request(params: Value) -> RpcRequest {
+    RpcRequest { id: json!(1), method: "tools/call".to_owned(), params: object(params) }
 }
 
 fn call(pairs: &[(&str, &str)], params: Value, schema: Value) -> Result<(), i32> {

@@ -8,12 +8,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
-use shikiri_app::gate::OpenStream;
-use shikiri_model::connection::{Connection, Place};
+use shikiri_model::connection::{EventPosition, McpConnection};
+use shikiri_tenancy::gate::OpenStream;
 
-use crate::call::{Call, Out};
-use crate::client::Era;
-use crate::listen::Listen;
+use crate::mcp_caller::ProtocolEra;
+use crate::run_follower::{CallStreamMessage, RunFollower};
+use crate::subscriptions_listen::ListenSubscription;
 
 /// A comment so often, for proxies that cut what is silent.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
@@ -22,18 +22,18 @@ pub(super) const KEEP_ALIVE: &[u8] = b":\n\n";
 const RETRY_MS: u64 = 1_000;
 
 /// Something that gives frames until it ends.
-pub(super) trait Feed: Send + 'static {
+pub(super) trait SseFeed: Send + 'static {
     fn next_frame(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
-pub(super) fn response(feed: impl Feed) -> Response {
-    whole(Body::from_stream(kept_alive(feed, KEEP_ALIVE_EVERY)))
+pub(super) fn response(feed: impl SseFeed) -> Response {
+    whole(Body::from_stream(with_keep_alive(feed, KEEP_ALIVE_EVERY)))
 }
 
 /// The feed's frames, and a comment whenever none came for so long. That is beside the feed and not
 /// in it: what a feed is about to send must not be dropped for a comment.
-fn kept_alive(
-    feed: impl Feed,
+fn with_keep_alive(
+    feed: impl SseFeed,
     every: Duration,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let frames = stream::unfold(feed, |mut feed| async move {
@@ -79,13 +79,13 @@ pub(super) fn push(frame: &mut String, id: Option<&str>, text: &str) {
 }
 
 /// An event without content, whose id a client can resume by.
-pub(super) fn priming(connection: &Connection, place: Place) -> String {
+pub(super) fn priming(connection: &McpConnection, place: EventPosition) -> String {
     format!("id: {}\nretry: {RETRY_MS}\ndata: \n\n", connection.event_id(place))
 }
 
 /// A call's stream.
 pub(super) struct CallFeed {
-    call: Call,
+    call: RunFollower,
     slot: OpenStream,
     opening: Option<Bytes>,
     /// Whether the client has an id to come back with.
@@ -95,30 +95,30 @@ pub(super) struct CallFeed {
 
 impl CallFeed {
     /// `is_resumed`: the client has an id to come back with already.
-    pub(super) fn new(call: Call, slot: OpenStream, is_resumed: bool) -> Self {
+    pub(super) fn new(call: RunFollower, slot: OpenStream, is_resumed: bool) -> Self {
         let primes = call.caller().primes_streams() && !is_resumed;
         let place = call.start().filter(|_| primes);
         let opening = place.map(|place| priming(&call.caller().connection, place).into());
-        let comes_back = call.caller().era == Era::Legacy && (primes || is_resumed);
+        let comes_back = call.caller().era == ProtocolEra::Legacy && (primes || is_resumed);
         let call = if primes { call.releasable() } else { call };
         Self { call, slot, opening, comes_back, ended: false }
     }
 
-    /// A trouble of ours is no answer to whoever can come back: the run goes on, and the stream
+    /// Leaves out a failure of the server if the client can resume: the run goes on, and the stream
     /// just ends.
-    fn take(&mut self, mut out: Vec<Out>) -> Option<Bytes> {
+    fn take(&mut self, mut out: Vec<CallStreamMessage>) -> Option<Bytes> {
         if self.comes_back {
             out.retain(|out| !out.is_failure);
         }
         let is_numbered = out.iter().any(|out| out.place.is_some());
-        self.comes_back |= self.call.caller().era == Era::Legacy && is_numbered;
+        self.comes_back |= self.call.caller().era == ProtocolEra::Legacy && is_numbered;
         (!out.is_empty()).then(|| self.frame(&out))
     }
 
-    fn frame(&self, out: &[Out]) -> Bytes {
+    fn frame(&self, out: &[CallStreamMessage]) -> Bytes {
         let connection = &self.call.caller().connection;
         let mut frame = String::with_capacity(out.iter().map(|o| o.text.len() + 80).sum());
-        for Out { place, text, .. } in out {
+        for CallStreamMessage { place, text, .. } in out {
             let id = place.map(|place| connection.event_id(place).to_string());
             push(&mut frame, id.as_deref(), text);
         }
@@ -126,7 +126,7 @@ impl CallFeed {
     }
 }
 
-impl Feed for CallFeed {
+impl SseFeed for CallFeed {
     async fn next_frame(&mut self) -> Option<Bytes> {
         if let Some(opening) = self.opening.take() {
             return Some(opening);
@@ -136,9 +136,9 @@ impl Feed for CallFeed {
         }
         tokio::select! {
             biased;
-            () = self.slot.over().cancelled() => {
+            () = self.slot.cancellation().cancelled() => {
                 self.ended = true;
-                // Whoever can come back does; whoever cannot is told where the run is.
+                // A client that can resume does so; others get the link to the run.
                 if self.comes_back {
                     return None;
                 }
@@ -152,23 +152,23 @@ impl Feed for CallFeed {
 
 /// A `subscriptions/listen` request's stream.
 pub(super) struct ListenFeed {
-    pub(super) listen: Listen,
+    pub(super) listen: ListenSubscription,
     pub(super) slot: OpenStream,
     pub(super) ended: bool,
 }
 
-impl Feed for ListenFeed {
+impl SseFeed for ListenFeed {
     async fn next_frame(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
         }
         let mut frame = String::new();
         tokio::select! {
-            () = self.slot.over().cancelled() => {
+            () = self.slot.cancellation().cancelled() => {
                 self.ended = true;
                 push(&mut frame, None, &self.listen.end());
             }
-            told = self.listen.next() => push(&mut frame, None, &told),
+            notice = self.listen.next() => push(&mut frame, None, &notice),
         }
         Some(frame.into())
     }
@@ -181,9 +181,9 @@ mod tests {
     const EVERY: Duration = Duration::from_millis(10);
 
     /// Has taken what it sends next, and waits for the store before it does.
-    struct Slow(Option<&'static [u8]>);
+    struct SlowFeed(Option<&'static [u8]>);
 
-    impl Feed for Slow {
+    impl SseFeed for SlowFeed {
         async fn next_frame(&mut self) -> Option<Bytes> {
             let frame = self.0.take()?;
             tokio::time::sleep(EVERY * 50).await;
@@ -193,7 +193,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_comment_costs_nothing_that_was_about_to_be_sent() {
-        let sent: Vec<_> = kept_alive(Slow(Some(b"data: 1\n\n")), EVERY).collect().await;
+        let sent: Vec<_> = with_keep_alive(SlowFeed(Some(b"data: 1\n\n")), EVERY).collect().await;
         let [comments @ .., Ok(last)] = &sent[..] else { panic!("{sent:?}") };
         assert_eq!(last, "data: 1\n\n");
         assert!(!comments.is_empty() && comments.iter().all(|c| c == &Ok(Bytes::from(KEEP_ALIVE))));

@@ -1,4 +1,4 @@
-//! `lane_info`: who the caller is taken for, and where its chats are.
+//! `lane_info`: which agent and lane the caller counts as, and where its chats are.
 
 use std::sync::Arc;
 
@@ -6,22 +6,24 @@ use async_trait::async_trait;
 use rmcp::model::{Icon, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
+use shikiri_runtime::AppError;
 
-use super::{arguments, refused};
-use crate::catalogue::{ShortTool, object};
-use crate::client::Caller;
-use crate::fault::Fault;
+use super::{answer_or_refuse, arguments};
+use crate::catalogue::{ImmediateTool, object};
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
+use crate::run_view::structured_answer;
 use crate::server::ICON;
 
 pub(super) struct LaneInfoTool(pub(super) App);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {}
+struct LaneInfoArguments {}
 
 #[async_trait]
-impl ShortTool for LaneInfoTool {
+impl ImmediateTool for LaneInfoTool {
     fn definition(&self) -> Tool {
         let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
         let text = json!({ "type": "string" });
@@ -52,23 +54,20 @@ impl ShortTool for LaneInfoTool {
         tool
     }
 
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
-        match self.look(caller, arguments).await {
-            Ok(found) => Ok(json!({
-                "content": [crate::run_view::text(&found.to_string())],
-                "structuredContent": found,
-                "isError": false,
-            })),
-            Err(error) => refused(error),
-        }
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
+        answer_or_refuse(self.find_lane(caller, arguments).await.map(structured_answer))
     }
 }
 
 impl LaneInfoTool {
-    async fn look(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
-        let Arguments {} = arguments::read(arguments)?;
+    async fn find_lane(
+        &self,
+        caller: &McpCaller,
+        arguments: &JsonObject,
+    ) -> Result<Value, AppError> {
+        let LaneInfoArguments {} = arguments::read(arguments)?;
         let who = &caller.identity;
-        let info = self.0.lane_info(&caller.connection.tenant, who).await?;
+        let info = self.0.lanes.lane_info(&caller.connection.tenant, who).await?;
         let providers = info.providers.iter().map(|provider| {
             json!({ "id": provider.id, "name": provider.name, "is_enabled": provider.is_enabled })
         });

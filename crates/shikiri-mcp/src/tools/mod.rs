@@ -1,4 +1,4 @@
-//! Our own tools, resources and prompts: the runs behind the agents, and teams.
+//! The tools, resources and prompts that every server has: of runs, lanes and teams.
 
 mod arguments;
 mod lane_info;
@@ -17,34 +17,36 @@ use std::sync::Arc;
 
 use rmcp::model::{Icon, Tool, ToolAnnotations};
 use serde_json::Value;
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
+use shikiri_runtime::AppError;
 
-use crate::catalogue::{Extras, object, run_schema};
-use crate::fault::Fault;
+use crate::catalogue::{McpExtras, object, run_schema};
+use crate::rpc_error::RpcError;
 use crate::run_view::tool_error;
 use crate::server::ICON;
 
-/// What the server always offers, with what this one adds.
-pub(crate) fn with_ours(app: &App, mut extras: Extras) -> Extras {
+/// Adds the built-in tools, resources and prompts to those of this server.
+pub(crate) fn with_builtin_tools(app: &App, mut extras: McpExtras) -> McpExtras {
     extras.tools.extend([
         Arc::new(lane_info::LaneInfoTool(app.clone())) as _,
-        Arc::new(run_agent::RunAgent(app.clone())) as _,
-        Arc::new(run_answer::RunAnswer(app.clone())) as _,
-        Arc::new(run_cancel::RunCancel(app.clone())) as _,
-        Arc::new(run_list::RunList(app.clone())) as _,
+        Arc::new(run_agent::RunAgentTool(app.clone())) as _,
+        Arc::new(run_answer::RunAnswerTool(app.clone())) as _,
+        Arc::new(run_cancel::RunCancelTool(app.clone())) as _,
+        Arc::new(run_list::RunListTool(app.clone())) as _,
         Arc::new(run_status::RunStatusTool(app.clone())) as _,
-        Arc::new(run_update::RunUpdate(app.clone())) as _,
-        Arc::new(run_wait::RunWait) as _,
+        Arc::new(run_update::RunUpdateTool(app.clone())) as _,
+        Arc::new(run_wait::RunWaitTool) as _,
     ]);
     extras.tools.extend(team::tools(app));
-    extras.resources.push(Arc::new(resources::Runs(app.clone())));
+    extras.resources.push(Arc::new(resources::RunResources(app.clone())));
     extras.resources.push(team::resources(app));
-    let agents = app.agents().map(|agent| Arc::new(prompts::AgentPrompt(Arc::clone(agent))) as _);
+    let agents =
+        app.runtime.agents().map(|agent| Arc::new(prompts::AgentPrompt(Arc::clone(agent))) as _);
     extras.prompts.extend(agents);
     extras
 }
 
-/// A tool about runs: all of them answer with the run's status.
+/// A tool about runs, which answers with the run's status.
 fn run_tool(
     name: &'static str,
     title: &'static str,
@@ -60,8 +62,12 @@ fn run_tool(
     tool
 }
 
-/// What the caller may mend is the tool's answer; what it cannot is the protocol's.
-fn refused(error: AppError) -> Result<Value, Fault> {
+/// An error that the caller can correct is the tool's answer; others are the protocol's.
+fn answer_or_refuse(outcome: Result<Value, AppError>) -> Result<Value, RpcError> {
+    let error = match outcome {
+        Ok(answer) => return Ok(answer),
+        Err(error) => error,
+    };
     let code = match &error {
         AppError::NotFound { kind: "run", .. } => "run_not_found",
         AppError::NotFound { .. } => "question_not_found",

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rmcp::model::{JsonObject, Prompt, PromptArgument};
 use serde_json::{Value, json};
-use shikiri_app::run::Agent;
+use shikiri_runtime::run::DurableAgent;
 
 use crate::catalogue::PromptSource;
-use crate::client::Caller;
-use crate::fault::Fault;
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
 
-pub(super) struct AgentPrompt(pub(super) Arc<dyn Agent>);
+pub(super) struct AgentPrompt(pub(super) Arc<dyn DurableAgent>);
 
 #[async_trait]
 impl PromptSource for AgentPrompt {
@@ -33,18 +33,18 @@ impl PromptSource for AgentPrompt {
         prompt.with_title(self.0.title())
     }
 
-    async fn get(&self, _: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+    async fn get(&self, _: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
         let schema = self.0.input_schema();
         let mut input = JsonObject::new();
         for (name, value) in arguments {
             let property = schema["properties"].get(name);
             let property = property.ok_or_else(|| {
-                Fault::params(format!("the prompt {} has no argument {name:?}", self.0.name()))
+                RpcError::params(format!("the prompt {} has no argument {name:?}", self.0.name()))
             })?;
             input.insert(name.clone(), typed(property, value));
         }
         let input = Value::Object(input);
-        self.0.check(&input).map_err(Fault::params)?;
+        self.0.check(&input).map_err(RpcError::params)?;
         let text = format!(
             "{}: call the tool `{}` with the arguments {input} and tell me what came out.",
             self.0.description(),
@@ -56,7 +56,7 @@ impl PromptSource for AgentPrompt {
         }))
     }
 
-    async fn complete(&self, _: &Caller, argument: &str, start: &str) -> Vec<String> {
+    async fn complete(&self, _: &McpCaller, argument: &str, start: &str) -> Vec<String> {
         let schema = self.0.input_schema();
         let property = &schema["properties"][argument];
         let known = property["enum"].as_array().cloned().unwrap_or_default();

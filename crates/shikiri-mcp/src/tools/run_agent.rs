@@ -7,24 +7,25 @@ use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_app::execution::NewExecution;
-use shikiri_app::run::NewRun;
-use shikiri_app::{App, AppError};
-use shikiri_model::execution::Executor;
+use shikiri_app::App;
+use shikiri_executions::execution::NewExecution;
+use shikiri_model::execution::ExecutionUser;
 use shikiri_model::ids::ConversationId;
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::NewRun;
 
-use super::{arguments, refused, run_tool};
-use crate::catalogue::ShortTool;
-use crate::client::Caller;
-use crate::fault::Fault;
-use crate::run_view::handle;
+use super::{answer_or_refuse, arguments, run_tool};
+use crate::catalogue::ImmediateTool;
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
+use crate::run_view::handover_result;
 
-pub(super) struct RunAgent(pub(super) App);
+pub(super) struct RunAgentTool(pub(super) App);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct RunAgentArguments {
     agent: Option<String>,
     conversation: Option<ConversationId>,
     #[serde(default)]
@@ -33,12 +34,12 @@ struct Arguments {
 }
 
 #[async_trait]
-impl ShortTool for RunAgent {
+impl ImmediateTool for RunAgentTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",
             "properties": {
-                "agent": { "type": "string", "enum": self.0.agent_names() },
+                "agent": { "type": "string", "enum": self.0.runtime.agent_names() },
                 "conversation": {
                     "type": "string",
                     "description": "In place of an agent: a conversation whose next turn this is",
@@ -67,17 +68,14 @@ impl ShortTool for RunAgent {
         )
     }
 
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
-        match self.start(caller, arguments).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => refused(error),
-        }
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
+        answer_or_refuse(self.start(caller, arguments).await)
     }
 }
 
-impl RunAgent {
-    async fn start(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
-        let wanted: Arguments = arguments::read(arguments)?;
+impl RunAgentTool {
+    async fn start(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, AppError> {
+        let wanted: RunAgentArguments = arguments::read(arguments)?;
         match (wanted.agent, wanted.conversation) {
             (Some(agent), None) => {
                 self.start_agent(caller, agent, wanted.input, wanted.idempotency_key).await
@@ -91,7 +89,7 @@ impl RunAgent {
 
     async fn start_agent(
         &self,
-        caller: &Caller,
+        caller: &McpCaller,
         agent: String,
         input: Option<Value>,
         idempotency_key: Option<String>,
@@ -110,12 +108,12 @@ impl RunAgent {
             idempotency_key,
             origin: Some(origin),
         };
-        Ok(handle(&self.0.start_run(&connection.tenant, new).await?))
+        Ok(handover_result(&self.0.runtime.start_run(&connection.tenant, new).await?))
     }
 
     async fn start_turn(
         &self,
-        caller: &Caller,
+        caller: &McpCaller,
         conversation: ConversationId,
         input: Option<Value>,
         idempotency_key: Option<String>,
@@ -134,14 +132,14 @@ impl RunAgent {
         let new = NewExecution {
             conversation,
             user_input: said.to_owned(),
-            executor: Executor { user_id, name: None, email: None },
+            executor: ExecutionUser { user_id, name: None, email: None },
             tokens: BTreeMap::new(),
             preferred_skills: Vec::new(),
             model_id: None,
             idempotency_key,
-            limits: Limits::default(),
+            limits: ExecutionLimits::default(),
         };
-        let run = self.0.execute(&connection.tenant, new).await?;
-        Ok(handle(&self.0.run(&connection.tenant, &run.value.id).await?))
+        let run = self.0.executions.execute(&connection.tenant, new).await?;
+        Ok(handover_result(&self.0.runtime.run(&connection.tenant, &run.value.id).await?))
     }
 }

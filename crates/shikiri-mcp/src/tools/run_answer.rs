@@ -4,28 +4,29 @@ use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
 use shikiri_model::ids::QuestionId;
-use shikiri_model::run::{Answer, AnswerAction};
+use shikiri_model::run::{AnswerAction, QuestionAnswer};
+use shikiri_runtime::AppError;
 
-use super::{arguments, refused, run_tool};
-use crate::catalogue::ShortTool;
-use crate::client::Caller;
-use crate::fault::Fault;
+use super::{answer_or_refuse, arguments, run_tool};
+use crate::catalogue::ImmediateTool;
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
 
-pub(super) struct RunAnswer(pub(super) App);
+pub(super) struct RunAnswerTool(pub(super) App);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct RunAnswerArguments {
     run_id: String,
     question_id: String,
     answer: Value,
 }
 
 #[async_trait]
-impl ShortTool for RunAnswer {
+impl ImmediateTool for RunAnswerTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",
@@ -51,17 +52,14 @@ impl ShortTool for RunAnswer {
         )
     }
 
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
-        match self.answer(caller, arguments).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => refused(error),
-        }
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
+        answer_or_refuse(self.answer(caller, arguments).await)
     }
 }
 
-impl RunAnswer {
-    async fn answer(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
-        let wanted: Arguments = arguments::read(arguments)?;
+impl RunAnswerTool {
+    async fn answer(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, AppError> {
+        let wanted: RunAnswerArguments = arguments::read(arguments)?;
         let run = arguments::run_id(&wanted.run_id)?;
         let question: QuestionId = wanted
             .question_id
@@ -69,17 +67,17 @@ impl RunAnswer {
             .map_err(|_| AppError::not_found("open question", &wanted.question_id))?;
         let answer = read_answer(wanted.answer)?;
         let tenant = &caller.connection.tenant;
-        Ok(status_result(&self.0.answer_run(tenant, &run, &question, answer).await?))
+        Ok(status_result(&self.0.runtime.answer_run(tenant, &run, &question, answer).await?))
     }
 }
 
-fn read_answer(answer: Value) -> Result<Answer, AppError> {
-    let Some(action) = answer.get("action") else { return Ok(Answer::accept(answer)) };
+fn read_answer(answer: Value) -> Result<QuestionAnswer, AppError> {
+    let Some(action) = answer.get("action") else { return Ok(QuestionAnswer::accept(answer)) };
     let action = match action.as_str() {
         Some("accept") => AnswerAction::Accept,
         Some("decline") => AnswerAction::Decline,
         Some("cancel") => AnswerAction::Cancel,
         _ => return Err(AppError::invalid("answer", "action must be accept, decline or cancel")),
     };
-    Ok(Answer::new(action, answer.get("content").cloned().unwrap_or_default()))
+    Ok(QuestionAnswer::new(action, answer.get("content").cloned().unwrap_or_default()))
 }

@@ -2,59 +2,43 @@
 
 use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use shikiri_app::{App, AppError};
+use serde_json::Value;
+use shikiri_app::App;
+use shikiri_runtime::AppError;
 
-use super::{arguments, refused, run_tool};
-use crate::catalogue::ShortTool;
-use crate::client::Caller;
-use crate::fault::Fault;
+use super::{answer_or_refuse, arguments, run_tool};
+use crate::catalogue::ImmediateTool;
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
 
-pub(super) struct RunCancel(pub(super) App);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Arguments {
-    run_id: String,
-}
+pub(super) struct RunCancelTool(pub(super) App);
 
 #[async_trait]
-impl ShortTool for RunCancel {
+impl ImmediateTool for RunCancelTool {
     fn definition(&self) -> Tool {
-        let input = json!({
-            "type": "object",
-            "properties": { "run_id": { "type": "string" } },
-            "required": ["run_id"],
-            "additionalProperties": false,
-        });
         run_tool(
             "run_cancel",
             "Stop a run",
             "Stops a run; one that has ended is left as it is",
-            input,
+            arguments::run_id_schema(),
             ToolAnnotations::new().read_only(false).destructive(true).idempotent(true),
         )
     }
 
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
-        match self.cancel(caller, arguments).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => refused(error),
-        }
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
+        answer_or_refuse(self.cancel(caller, arguments).await)
     }
 }
 
-impl RunCancel {
-    async fn cancel(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
-        let Arguments { run_id } = arguments::read(arguments)?;
-        let run = arguments::run_id(&run_id)?;
+impl RunCancelTool {
+    async fn cancel(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, AppError> {
+        let run = arguments::read_run_id(arguments)?;
         let tenant = &caller.connection.tenant;
-        match self.0.cancel_run(tenant, &run).await {
+        match self.0.runtime.cancel_run(tenant, &run).await {
             Ok(view) => Ok(status_result(&view)),
             // It has ended already, and that is what the caller wants to know.
-            Err(AppError::NotNow(_)) => Ok(status_result(&self.0.run(tenant, &run).await?)),
+            Err(AppError::NotNow(_)) => Ok(status_result(&self.0.runtime.run(tenant, &run).await?)),
             Err(other) => Err(other),
         }
     }

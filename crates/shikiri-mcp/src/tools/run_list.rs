@@ -1,4 +1,4 @@
-//! `run_list`: the newest runs, for whoever lost the answer that named theirs.
+//! `run_list`: the newest runs, for a caller that lost the answer with its run_id.
 
 use std::sync::Arc;
 
@@ -6,29 +6,30 @@ use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
 use shikiri_model::run::RunStatus;
+use shikiri_runtime::AppError;
 
-use super::{arguments, refused, run_tool};
-use crate::catalogue::{ShortTool, object};
-use crate::client::Caller;
-use crate::fault::Fault;
-use crate::run_view::text;
+use super::{answer_or_refuse, arguments, run_tool};
+use crate::catalogue::{ImmediateTool, object};
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
+use crate::run_view::structured_answer;
 
-pub(super) struct RunList(pub(super) App);
+pub(super) struct RunListTool(pub(super) App);
 
 const MOST: u32 = 100;
 const USUAL: u32 = 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct RunListArguments {
     status: Option<RunStatus>,
     limit: Option<u32>,
 }
 
 #[async_trait]
-impl ShortTool for RunList {
+impl ImmediateTool for RunListTool {
     fn definition(&self) -> Tool {
         let status = ["queued", "running", "waiting", "completed", "failed", "cancelled"];
         let input = json!({
@@ -55,23 +56,20 @@ impl ShortTool for RunList {
         tool
     }
 
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
-        match self.list(caller, arguments).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => refused(error),
-        }
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
+        answer_or_refuse(self.list(caller, arguments).await)
     }
 }
 
-impl RunList {
-    async fn list(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
-        let wanted: Arguments = arguments::read(arguments)?;
+impl RunListTool {
+    async fn list(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, AppError> {
+        let wanted: RunListArguments = arguments::read(arguments)?;
         let limit = wanted.limit.unwrap_or(USUAL);
         if !(1..=MOST).contains(&limit) {
             return Err(AppError::invalid("limit", format!("must be from 1 to {MOST}")));
         }
         let tenant = &caller.connection.tenant;
-        let (runs, _) = self.0.list_runs(tenant, wanted.status, None, limit).await?;
+        let (runs, _) = self.0.runtime.list_runs(tenant, wanted.status, None, limit).await?;
         let runs = runs.into_iter().map(|stored| {
             json!({
                 "run_id": stored.value.id,
@@ -82,10 +80,6 @@ impl RunList {
             })
         });
         let listed = json!({ "runs": runs.collect::<Vec<_>>() });
-        Ok(json!({
-            "content": [text(&listed.to_string())],
-            "structuredContent": listed,
-            "isError": false,
-        }))
+        Ok(structured_answer(listed))
     }
 }

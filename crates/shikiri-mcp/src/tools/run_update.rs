@@ -4,25 +4,26 @@ use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
+use shikiri_runtime::AppError;
 
-use super::{arguments, refused, run_tool};
-use crate::catalogue::ShortTool;
-use crate::client::Caller;
-use crate::fault::Fault;
+use super::{answer_or_refuse, arguments, run_tool};
+use crate::catalogue::ImmediateTool;
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
 
-pub(super) struct RunUpdate(pub(super) App);
+pub(super) struct RunUpdateTool(pub(super) App);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct RunUpdateArguments {
     run_id: String,
     input: Value,
 }
 
 #[async_trait]
-impl ShortTool for RunUpdate {
+impl ImmediateTool for RunUpdateTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",
@@ -46,19 +47,16 @@ impl ShortTool for RunUpdate {
         )
     }
 
-    async fn call(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
-        match self.update(caller, arguments).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => refused(error),
-        }
+    async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
+        answer_or_refuse(self.update(caller, arguments).await)
     }
 }
 
-impl RunUpdate {
-    async fn update(&self, caller: &Caller, arguments: &JsonObject) -> Result<Value, AppError> {
-        let wanted: Arguments = arguments::read(arguments)?;
+impl RunUpdateTool {
+    async fn update(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, AppError> {
+        let wanted: RunUpdateArguments = arguments::read(arguments)?;
         let run = arguments::run_id(&wanted.run_id)?;
         let tenant = &caller.connection.tenant;
-        Ok(status_result(&self.0.update_run(tenant, &run, wanted.input).await?))
+        Ok(status_result(&self.0.runtime.update_run(tenant, &run, wanted.input).await?))
     }
 }

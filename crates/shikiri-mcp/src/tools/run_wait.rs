@@ -1,5 +1,5 @@
-//! `run_wait`: answers when the run has ended or asks something, or when the time is over. Its
-//! progress is told meanwhile.
+//! `run_wait`: answers when the run has ended or asks something, or when the time is over. Progress
+//! is reported meanwhile.
 
 use async_trait::async_trait;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -7,25 +7,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{arguments, run_tool};
-use crate::call::parse_run;
-use crate::catalogue::{Following, ShortTool};
-use crate::client::Caller;
-use crate::fault::Fault;
+use crate::catalogue::{ImmediateTool, RunWaitRequest};
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
+use crate::run_follower::parse_run;
 
-pub(super) struct RunWait;
+pub(super) struct RunWaitTool;
 
 /// Longer waits outlast what clients allow a call; asking again costs little.
 const MAX_SECONDS: u64 = 45;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct RunWaitArguments {
     run_id: String,
     max_seconds: Option<u64>,
 }
 
 #[async_trait]
-impl ShortTool for RunWait {
+impl ImmediateTool for RunWaitTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",
@@ -50,15 +50,15 @@ impl ShortTool for RunWait {
         )
     }
 
-    async fn call(&self, _: &Caller, _: &JsonObject) -> Result<Value, Fault> {
-        Err(Fault::internal("run_wait follows its run"))
+    async fn call(&self, _: &McpCaller, _: &JsonObject) -> Result<Value, RpcError> {
+        Err(RpcError::internal("run_wait follows its run"))
     }
 
-    fn follows(&self, arguments: &JsonObject) -> Option<Result<Following, Fault>> {
-        let read = arguments::read::<Arguments>(arguments).map_err(Fault::from);
+    fn follows(&self, arguments: &JsonObject) -> Option<Result<RunWaitRequest, RpcError>> {
+        let read = arguments::read::<RunWaitArguments>(arguments).map_err(RpcError::from);
         Some(read.and_then(|wanted| {
             let max_seconds = wanted.max_seconds.unwrap_or(MAX_SECONDS).min(MAX_SECONDS);
-            Ok(Following { run: parse_run(&wanted.run_id)?, max_seconds })
+            Ok(RunWaitRequest { run: parse_run(&wanted.run_id)?, max_seconds })
         }))
     }
 }

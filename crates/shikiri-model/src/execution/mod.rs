@@ -1,55 +1,55 @@
-//! An execution: a run that carries one turn of a conversation through an engine.
+//! An execution: a run that processes one turn of a conversation with an engine.
 //!
-//! An engine tells what it does in `EngineMessage`s; the `Processor` turns them into events for
-//! readers, messages and tool calls for the record, and a `Tally` of what was spent.
+//! An engine reports its work in [`EngineMessage`]s. The [`MessageProcessor`] turns them into
+//! events for readers, messages and tool calls to store, and a [`UsageLedger`] of the tokens spent.
 
-mod message;
-mod processor;
-mod records;
-mod tally;
-mod tools;
-mod usage;
+mod engine_message;
+mod execution_records;
+mod message_processor;
+mod token_usage;
+mod tool_tracker;
+mod usage_ledger;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use message::{EngineMessage, Finish, Spender, SubagentStart, ToolUse};
-pub use processor::{Expected, Message, MessageKind, Processor};
-pub use records::{MessageLog, SessionFiles, ToolLog, UsageLog};
-pub use tally::{PriceList, SpenderKind, Tally, UsageRow, total};
-pub use tools::{ToolCall, ToolTracker};
-pub use usage::{Cost, Price, Prices, Usage};
+pub use engine_message::{EngineFinish, EngineMessage, SubagentStart, TokenSpender, ToolUse};
+pub use execution_records::{MessageLog, SessionFiles, ToolLog, UsageLog};
+pub use message_processor::{ConversationMessage, MessageKind, MessageProcessor, ProcessorConfig};
+pub use token_usage::{Cost, ModelPrices, TokenPrice, TokenUsage};
+pub use tool_tracker::{ToolCall, ToolTracker};
+pub use usage_ledger::{PriceList, SpenderKind, UsageLedger, UsageRow, total};
 
 use crate::confinement::ConfinementLevel;
 use crate::ids::{ConversationId, ModelId};
 use crate::models::EngineKind;
 use crate::run::RunError;
 
-/// What a run is besides, if it is an execution.
+/// The part of a run that only executions have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Execution {
     pub conversation: ConversationId,
-    /// 1 for the conversation's first.
+    /// The number of the turn in the conversation, from 1.
     pub turn: u64,
     pub model_id: ModelId,
     pub engine: EngineKind,
-    pub executor: Executor,
-    /// Its steps are kept, so that another process can go on with it.
+    pub executor: ExecutionUser,
+    /// Its steps are stored, so that another process can resume it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub goes_on: bool,
-    /// How far what the engine starts is kept from the machine; None if it starts nothing.
+    /// The confinement of the programs that the engine starts; None if it starts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confinement: Option<ConfinementLevel>,
-    /// The whole run's, once it has ended.
+    /// The usage of the whole run, set at its end.
     #[serde(default)]
-    pub usage: Usage,
+    pub usage: TokenUsage,
     #[serde(default)]
     pub total_cost_usd: Cost,
 }
 
-/// On whose behalf.
+/// The person or agent that the execution acts for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Executor {
+pub struct ExecutionUser {
     pub user_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -57,17 +57,17 @@ pub struct Executor {
     pub email: Option<String>,
 }
 
-/// How an execution ended, and what it cost.
+/// The outcome of an execution, and its cost.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Conclusion {
-    pub ending: Ending,
-    pub usage: Usage,
+pub struct ExecutionConclusion {
+    pub ending: ExecutionOutcome,
+    pub usage: TokenUsage,
     pub total_cost_usd: Cost,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
-    /// The engine gave a result: the data of the `result` event, and what was wrong with it.
+pub enum ExecutionOutcome {
+    /// The engine returned a result: the data of the `result` event, and the error, if any.
     Result {
         data: Value,
         error: Option<RunError>,

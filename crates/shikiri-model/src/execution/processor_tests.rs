@@ -1,9 +1,9 @@
-use super::super::message::Spender;
-use super::super::usage::Usage;
+use super::super::engine_message::TokenSpender;
+use super::super::token_usage::TokenUsage;
 use super::*;
 
-fn taken(processor: &mut Processor, message: EngineMessage) -> Vec<(&'static str, Value)> {
-    let events = processor.take(message, Timestamp::from_millis(5));
+fn taken(processor: &mut MessageProcessor, message: EngineMessage) -> Vec<(&'static str, Value)> {
+    let events = processor.process(message, Timestamp::from_millis(5));
     let read = |e: &NewEvent| (e.kind(), serde_json::from_str(e.data()).unwrap());
     events.iter().map(read).collect()
 }
@@ -21,19 +21,19 @@ fn spawn(id: &str, model: Option<&str>) -> EngineMessage {
     })
 }
 
-fn expected() -> Expected {
-    Expected {
+fn expected() -> ProcessorConfig {
+    ProcessorConfig {
         turn: 3,
         resumed: true,
         aliases: BTreeMap::from([("haiku".into(), "claude-haiku-4-5".into())]),
         subagent_model: "haiku".into(),
-        ..Expected::default()
+        ..ProcessorConfig::default()
     }
 }
 
 #[test]
 fn a_session_starts_once_however_often_the_engine_says_so() {
-    let mut processor = Processor::new(expected());
+    let mut processor = MessageProcessor::new(expected());
     let first = taken(&mut processor, started());
     assert_eq!(first[0].0, "session_start");
     assert_eq!(
@@ -45,7 +45,7 @@ fn a_session_starts_once_however_often_the_engine_says_so() {
 
 #[test]
 fn streamed_text_is_told_once_and_kept_whole() {
-    let mut processor = Processor::new(expected());
+    let mut processor = MessageProcessor::new(expected());
     for piece in ["こん", "にちは"] {
         let told = taken(&mut processor, EngineMessage::TextDelta { text: piece.into() });
         assert_eq!(told, [("text_delta", json!({ "text": piece }))]);
@@ -65,7 +65,7 @@ fn streamed_text_is_told_once_and_kept_whole() {
 
 #[test]
 fn subagents_end_in_any_order_each_with_its_own_usage() {
-    let mut processor = Processor::new(expected());
+    let mut processor = MessageProcessor::new(expected());
     let start = taken(&mut processor, spawn("t1", None));
     assert_eq!(start[0].1["model"], "claude-haiku-4-5");
     taken(&mut processor, spawn("t2", Some("opus-5")));
@@ -74,15 +74,15 @@ fn subagents_end_in_any_order_each_with_its_own_usage() {
         taken(
             &mut processor,
             EngineMessage::Spent {
-                who: Spender::Subagent(id.into()),
+                who: TokenSpender::Subagent(id.into()),
                 request: "m".into(),
                 model: "x".into(),
-                usage: Usage { input_tokens: tokens, ..Usage::default() },
+                usage: TokenUsage { input_tokens: tokens, ..TokenUsage::default() },
             },
         );
     }
-    assert!(processor.take_spent());
-    assert!(!processor.take_spent());
+    assert!(processor.take_usage_changed());
+    assert!(!processor.take_usage_changed());
     let end = EngineMessage::SubagentEnded { tool_use_id: "t2".into(), is_error: false };
     let told = taken(&mut processor, end.clone());
     assert_eq!((told[0].0, &told[0].1["usage"]["input_tokens"]), ("subagent_end", &json!(20)));
@@ -97,7 +97,7 @@ fn subagents_end_in_any_order_each_with_its_own_usage() {
 
 #[test]
 fn tools_are_told_once_and_attributed_by_their_parent() {
-    let mut processor = Processor::new(expected());
+    let mut processor = MessageProcessor::new(expected());
     let tool = ToolUse {
         id: "t1".into(),
         name: "Read".into(),
@@ -121,9 +121,9 @@ fn tools_are_told_once_and_attributed_by_their_parent() {
 
 #[test]
 fn the_last_finish_counts() {
-    let mut processor = Processor::new(expected());
+    let mut processor = MessageProcessor::new(expected());
     for text in ["first", "last"] {
-        let finish = Finish { result: text.into(), ..Finish::default() };
+        let finish = EngineFinish { result: text.into(), ..EngineFinish::default() };
         assert_eq!(taken(&mut processor, EngineMessage::Finished(finish)), []);
     }
     assert_eq!(processor.finish().unwrap().result, "last");
@@ -131,7 +131,7 @@ fn the_last_finish_counts() {
 
 #[test]
 fn warnings_name_the_server_and_notes_are_only_kept() {
-    let mut processor = Processor::new(expected());
+    let mut processor = MessageProcessor::new(expected());
     let warning = EngineMessage::Warning {
         code: "MCP_SERVER_UNAVAILABLE",
         message: "no answer".into(),

@@ -1,4 +1,4 @@
-//! `.shikiri/conventions.toml`: what each kind of agent is told, and what it must not do.
+//! `.shikiri/conventions.toml`: the texts for each kind of agent, and the rules for its tools.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use super::role::without_number;
 
-/// Claude Code shows a model at most about 10,000 characters of context from a hook; what is longer
-/// goes to a file.
+/// Claude Code shows a model at most about 10,000 characters of context from a hook, and writes
+/// longer texts to a file.
 pub const LONGEST_TEXT: usize = 9_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conventions {
     /// For the main agent.
-    pub main: Option<Convention>,
-    /// For an agent whose role is not known.
-    pub default: Option<Convention>,
-    pub roles: BTreeMap<String, Convention>,
-    pub agent_types: BTreeMap<String, Convention>,
-    pub rules: Vec<Rule>,
+    pub main: Option<ConventionText>,
+    /// For agents whose role is unknown.
+    pub default: Option<ConventionText>,
+    pub roles: BTreeMap<String, ConventionText>,
+    pub agent_types: BTreeMap<String, ConventionText>,
+    pub rules: Vec<ToolRule>,
 }
 
-/// A text, and how it gets to its agent.
+/// A text and the way it is delivered.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Convention {
+pub struct ConventionText {
     pub text: String,
-    /// If not, the agent is recorded and told nothing.
+    /// If false, the agent is recorded and gets no text.
     pub enabled: bool,
-    pub delivery: Delivery,
-    /// Tell it again after so many more tokens.
+    pub delivery: ConventionDelivery,
+    /// Repeat the text after this many more tokens.
     pub token_threshold: Option<u64>,
 }
 
-impl Default for Convention {
+impl Default for ConventionText {
     fn default() -> Self {
         Self {
             text: String::new(),
             enabled: true,
-            delivery: Delivery::Context,
+            delivery: ConventionDelivery::Context,
             token_threshold: None,
         }
     }
@@ -47,9 +47,9 @@ impl Default for Convention {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Delivery {
-    /// As context, when the agent starts or else with its first tool call; in the prompt where it
-    /// starts beside others of its type that are told something else.
+pub enum ConventionDelivery {
+    /// As context, at the agent's start or with its first tool call. In the prompt if the agent
+    /// starts beside others of its type that get another text.
     #[default]
     Context,
     /// The first tool call is denied, with the text as the reason.
@@ -58,49 +58,50 @@ pub enum Delivery {
     Prompt,
 }
 
-/// Something that is said, or refused, when a tool is about to be used.
+/// A rule that comments on a tool call or refuses it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Rule {
+pub struct ToolRule {
     pub name: String,
-    /// Patterns of tool names; none: every tool.
+    /// Patterns of tool names. Empty: every tool.
     pub tools: Vec<String>,
-    /// Patterns of files; the tool must name one that fits.
+    /// Patterns of files. One of them must match the tool's file.
     pub paths: Vec<String>,
-    /// Patterns of files that are let through.
+    /// Patterns of files that the rule does not apply to.
     pub exclude_paths: Vec<String>,
-    /// Patterns of commands; the tool must run one that fits.
+    /// Patterns of commands. One of them must match a command that the tool runs.
     pub commands: Vec<String>,
-    /// Whom it is for, by role; none: everyone. `main` is the main agent.
+    /// Roles that the rule applies to. Empty: all. `main` is the main agent.
     pub roles: Vec<String>,
-    pub severity: Severity,
+    pub severity: RuleSeverity,
     pub message: String,
-    /// Say it again only after so many more tokens.
+    /// Repeat the message only after this many more tokens.
     pub token_threshold: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Said once to each agent.
+pub enum RuleSeverity {
+    /// Given to each agent once.
     #[default]
     Info,
-    /// Said every time.
+    /// Given every time.
     Warn,
     /// The call is denied.
     Block,
 }
 
-/// Which part of the file is meant for an agent: remembered, so that nothing is told twice.
+/// The part of the file that applies to an agent. It is recorded, so that no text is delivered
+/// twice.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chosen<'a> {
+pub struct SelectedConvention<'a> {
     pub key: String,
-    pub convention: &'a Convention,
+    pub convention: &'a ConventionText,
 }
 
 impl Conventions {
-    /// What is wrong with it that its form does not show, each with where it is.
-    pub fn faults(&self) -> Vec<String> {
+    /// Errors that deserialising does not find, each with its place in the file.
+    pub fn validation_errors(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let named = self.roles.iter().map(|(name, c)| (format!("roles.{name}"), c));
         let typed = self.agent_types.iter().map(|(name, c)| (format!("agent_types.{name}"), c));
@@ -137,40 +138,47 @@ impl Conventions {
         faults
     }
 
-    /// The name under which a role is configured: as it is, without a plugin's prefix, or without
-    /// the number that tells several of a kind apart.
+    /// The name under which a role is configured: as given, without a plugin's prefix, or without a
+    /// number at the end.
     pub fn role_named(&self, name: &str) -> Option<&str> {
         key_of(&self.roles, name)
     }
 
-    /// For a subagent: by its role, else by its type, else the default.
-    pub fn for_subagent(&self, role: Option<&str>, agent_type: &str) -> Option<Chosen<'_>> {
+    /// The text for a subagent: by its role, else by its type, else the default.
+    pub fn for_subagent(
+        &self,
+        role: Option<&str>,
+        agent_type: &str,
+    ) -> Option<SelectedConvention<'_>> {
         let by_role = role.and_then(|role| self.role_named(role));
         if let Some(name) = by_role {
-            return Some(Chosen { key: format!("roles.{name}"), convention: &self.roles[name] });
+            return Some(SelectedConvention {
+                key: format!("roles.{name}"),
+                convention: &self.roles[name],
+            });
         }
         if let Some(name) = key_of(&self.agent_types, agent_type) {
             let convention = &self.agent_types[name];
-            return Some(Chosen { key: format!("agent_types.{name}"), convention });
+            return Some(SelectedConvention { key: format!("agent_types.{name}"), convention });
         }
         let convention = self.default.as_ref()?;
-        Some(Chosen { key: "default".to_owned(), convention })
+        Some(SelectedConvention { key: "default".to_owned(), convention })
     }
 
-    pub fn for_main(&self) -> Option<Chosen<'_>> {
+    pub fn for_main(&self) -> Option<SelectedConvention<'_>> {
         let convention = self.main.as_ref()?;
-        Some(Chosen { key: "main".to_owned(), convention })
+        Some(SelectedConvention { key: "main".to_owned(), convention })
     }
 }
 
-impl Chosen<'_> {
-    /// Whether there is anything to tell.
-    pub fn speaks(&self) -> bool {
+impl SelectedConvention<'_> {
+    /// Whether the file has any text.
+    pub fn has_text(&self) -> bool {
         self.convention.enabled && !self.convention.text.trim().is_empty()
     }
 }
 
-fn key_of<'a>(table: &'a BTreeMap<String, Convention>, name: &str) -> Option<&'a str> {
+fn key_of<'a>(table: &'a BTreeMap<String, ConventionText>, name: &str) -> Option<&'a str> {
     let bare = name.rsplit(':').next().unwrap_or(name);
     [name, bare, without_number(name), without_number(bare)]
         .into_iter()
@@ -182,11 +190,11 @@ fn key_of<'a>(table: &'a BTreeMap<String, Convention>, name: &str) -> Option<&'a
 mod tests {
     use super::*;
 
-    fn convention(text: &str) -> Convention {
-        Convention { text: text.to_owned(), ..Convention::default() }
+    fn convention(text: &str) -> ConventionText {
+        ConventionText { text: text.to_owned(), ..ConventionText::default() }
     }
 
-    fn table(names: &[&str]) -> BTreeMap<String, Convention> {
+    fn table(names: &[&str]) -> BTreeMap<String, ConventionText> {
         names.iter().map(|name| ((*name).to_owned(), convention(name))).collect()
     }
 
@@ -213,14 +221,14 @@ mod tests {
         let conventions = Conventions {
             main: Some(convention(" ")),
             roles: [("long".to_owned(), convention(&"長".repeat(9_000)))].into(),
-            rules: vec![Rule {
+            rules: vec![ToolRule {
                 paths: vec!["a".to_owned()],
                 commands: vec!["b".to_owned()],
-                ..Rule::default()
+                ..ToolRule::default()
             }],
             ..Conventions::default()
         };
-        insta::assert_snapshot!(conventions.faults().join("\n"), @r#"
+        insta::assert_snapshot!(conventions.validation_errors().join("\n"), @r#"
         [main] has no text: write one, or `enabled = false`
         [roles.long] text has 9000 characters: at most 8999 reach the model whole
         rule 1 ("") has no message

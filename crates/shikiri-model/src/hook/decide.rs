@@ -1,4 +1,4 @@
-//! One event in, one decision out.
+//! The decision for one hook event.
 
 use std::cell::OnceCell;
 
@@ -7,51 +7,51 @@ use serde_json::{Map, Value, json};
 use crate::time::Timestamp;
 
 use super::conventions::Conventions;
-use super::evidence::{Evidence, Want};
-use super::payload::Payload;
-use super::registry::{Change, Known};
+use super::hook_evidence::{EvidenceRequest, HookEvidence};
+use super::hook_input::HookInput;
+use super::hook_rows::{HookRowChange, HookRows};
 
-/// Everything that follows from an event.
+/// The result of a decision.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decision {
-    pub changes: Vec<Change>,
-    pub answer: Answer,
-    pub log: LogLine,
-    /// Written when the answer has been given: a hook that is killed before delivers again.
-    pub confirm: Vec<Change>,
+pub struct HookDecision {
+    pub changes: Vec<HookRowChange>,
+    pub answer: HookOutput,
+    pub log: HookLogEntry,
+    /// Written after the answer was written. A hook that is killed before delivers again.
+    pub confirm: Vec<HookRowChange>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Done(Box<Decision>),
-    Wants(Want),
+pub enum HookOutcome {
+    Done(Box<HookDecision>),
+    Wants(EvidenceRequest),
 }
 
-/// What Claude Code is told.
+/// The answer to Claude Code.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct HookOutput {
     pub context: Option<String>,
-    /// The call is not made, for this reason.
+    /// Denies the call, for this reason.
     pub deny: Option<String>,
-    /// The call's input in place of what the model wrote: all of it, since nothing is merged.
+    /// Replaces the whole input of the call; Claude Code does not merge it.
     pub input: Option<Map<String, Value>>,
 }
 
-/// The event as a row of the log.
+/// The event's row in the log.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LogLine {
+pub struct HookLogEntry {
     pub hook_name: String,
     pub event_type: String,
     pub agent_id: Option<String>,
     /// `ok`, `injected`, `blocked`, `ignored`.
     pub result: &'static str,
     pub details: Option<Value>,
-    /// Of calls of MCP tools: the server that is called sees the same id.
+    /// For calls of MCP tools: the called server sees the same id.
     pub tool_use_id: Option<String>,
 }
 
-impl Answer {
-    /// As Claude Code reads it from standard output; none if there is nothing to say.
+impl HookOutput {
+    /// The JSON for standard output; None if there is nothing to answer.
     pub fn to_json(&self, event: &str) -> Option<Value> {
         if *self == Self::default() {
             return None;
@@ -71,17 +71,17 @@ impl Answer {
     }
 }
 
-/// Decides what an event leads to.
+/// Decides an event.
 pub fn decide(
-    payload: &Payload,
-    known: &Known,
-    evidence: &Evidence,
+    payload: &HookInput,
+    known: &HookRows,
+    evidence: &HookEvidence,
     conventions: &Conventions,
     now: Timestamp,
-) -> Outcome {
+) -> HookOutcome {
     let (done, commands) = Default::default();
-    let mut turn = Turn { payload, known, evidence, conventions, now, done, commands };
-    turn.done.log = LogLine {
+    let mut turn = HookEvaluation { payload, known, evidence, conventions, now, done, commands };
+    turn.done.log = HookLogEntry {
         hook_name: payload.event.clone(),
         event_type: payload.event.clone(),
         agent_id: payload.agent_id.clone(),
@@ -95,12 +95,12 @@ pub fn decide(
         "SubagentStop" => turn.stop(),
         "StopFailure" => turn.fail(),
         "PreToolUse" => turn.before_tool(),
-        "PostToolUse" if payload.spawns() => turn.returned(),
-        "PostToolUseFailure" if payload.spawns() => turn.refused(),
-        "Stop" => turn.idle(),
+        "PostToolUse" if payload.is_spawn_call() => turn.on_spawn_returned(),
+        "PostToolUseFailure" if payload.is_spawn_call() => turn.on_spawn_failed(),
+        "Stop" => turn.on_stop(),
         "SessionEnd" => turn.end_session(),
         "SessionStart" => turn.begin_session(),
-        "PostCompact" if payload.agent_id.is_none() => turn.forget_what_was_told(),
+        "PostCompact" if payload.agent_id.is_none() => turn.expire_main_marks(),
         event => {
             if !OTHER_EVENTS.contains(&event) {
                 turn.done.log.result = "ignored";
@@ -109,12 +109,12 @@ pub fn decide(
         }
     };
     match taken {
-        Ok(()) => Outcome::Done(Box::new(turn.done)),
-        Err(want) => Outcome::Wants(want),
+        Ok(()) => HookOutcome::Done(Box::new(turn.done)),
+        Err(want) => HookOutcome::Wants(want),
     }
 }
 
-/// Events that Claude Code 2.1.325 has besides those that mean something here.
+/// Events that Claude Code 2.1.325 also sends and that need no decision here.
 const OTHER_EVENTS: [&str; 25] = [
     "PostToolUse",
     "PostToolUseFailure",
@@ -143,23 +143,23 @@ const OTHER_EVENTS: [&str; 25] = [
     "MessageDisplay",
 ];
 
-/// One event while it is decided.
-pub(super) struct Turn<'a> {
-    pub(super) payload: &'a Payload,
-    pub(super) known: &'a Known,
-    pub(super) evidence: &'a Evidence,
+/// The state while one event is decided.
+pub(super) struct HookEvaluation<'a> {
+    pub(super) payload: &'a HookInput,
+    pub(super) known: &'a HookRows,
+    pub(super) evidence: &'a HookEvidence,
     pub(super) conventions: &'a Conventions,
     pub(super) now: Timestamp,
-    pub(super) done: Decision,
-    /// The commands of the shell line that is about to be run, once a rule asks for them.
+    pub(super) done: HookDecision,
+    /// The commands of the shell line of the call, parsed when a rule needs them.
     pub(super) commands: OnceCell<Vec<String>>,
 }
 
-/// A step is done, or wants to know something first.
-pub(super) type Step = Result<(), Want>;
+/// The result of a step: done, or evidence is needed first.
+pub(super) type EvaluationResult = Result<(), EvidenceRequest>;
 
-impl Turn<'_> {
-    pub(super) fn change(&mut self, change: Change) {
+impl HookEvaluation<'_> {
+    pub(super) fn change(&mut self, change: HookRowChange) {
         self.done.changes.push(change);
     }
 

@@ -13,7 +13,7 @@ fn an_agent_type_that_is_a_role_gets_its_text_at_the_start_and_once() {
     let agent = world.agent("a1");
     assert_eq!(
         (agent.role_source, agent.confidence),
-        (Some(RoleSource::AgentType), Confidence::Exact)
+        (Some(RoleSource::AgentType), RoleConfidence::Exact)
     );
     assert!(agent.startup_processed);
     assert_eq!(world.start("a2", "myplugin:coder-2").as_deref(), Some("coder text"));
@@ -25,15 +25,15 @@ fn the_only_call_of_its_type_names_the_role_at_the_start() {
     let mut world = world();
     assert_eq!(
         world.spawn("t1", "general-purpose", "[ROLE:tester] go"),
-        Answer { context: Some("main text".to_owned()), ..Answer::default() }
+        HookOutput { context: Some("main text".to_owned()), ..HookOutput::default() }
     );
     assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("tester text"));
     let agent = world.agent("a1");
-    assert_eq!((agent.confidence, agent.task_match_index), (Confidence::Unique, Some(1)));
+    assert_eq!((agent.confidence, agent.task_match_index), (RoleConfidence::Unique, Some(1)));
     assert_eq!(world.spawns[0].matched_agent_id.as_deref(), Some("a1"));
     world.meta("t1");
     assert_eq!(world.tool("a1", "general-purpose"), None, "it has its text");
-    assert_eq!(world.agent("a1").confidence, Confidence::Exact, "and the file said so");
+    assert_eq!(world.agent("a1").confidence, RoleConfidence::Exact, "and the file said so");
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn the_answer_of_a_call_in_the_background_names_its_agent_before_or_after_its_st
     assert_eq!(world.agent("a1").role.as_deref(), Some("coder"));
     assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("tester text"), "one is left");
     world.hook(launched("t1", "a2"));
-    assert_eq!(world.agent("a2").confidence, Confidence::Exact);
-    assert!(world.agents.iter().all(Subagent::is_active));
+    assert_eq!(world.agent("a2").confidence, RoleConfidence::Exact);
+    assert!(world.agents.iter().all(SubagentRecord::is_active));
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn calls_that_no_hook_saw_are_read_from_the_transcript_once_and_never_come_back(
         "session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Task",
         "tool_input": { "subagent_type": "general-purpose", "prompt": "[ROLE:tester] go" },
     });
-    let call = Payload::parse(call.to_string().as_bytes()).unwrap();
-    world.disk.spawns = Some(vec![Spawn::from_call(&call, "t1", Timestamp::default())]);
+    let call = HookInput::parse(call.to_string().as_bytes()).unwrap();
+    world.disk.spawns = Some(vec![SpawnCall::from_call(&call, "t1", Timestamp::default())]);
     assert_eq!(world.start("a1", "general-purpose").as_deref(), Some("tester text"));
     world.hook(json!({ "hook_event_name": "SubagentStop", "agent_id": "a1" }));
     assert_eq!(world.start("a2", "general-purpose").as_deref(), Some("default text"));
@@ -158,7 +158,7 @@ fn the_seeds_delivery_denies_the_first_call() {
     assert_eq!(world.start("a1", "tester"), None);
     let answer = world.hook(tool("a1", "tester"));
     assert_eq!((answer.deny.as_deref(), answer.context), (Some("規約"), None));
-    assert_eq!(world.hook(tool("a1", "tester")), Answer::default());
+    assert_eq!(world.hook(tool("a1", "tester")), HookOutput::default());
 }
 
 #[test]
@@ -253,13 +253,13 @@ fn without_ids_one_waiting_agent_is_certain_and_several_roles_get_the_default() 
     world.spawn("t1", "general-purpose", "[ROLE:tester] go");
     world.hook(start());
     assert_eq!(world.hook(call()).deny.as_deref(), Some("tester text"));
-    assert_eq!(world.hook(call()), Answer::default(), "nobody waits");
+    assert_eq!(world.hook(call()), HookOutput::default(), "nobody waits");
     world.spawn("t2", "general-purpose", "[ROLE:coder] go");
     world.spawn("t3", "general-purpose", "[ROLE:tester] go");
     assert_eq!(world.hook(start()).context.as_deref(), Some("default text"));
     assert_eq!(world.hook(start()).context.as_deref(), Some("default text"));
-    assert_eq!(world.hook(call()), Answer::default());
-    assert_eq!(world.agents[1].confidence, Confidence::None);
+    assert_eq!(world.hook(call()), HookOutput::default());
+    assert_eq!(world.agents[1].confidence, RoleConfidence::None);
 }
 
 /// Whoever is active may be calling, and so may the main agent while others work in the background.
@@ -274,14 +274,14 @@ fn without_ids_a_role_is_given_only_where_nobody_else_can_be_calling() {
     world.spawn("t1", "general-purpose", "[ROLE:tester] go");
     world.hook(start("a1"));
     let spawn = world.spawn("t2", "general-purpose", "[ROLE:coder] go");
-    assert_eq!(spawn, Answer::default(), "the main agent spawns, and has its text");
+    assert_eq!(spawn, HookOutput::default(), "the main agent spawns, and has its text");
     world.hook(start("a2"));
     assert_eq!(world.hook(call()).context.as_deref(), Some("default text"));
     assert_eq!(world.hook(call()).context.as_deref(), Some("default text"), "it may be a1 again");
     world.hook(json!({ "hook_event_name": "SessionStart", "source": "compact" }));
     assert_eq!(
         world.hook(call()),
-        Answer::default(),
+        HookOutput::default(),
         "somebody's, and perhaps not the main agent's"
     );
 
@@ -305,14 +305,18 @@ fn a_claude_code_that_names_agents_means_the_main_agent_when_it_names_none() {
     world.spawn("t1", "general-purpose", "[ROLE:tester] go");
     world.spawn("t2", "general-purpose", "[ROLE:coder] go");
     world.start("a1", "general-purpose");
-    assert_eq!(world.hook(main_tool("Bash", json!({}))), Answer::default(), "main has its text");
+    assert_eq!(
+        world.hook(main_tool("Bash", json!({}))),
+        HookOutput::default(),
+        "main has its text"
+    );
     assert_eq!(
         world.agent("a1").delivered.as_deref(),
         Some("default"),
         "what it heard at its start"
     );
     world.hook(main_tool("Bash", json!({})));
-    let asked = world.asked.iter().filter(|want| **want == Want::NamesAgents).count();
+    let asked = world.asked.iter().filter(|want| **want == EvidenceRequest::NamesAgents).count();
     assert_eq!(asked, 1, "it is remembered");
 }
 
@@ -405,7 +409,7 @@ fn calls_of_mcp_tools_are_logged_with_their_id_and_others_without() {
 #[test]
 fn an_event_of_a_later_claude_code_is_logged_and_ignored() {
     let mut world = world();
-    assert_eq!(world.hook(json!({ "hook_event_name": "Dreaming" })), Answer::default());
+    assert_eq!(world.hook(json!({ "hook_event_name": "Dreaming" })), HookOutput::default());
     assert_eq!((world.log[0].hook_name.as_str(), world.log[0].result), ("Dreaming", "ignored"));
     world.hook(json!({ "hook_event_name": "PreCompact" }));
     assert_eq!(world.log[1].result, "ok");
@@ -414,7 +418,7 @@ fn an_event_of_a_later_claude_code_is_logged_and_ignored() {
 #[test]
 fn answers_are_written_as_claude_code_reads_them() {
     let answer =
-        Answer { context: Some("規約".to_owned()), deny: Some("no".to_owned()), input: None };
+        HookOutput { context: Some("規約".to_owned()), deny: Some("no".to_owned()), input: None };
     assert_eq!(
         answer.to_json("PreToolUse").unwrap(),
         json!({ "hookSpecificOutput": {
@@ -422,5 +426,5 @@ fn answers_are_written_as_claude_code_reads_them() {
             "permissionDecision": "deny", "permissionDecisionReason": "no",
         }})
     );
-    assert_eq!(Answer::default().to_json("Stop"), None);
+    assert_eq!(HookOutput::default().to_json("Stop"), None);
 }

@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::world::{World, main_tool, with, world};
+use super::world::{HookTestWorld, main_tool, with, world};
 use super::*;
 use crate::time::Timestamp;
 
 const KIND: &str = "general-purpose";
 
-fn call(world: &mut World, id: &str, role: &str) {
+fn call(world: &mut HookTestWorld, id: &str, role: &str) {
     world.spawn(id, KIND, &format!("[ROLE:{role}] go"));
 }
 
 /// A call as it is read from the transcript.
-fn read(id: &str, role: &str) -> Spawn {
+fn read(id: &str, role: &str) -> SpawnCall {
     let call = json!({
         "session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Agent",
         "tool_input": { "subagent_type": KIND, "prompt": format!("[ROLE:{role}] go") },
     });
-    let call = Payload::parse(call.to_string().as_bytes()).unwrap();
-    Spawn::from_call(&call, id, Timestamp::default())
+    let call = HookInput::parse(call.to_string().as_bytes()).unwrap();
+    SpawnCall::from_call(&call, id, Timestamp::default())
 }
 
 fn failed(call: &str, by: Option<&str>) -> Value {
@@ -45,7 +45,7 @@ fn a_start_that_is_told_again_takes_no_call_that_no_hook_saw() {
     call(&mut world, "t1", "tester");
     world.start("a1", KIND);
     let before = Timestamp::from_millis(1);
-    world.disk.spawns = Some(vec![Spawn { created_at: before, ..read("t0", "coder") }]);
+    world.disk.spawns = Some(vec![SpawnCall { created_at: before, ..read("t0", "coder") }]);
     assert_eq!(world.start("a1", KIND), None);
     assert_eq!(world.agent("a1").tool_use_id.as_deref(), Some("t1"));
 }
@@ -97,7 +97,7 @@ fn an_agent_that_another_call_resumes_keeps_its_role() {
 #[test]
 fn a_call_that_was_answered_long_ago_is_nobodys() {
     let mut world = world();
-    let done = |id: &str, role: &str, agent: Option<&str>| Spawn {
+    let done = |id: &str, role: &str, agent: Option<&str>| SpawnCall {
         matched_agent_id: agent.map(str::to_owned),
         ended_at: Some(Timestamp::default()),
         ..read(id, role)
@@ -116,16 +116,16 @@ fn a_call_that_was_answered_long_ago_is_nobodys() {
 #[test]
 fn an_answer_in_the_transcript_names_its_agent() {
     let mut world = world();
-    let launched = Spawn { matched_agent_id: Some("a1".to_owned()), ..read("t1", "coder") };
+    let launched = SpawnCall { matched_agent_id: Some("a1".to_owned()), ..read("t1", "coder") };
     world.disk.spawns = Some(vec![read("t0", "tester"), launched]);
     assert_eq!(world.start("a1", KIND).as_deref(), Some("coder text"));
-    assert_eq!(world.agent("a1").confidence, Confidence::Exact);
+    assert_eq!(world.agent("a1").confidence, RoleConfidence::Exact);
 }
 
 #[test]
 fn a_call_whose_answer_names_another_agent_is_not_taken() {
     let mut world = world();
-    let launched = Spawn { matched_agent_id: Some("other".to_owned()), ..read("t1", "coder") };
+    let launched = SpawnCall { matched_agent_id: Some("other".to_owned()), ..read("t1", "coder") };
     world.disk.spawns = Some(vec![launched]);
     assert_eq!(world.start("a1", KIND).as_deref(), Some("default text"));
 }
@@ -135,11 +135,12 @@ fn a_call_whose_answer_names_another_agent_is_not_taken() {
 fn calls_that_were_read_are_kept_whatever_the_event_leads_to() {
     let mut world = world();
     let payload = json!({ "session_id": "s", "hook_event_name": "Stop" });
-    let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
-    let evidence = Evidence { spawns: Some(vec![read("t1", "coder")]), ..Evidence::default() };
-    let known = world.load(&Needs::of(&payload, &evidence, &world.conventions));
+    let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
+    let evidence =
+        HookEvidence { spawns: Some(vec![read("t1", "coder")]), ..HookEvidence::default() };
+    let known = world.load(&HookRowsNeeded::of(&payload, &evidence, &world.conventions));
     let now = Timestamp::from_millis(7);
-    let Outcome::Done(decision) = decide(&payload, &known, &evidence, &world.conventions, now)
+    let HookOutcome::Done(decision) = decide(&payload, &known, &evidence, &world.conventions, now)
     else {
         panic!("nothing is wanted");
     };
@@ -299,7 +300,7 @@ fn a_call_that_no_hook_saw_is_found_in_the_transcript_by_its_id() {
     world.meta("t2");
     world.disk.spawns = Some(vec![read("t1", "coder"), read("t2", "tester")]);
     assert_eq!(world.tool("a1", KIND).as_deref(), Some("tester text"));
-    assert_eq!(world.agent("a1").confidence, Confidence::Exact);
+    assert_eq!(world.agent("a1").confidence, RoleConfidence::Exact);
     assert_eq!(world.spawns.len(), 2);
 }
 
@@ -339,12 +340,12 @@ fn without_time_left_agents_end_without_their_bills() {
     let mut world = world();
     world.start("a1", "tester");
     world.start("a2", "coder");
-    let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
-    let evidence = Evidence { is_late: true, ..Evidence::default() };
-    let known = world.load(&Needs::of(&payload, &evidence, &world.conventions));
+    let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
+    let evidence = HookEvidence { is_late: true, ..HookEvidence::default() };
+    let known = world.load(&HookRowsNeeded::of(&payload, &evidence, &world.conventions));
     let now = Timestamp::from_millis(9);
     let outcome = decide(&payload, &known, &evidence, &world.conventions, now);
-    let Outcome::Done(decision) = outcome else { panic!("{outcome:?}") };
+    let HookOutcome::Done(decision) = outcome else { panic!("{outcome:?}") };
     decision.changes.into_iter().for_each(|change| world.apply(change));
     assert!(world.agents.iter().all(|agent| !agent.is_active() && agent.usage.is_none()));
 }
@@ -362,7 +363,7 @@ fn a_fork_begins_anew_and_knows_the_calls_of_the_old_session_as_answered() {
     world.hook(fork("SessionStart", json!({ "source": "fork" })));
     assert!(world.agent("a1").is_active(), "the old session goes on");
     // Its transcript begins with what the old one said.
-    let old = Spawn {
+    let old = SpawnCall {
         session_id: "fork".to_owned(),
         ended_at: Some(Timestamp::default()),
         ..read("t1", "tester")

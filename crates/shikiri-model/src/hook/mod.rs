@@ -1,44 +1,45 @@
 //! Claude Code's hooks: which subagent is calling, what its role is, and which conventions it gets.
 //!
-//! A hook process lives for a millisecond. It reads one [`Payload`], loads the rows that
-//! [`Needs::of`] names, and asks [`decide`] what changes, what Claude Code is answered, and what is
-//! logged. If the rows do not suffice, `decide` says what it [`Want`]s to be told from the disk, and
-//! is asked again.
+//! A hook process lives for a millisecond. It parses one [`HookInput`], loads the rows that
+//! [`HookRowsNeeded::of`] names, and calls [`decide`] for the changes, the answer to Claude Code
+//! and the log entry. If the rows do not suffice, `decide` returns an [`EvidenceRequest`] for facts
+//! from the disk, and is called again with them.
 //!
 //! Identity comes first: `agent_id` names the subagent in every payload, and `tool_use_id` the call
-//! that spawned it. Only where an older Claude Code leaves the id out is anything guessed, and then
-//! the record says so and a role that is in doubt is not given.
+//! that spawned it. Only where an older Claude Code omits the id is the agent guessed. The record
+//! then says so, and a role that is in doubt gets no text.
 
-mod command;
 pub mod conventions;
 mod decide;
 #[cfg(test)]
 mod decide_tests;
 #[cfg(test)]
 mod doubt_tests;
+mod shell_commands;
 
-mod deliver;
-mod evidence;
-mod lifecycle;
-mod matching;
-mod pattern;
-mod payload;
-mod registry;
-mod report;
+mod convention_delivery;
+mod glob_pattern;
+mod hook_evidence;
+mod hook_input;
+mod hook_reports;
+mod hook_rows;
 mod role;
-mod rules;
+mod spawn_matching;
+mod subagent_lifecycle;
+mod tool_rules;
 #[cfg(test)]
 mod world;
 
-pub use conventions::{Conventions, Delivery, Severity};
-pub use decide::{Answer, Decision, LogLine, Outcome, decide};
-pub use evidence::{Evidence, Meta, PromptRole, Want};
-pub use payload::{BadPayload, Payload};
-pub use registry::{
-    Change, Claim, Known, Mark, MarkKey, Needs, SUBAGENTS_MARK, Spawn, Subagent, SubagentState,
+pub use conventions::{ConventionDelivery, Conventions, RuleSeverity};
+pub use decide::{HookDecision, HookLogEntry, HookOutcome, HookOutput, decide};
+pub use hook_evidence::{EvidenceRequest, HookEvidence, PromptRole, SubagentMeta};
+pub use hook_input::{HookInput, HookInputError};
+pub use hook_reports::{
+    HookFigures, HookLogRecord, HookStats, LogQuery, SessionFigures, SubagentQuery, ToolCaller,
+    TranscriptOffset, USUAL_LOG,
 };
-pub use report::{
-    CalledBy, HookFigures, HookStats, LogQuery, Logged, ReadTo, SessionFigures, SubagentQuery,
-    USUAL_LOG,
+pub use hook_rows::{
+    DeliveryClaim, HookRowChange, HookRows, HookRowsNeeded, SUBAGENTS_MARK, SessionMark,
+    SessionMarkKey, SpawnCall, SubagentRecord, SubagentState,
 };
-pub use role::{Confidence, RoleSource, role_in};
+pub use role::{RoleConfidence, RoleSource, parse_role_tag};

@@ -1,67 +1,43 @@
-//! What a subagent is there for, and how surely that is known.
+//! Where a subagent's role comes from, and how certain it is. `spawn_matching.rs` decides both.
 
-use serde::{Deserialize, Serialize};
+use crate::macros::text_enum;
 
-/// Where a role comes from. In the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RoleSource {
-    /// Somebody said so by hand.
-    Manual,
-    /// The agent type is a role.
-    AgentType,
-    /// `[ROLE:x]` in the prompt of the call that spawned it.
-    TaskMatch,
-    /// `[ROLE:x]` in what is written in a transcript.
-    TranscriptParse,
-    /// The oldest that waits, of a Claude Code that does not say who calls.
-    Fifo,
+text_enum! {
+    /// How the role of a subagent was found. `identify` in `spawn_matching.rs` has the order.
+    pub enum RoleSource {
+        /// A person set it.
+        Manual = "manual",
+        /// The agent type is a role.
+        AgentType = "agent_type",
+        /// `[ROLE:x]` in the prompt of the call that spawned the subagent.
+        TaskMatch = "task_match",
+        /// `[ROLE:x]` in the first prompt of the subagent's own transcript.
+        TranscriptParse = "transcript_parse",
+        /// The oldest subagent without its convention, for a Claude Code that does not name the caller.
+        Fifo = "fifo",
+    }
 }
 
-/// How surely it is known which call spawned a subagent, and with it the role.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Confidence {
-    /// By an id.
-    Exact,
-    /// There was only one that it could be.
-    Unique,
-    /// The oldest of several.
-    Fifo,
-    #[default]
-    None,
+text_enum! {
+    /// How certain it is which call spawned a subagent, and with it the role.
+    #[derive(Default)]
+    pub enum RoleConfidence {
+        /// An id says so.
+        Exact = "exact",
+        /// All possible calls give the same role, or only one subagent was waiting.
+        Unique = "unique",
+        /// The oldest of several waiting subagents.
+        Fifo = "fifo",
+        #[default]
+        None = "none",
+    }
 }
-
-macro_rules! words {
-    ($type:ty { $($variant:ident = $word:literal),* $(,)? }) => {
-        impl $type {
-            /// As it is stored and shown.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),* }
-            }
-
-            pub fn parse(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$variant),)* _ => None }
-            }
-        }
-    };
-}
-pub(super) use words;
-
-words!(RoleSource {
-    Manual = "manual",
-    AgentType = "agent_type",
-    TaskMatch = "task_match",
-    TranscriptParse = "transcript_parse",
-    Fifo = "fifo",
-});
-words!(Confidence { Exact = "exact", Unique = "unique", Fifo = "fifo", None = "none" });
 
 /// The longest name of a role.
 const LONGEST: usize = 64;
 
-/// The role that a prompt names as `[ROLE:x]`: the first one.
-pub fn role_in(prompt: &str) -> Option<&str> {
+/// The first role that a prompt names as `[ROLE:x]`.
+pub fn parse_role_tag(prompt: &str) -> Option<&str> {
     prompt.split("[ROLE:").skip(1).find_map(|rest| {
         let (name, _) = rest.split_once(']')?;
         let name = name.trim();
@@ -72,7 +48,7 @@ pub fn role_in(prompt: &str) -> Option<&str> {
     })
 }
 
-/// A name without the number that tells several of a kind apart: `coder-2` is a `coder`.
+/// The name without a number at its end: `coder-2` becomes `coder`.
 pub(super) fn without_number(name: &str) -> &str {
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let base = base.strip_suffix(['-', '_']).unwrap_or(base);
@@ -85,12 +61,12 @@ mod tests {
 
     #[test]
     fn a_role_is_the_first_name_in_brackets() {
-        assert_eq!(role_in("[ROLE:tester] test it, [ROLE:coder]"), Some("tester"));
-        assert_eq!(role_in("まず [ROLE: 試験者 ] です"), Some("試験者"));
+        assert_eq!(parse_role_tag("[ROLE:tester] test it, [ROLE:coder]"), Some("tester"));
+        assert_eq!(parse_role_tag("まず [ROLE: 試験者 ] です"), Some("試験者"));
         for none in ["", "[ROLE:]", "[ROLE:a b]", "[role:x]", "[ROLE:x", "[ROLE:[ROLE:"] {
-            assert_eq!(role_in(none), None, "{none}");
+            assert_eq!(parse_role_tag(none), None, "{none}");
         }
-        assert_eq!(role_in("[ROLE:a b] [ROLE:coder]"), Some("coder"));
+        assert_eq!(parse_role_tag("[ROLE:a b] [ROLE:coder]"), Some("coder"));
     }
 
     #[test]
@@ -103,13 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_back() {
+    fn role_texts_are_parsed_back() {
         for source in ["manual", "agent_type", "task_match", "transcript_parse", "fifo"] {
             assert_eq!(RoleSource::parse(source).map(RoleSource::as_str), Some(source));
         }
         for confidence in ["exact", "unique", "fifo", "none"] {
-            assert_eq!(Confidence::parse(confidence).map(Confidence::as_str), Some(confidence));
+            assert_eq!(
+                RoleConfidence::parse(confidence).map(RoleConfidence::as_str),
+                Some(confidence)
+            );
         }
-        assert_eq!(Confidence::parse("sure"), None);
+        assert_eq!(RoleConfidence::parse("sure"), None);
     }
 }

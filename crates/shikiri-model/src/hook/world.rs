@@ -7,15 +7,15 @@ use crate::time::Timestamp;
 
 /// The rows, as a store would keep them.
 #[derive(Default)]
-pub(super) struct World {
-    pub(super) agents: Vec<Subagent>,
-    pub(super) spawns: Vec<Spawn>,
-    pub(super) marks: Vec<Mark>,
-    pub(super) log: Vec<LogLine>,
+pub(super) struct HookTestWorld {
+    pub(super) agents: Vec<SubagentRecord>,
+    pub(super) spawns: Vec<SpawnCall>,
+    pub(super) marks: Vec<SessionMark>,
+    pub(super) log: Vec<HookLogEntry>,
     pub(super) conventions: Conventions,
-    /// What the disk would tell.
-    pub(super) disk: Evidence,
-    pub(super) asked: Vec<Want>,
+    /// The evidence that a lookup returns.
+    pub(super) disk: HookEvidence,
+    pub(super) asked: Vec<EvidenceRequest>,
     pub(super) now: i64,
 }
 
@@ -26,30 +26,35 @@ const CONVENTIONS: &str = r#"{
     "agent_types": { "Explore": { "enabled": false } }
 }"#;
 
-pub(super) fn world() -> World {
+pub(super) fn world() -> HookTestWorld {
     with(CONVENTIONS)
 }
 
-pub(super) fn with(conventions: &str) -> World {
-    World { conventions: serde_json::from_str(conventions).unwrap(), ..World::default() }
+pub(super) fn with(conventions: &str) -> HookTestWorld {
+    HookTestWorld {
+        conventions: serde_json::from_str(conventions).unwrap(),
+        ..HookTestWorld::default()
+    }
 }
 
-impl World {
-    pub(super) fn load(&self, needs: &Needs) -> Known {
+impl HookTestWorld {
+    pub(super) fn load(&self, needs: &HookRowsNeeded) -> HookRows {
         let in_session = |session: &String| *session == needs.session_id;
-        let active =
-            |agent: &&Subagent| needs.active && agent.is_active() && in_session(&agent.session_id);
-        let pending = |spawn: &&Spawn| {
+        let active = |agent: &&SubagentRecord| {
+            needs.active && agent.is_active() && in_session(&agent.session_id)
+        };
+        let pending = |spawn: &&SpawnCall| {
             needs.pending
                 && in_session(&spawn.session_id)
                 && spawn.matched_agent_id.is_none()
                 && spawn.ended_at.is_none()
         };
-        let named = |s: &&Spawn| in_session(&s.session_id) && needs.spawns.contains(&s.tool_use_id);
+        let named =
+            |s: &&SpawnCall| in_session(&s.session_id) && needs.spawns.contains(&s.tool_use_id);
         let spawns: Vec<_> = self.spawns.iter().filter(named).cloned().collect();
         let matched = spawns.iter().find_map(|s| s.matched_agent_id.clone());
         let id = needs.agent_id.clone().or(matched.filter(|_| needs.matched));
-        Known {
+        HookRows {
             agent: self.agents.iter().find(|a| Some(&a.agent_id) == id.as_ref()).cloned(),
             spawns,
             pending: self.spawns.iter().filter(pending).cloned().collect(),
@@ -58,7 +63,7 @@ impl World {
         }
     }
 
-    pub(super) fn apply(&mut self, change: Change) {
+    pub(super) fn apply(&mut self, change: HookRowChange) {
         fn put<T>(rows: &mut Vec<T>, row: T, same: impl Fn(&T, &T) -> bool) {
             match rows.iter_mut().find(|old| same(old, &row)) {
                 Some(old) => *old = row,
@@ -66,18 +71,18 @@ impl World {
             }
         }
         match change {
-            Change::Subagent(agent) => {
+            HookRowChange::Subagent(agent) => {
                 put(&mut self.agents, agent, |a, b| a.agent_id == b.agent_id);
             }
-            Change::Spawn(mut spawn) => {
+            HookRowChange::Spawn(mut spawn) => {
                 spawn.id.get_or_insert(i64::try_from(self.spawns.len()).unwrap() + 1);
                 put(&mut self.spawns, spawn, |a, b| {
                     (&a.session_id, &a.tool_use_id) == (&b.session_id, &b.tool_use_id)
                 });
             }
-            Change::Mark(mark) => put(&mut self.marks, mark, |a, b| a.key == b.key),
-            Change::ExpireMainMarks { session_id, status, at } => {
-                let is_meant = |mark: &Mark| {
+            HookRowChange::Mark(mark) => put(&mut self.marks, mark, |a, b| a.key == b.key),
+            HookRowChange::ExpireMainMarks { session_id, status, at } => {
+                let is_meant = |mark: &SessionMark| {
                     mark.key.session_id == session_id
                         && !mark.key.hook_name.starts_with(SUBAGENTS_MARK)
                 };
@@ -86,7 +91,7 @@ impl World {
                     mark.expired_at = Some(at);
                 }
             }
-            Change::Delivered { agent_id, key, at } => {
+            HookRowChange::Delivered { agent_id, key, at } => {
                 for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
                     agent.startup_processed = true;
                     agent.startup_processed_at = Some(at);
@@ -94,7 +99,7 @@ impl World {
                     agent.claim = None;
                 }
             }
-            Change::Unmatch { session_id, tool_use_id } => {
+            HookRowChange::Unmatch { session_id, tool_use_id } => {
                 for spawn in self
                     .spawns
                     .iter_mut()
@@ -103,7 +108,7 @@ impl World {
                     spawn.matched_agent_id = None;
                 }
             }
-            Change::Unbind { agent_id } => {
+            HookRowChange::Unbind { agent_id } => {
                 for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
                     agent.unbind();
                 }
@@ -111,12 +116,12 @@ impl World {
         }
     }
 
-    /// A hook that answers, but is killed before it could confirm.
-    pub(super) fn killed(&mut self, payload: Value) -> Answer {
+    /// A hook that answers and is killed before it confirms.
+    pub(super) fn killed(&mut self, payload: Value) -> HookOutput {
         self.decide(payload).answer
     }
 
-    pub(super) fn hook(&mut self, payload: Value) -> Answer {
+    pub(super) fn hook(&mut self, payload: Value) -> HookOutput {
         let decision = self.decide(payload);
         for change in decision.confirm {
             self.apply(change);
@@ -124,22 +129,23 @@ impl World {
         decision.answer
     }
 
-    pub(super) fn decide(&mut self, mut payload: Value) -> Decision {
+    pub(super) fn decide(&mut self, mut payload: Value) -> HookDecision {
         self.now += 1;
         payload["session_id"] = payload.get("session_id").cloned().unwrap_or(json!("s"));
-        let payload = Payload::parse(payload.to_string().as_bytes()).unwrap();
+        let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
         let me = format!("process {}", self.now);
-        let mut evidence = Evidence { me, project: Some("/p".to_owned()), ..Evidence::default() };
+        let mut evidence =
+            HookEvidence { me, project: Some("/p".to_owned()), ..HookEvidence::default() };
         loop {
-            let needs = Needs::of(&payload, &evidence, &self.conventions);
+            let needs = HookRowsNeeded::of(&payload, &evidence, &self.conventions);
             let now = Timestamp::from_millis(self.now);
             match decide(&payload, &self.load(&needs), &evidence, &self.conventions, now) {
-                Outcome::Wants(want) => {
+                HookOutcome::Wants(want) => {
                     self.look_up(&mut evidence, &want);
                     assert!(!self.asked.contains(&want) || self.asked.len() < 99, "asks for ever");
                     self.asked.push(want);
                 }
-                Outcome::Done(decision) => {
+                HookOutcome::Done(decision) => {
                     for change in decision.changes.clone() {
                         self.apply(change);
                     }
@@ -150,28 +156,32 @@ impl World {
         }
     }
 
-    pub(super) fn look_up(&self, evidence: &mut Evidence, want: &Want) {
+    pub(super) fn look_up(&self, evidence: &mut HookEvidence, want: &EvidenceRequest) {
         let disk = &self.disk;
         match want {
-            Want::Meta { .. } => evidence.meta = Some(disk.meta.clone().flatten()),
-            Want::PromptRole { .. } => {
+            EvidenceRequest::Meta { .. } => evidence.meta = Some(disk.meta.clone().flatten()),
+            EvidenceRequest::PromptRole { .. } => {
                 evidence.prompt_role = Some(disk.prompt_role.clone().unwrap_or(PromptRole::Unread));
             }
-            Want::Spawns => evidence.spawns = Some(disk.spawns.clone().unwrap_or_default()),
-            Want::NamesAgents => evidence.names_agents = Some(disk.names_agents.flatten()),
-            Want::Tokens { .. } => evidence.tokens = Some(disk.tokens.flatten()),
-            Want::Usage { agent_id } => {
+            EvidenceRequest::Spawns => {
+                evidence.spawns = Some(disk.spawns.clone().unwrap_or_default())
+            }
+            EvidenceRequest::NamesAgents => {
+                evidence.names_agents = Some(disk.names_agents.flatten())
+            }
+            EvidenceRequest::Tokens { .. } => evidence.tokens = Some(disk.tokens.flatten()),
+            EvidenceRequest::Usage { agent_id } => {
                 let usage = Some(format!("what {agent_id} spent"));
                 evidence.usage.push((agent_id.clone(), usage));
             }
-            Want::Claimant { by } => {
+            EvidenceRequest::Claimant { by } => {
                 let lives = disk.claimants.iter().any(|(who, lives)| who == by && *lives);
                 evidence.claimants.push((by.clone(), lives));
             }
         }
     }
 
-    pub(super) fn spawn(&mut self, id: &str, kind: &str, prompt: &str) -> Answer {
+    pub(super) fn spawn(&mut self, id: &str, kind: &str, prompt: &str) -> HookOutput {
         self.hook(json!({
             "hook_event_name": "PreToolUse", "tool_name": "Agent", "tool_use_id": id,
             "tool_input": { "subagent_type": kind, "prompt": prompt },
@@ -188,13 +198,13 @@ impl World {
         self.hook(tool(agent, kind)).context
     }
 
-    /// As if Claude Code had written which call the next agent comes from.
+    /// Acts as if Claude Code had written the call of the next agent to disk.
     pub(super) fn meta(&mut self, tool_use_id: &str) {
         let tool_use_id = Some(tool_use_id.to_owned());
-        self.disk.meta = Some(Some(Meta { tool_use_id, ..Meta::default() }));
+        self.disk.meta = Some(Some(SubagentMeta { tool_use_id, ..SubagentMeta::default() }));
     }
 
-    pub(super) fn agent(&self, id: &str) -> &Subagent {
+    pub(super) fn agent(&self, id: &str) -> &SubagentRecord {
         self.agents.iter().find(|agent| agent.agent_id == id).unwrap()
     }
 }

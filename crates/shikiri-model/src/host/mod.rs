@@ -1,22 +1,25 @@
-//! The host: our side as a client of other people's MCP servers.
+//! The host: Shikiri as a client of MCP servers.
 //!
-//! A call is kept while it is made: what was sent, under which session, up to where its stream was
-//! read, which task or run it became. So the process that made it may die, and another takes the
-//! call up where it was. What is shown comes after what is kept: nothing is shown twice.
+//! A call is stored while it is made: the request, its session, the position in its stream, and the
+//! task or run that it became. If its process dies, another process resumes the call there. An
+//! event is stored before it is shown, so no event is shown twice.
 
-mod bookmark;
-mod call;
+mod call_event;
 #[cfg(test)]
 mod call_tests;
-mod clean;
-mod config;
-mod form;
-mod news;
+mod elicitation_form;
+mod host_call;
 pub mod plan;
+mod resume_point;
+mod server_specs;
+mod terminal_text;
 
-pub use bookmark::{Bookmark, Round, TaskMark, Way};
-pub use call::{CallState, HostCall};
-pub use clean::{MAX_LINE, clean, clean_line};
-pub use config::{OAuthSpec, Reach, ServerSpec, SpecError, fill, http, read_servers};
-pub use form::{Answer, Field, FieldKind, Form, FormError};
-pub use news::{LogLine, News, Outcome, Progress, Question};
+pub use call_event::{CallEvent, CallLogLine, CallOutcome, CallProgress, CallQuestion};
+pub use elicitation_form::{ElicitationForm, FormAnswer, FormError, FormField, FormFieldKind};
+pub use host_call::{HostCall, HostCallState};
+pub use resume_point::{InputRound, RemoteTaskRef, ResumeMethod, ResumePoint};
+pub use server_specs::{
+    HostTransport, OAuthSpec, ServerSpec, ServerSpecError, expand_variables, http_transport,
+    read_servers,
+};
+pub use terminal_text::{MAX_LINE, sanitize_line, sanitize_text};

@@ -6,7 +6,7 @@ use crate::time::Timestamp;
 
 const NOW: i64 = 1_763_236_800_005;
 
-fn read(file: &Value) -> Result<SessionsFile, FileError> {
+fn read(file: &Value) -> Result<SessionsFile, SessionsFileError> {
     read_sessions(&file.to_string())
 }
 

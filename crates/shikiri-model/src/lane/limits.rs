@@ -1,17 +1,17 @@
-//! How long a lane lives and how many there are, as the environment says.
+//! Lifetime and number of lanes, from the environment.
 
 use std::time::Duration;
 
 pub const DEFAULT_TTL_MINUTES: f64 = 30.0;
 pub const DEFAULT_MAX_LANES: u32 = 10;
-/// Of a question, in characters.
+/// The most characters of a question.
 pub const MAX_QUESTION: usize = 100_000;
-/// Ten years: beyond it there is no difference, and no time that overflows.
+/// Ten years. A larger value makes no difference and could overflow.
 const MAX_TTL_MINUTES: f64 = 5_256_000.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaneLimits {
-    /// A lane that is not used for so long ends. May be fractional.
+    /// A lane without use for this long expires. May be fractional.
     pub ttl_minutes: f64,
     pub max_lanes: u32,
 }
@@ -23,7 +23,7 @@ impl Default for LaneLimits {
 }
 
 impl LaneLimits {
-    /// From texts of the environment. Whatever is no number above zero counts for nothing.
+    /// Parses environment values. A value that is not a number above zero is ignored.
     pub fn read(ttl_minutes: Option<&str>, max_lanes: Option<&str>) -> Self {
         let ttl = ttl_minutes.and_then(number).filter(|minutes| *minutes > 0.0);
         let max = max_lanes.and_then(number).map(f64::floor).filter(|max| *max >= 1.0);
@@ -38,7 +38,7 @@ impl LaneLimits {
     }
 }
 
-/// A number that is one.
+/// A valid number.
 fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }

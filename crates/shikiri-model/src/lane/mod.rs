@@ -1,23 +1,28 @@
-//! Lanes: every instance of an agent has its own chats at the providers, and nobody else's.
+//! Lanes: every instance of an agent has its own chats at the providers.
 //!
-//! Who calls is settled first (`identity`), and only by what cannot be mistaken: a process, a
-//! connection, a token, a subagent. A lane (`record`) holds that caller's chats. What was asked is
-//! kept beside it (`inquiry`), so that a lane may end and history does not.
+//! `caller_identity` identifies the caller, by properties that cannot be confused: process,
+//! connection, token and subagent. A [`Lane`] holds that caller's chats. Every question is stored
+//! beside it as a [`ProviderQuestion`], so that the history outlives the lane.
 
-mod files;
+mod caller_identity;
+mod chat_url;
 #[cfg(test)]
 mod files_tests;
-mod identity;
-mod inquiry;
+mod lane_assignment;
 mod limits;
-mod place;
+mod provider_question;
 mod record;
-mod url;
+mod sessions_file;
 
-pub use files::{Entry, FileError, ImportPlan, SessionsFile, export, plan_import, read_sessions};
-pub use identity::{Identity, Way};
-pub use inquiry::{Inquiry, InquiryError, InquiryState, Sent, Timings};
+pub use caller_identity::{CallerIdentity, CallerOrigin};
+pub use chat_url::{is_chat_url, is_web};
+pub use lane_assignment::{AllLanesBusy, LaneMatch, choose_evictions, match_lane};
 pub use limits::{DEFAULT_MAX_LANES, DEFAULT_TTL_MINUTES, LaneLimits, MAX_QUESTION};
-pub use place::{AllBusy, Find, find, make_room};
-pub use record::{Lane, Roster, Tab, Thread};
-pub use url::{is_conversation, is_web};
+pub use provider_question::{
+    AskTimings, ProviderQuestion, ProviderQuestionError, ProviderQuestionState, SendStatus,
+};
+pub use record::{Lane, LaneCounter, ProviderChat, TabId};
+pub use sessions_file::{
+    ImportPlan, SessionsFile, SessionsFileEntry, SessionsFileError, export, plan_import,
+    read_sessions,
+};

@@ -1,4 +1,4 @@
-//! A lane as it is kept.
+//! The record of a lane.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-use super::identity::Identity;
-use super::url::is_conversation;
+use super::caller_identity::CallerIdentity;
+use super::chat_url::is_chat_url;
 use crate::ids::{InquiryId, LaneId, NodeId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::document;
+use crate::record::{Document, RecordColumns};
 use crate::time::Timestamp;
 
-/// An ended lane's chats are remembered so long, for an agent that returns.
+/// How long the chats of an ended lane are kept for an agent that returns.
 const REMEMBERED: Duration = Duration::from_secs(90 * 24 * 3_600);
 
-/// Of those before them nothing is under way any more.
+/// The number of former holders that are kept. Older ones have no question in flight.
 const MAX_FORMER: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,52 +30,52 @@ pub struct Lane {
     pub instance: String,
     #[serde(default)]
     pub subagent: Option<String>,
-    /// What makes its instance; None for a lane that came from a file and that nobody has yet.
+    /// The key of its holder; None for an imported lane without a holder yet.
     #[serde(default)]
     pub holder: Option<String>,
-    /// Whose it was before it was taken over, the latest last: what they had begun goes on in it.
+    /// Former holders, the latest last. Their open questions continue in this lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<String>,
-    /// The process that is its instance.
+    /// The process of its holder.
     #[serde(default)]
     pub node: Option<NodeId>,
-    /// By provider.
+    /// Chats by provider.
     #[serde(default)]
-    pub threads: BTreeMap<String, Thread>,
-    /// Questions that are being put, by provider. One whose lease has run out is not any more.
+    pub threads: BTreeMap<String, ProviderChat>,
+    /// Questions in flight, by provider. One whose lease has run out is over.
     #[serde(default)]
     pub in_flight: BTreeMap<String, InquiryId>,
     pub opened_at: Timestamp,
     pub last_access: Timestamp,
-    /// As it was configured where the lane was last used.
+    /// The lifetime that was configured where the lane was last used.
     pub ttl_ms: u64,
-    /// It is in no list any more; its chats are remembered.
+    /// The lane is not listed any more. Its chats are kept.
     #[serde(default)]
     pub is_ended: bool,
-    /// Where it was imported from, so that importing again does nothing.
+    /// The file that it was imported from, so that a second import changes nothing.
     #[serde(default)]
     pub source: Option<String>,
 }
 
 /// A chat at a provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Thread {
-    /// Only ever of a conversation; None while there is a tab but no chat yet.
+pub struct ProviderChat {
+    /// The address of a conversation; None while there is a tab but no chat yet.
     #[serde(default)]
     pub url: Option<String>,
     #[serde(default)]
-    pub tab: Option<Tab>,
+    pub tab: Option<TabId>,
 }
 
-/// Ours are a browser's target ids; those of imported files are numbers.
+/// Our own ids are a browser's target ids. Those of imported files are numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Tab {
+pub enum TabId {
     Target(String),
     Number(Number),
 }
 
-impl Tab {
+impl TabId {
     pub fn target(&self) -> Option<&str> {
         match self {
             Self::Target(id) => Some(id),
@@ -87,7 +88,7 @@ impl Lane {
     pub fn open(
         id: LaneId,
         tenant: TenantId,
-        who: &Identity,
+        who: &CallerIdentity,
         name: String,
         now: Timestamp,
     ) -> Self {
@@ -112,17 +113,17 @@ impl Lane {
         }
     }
 
-    pub fn is_of(&self, who: &Identity) -> bool {
+    pub fn is_held_by(&self, who: &CallerIdentity) -> bool {
         self.holder.as_deref() == Some(who.lane_holder().as_str())
     }
 
-    /// Whether a successor of the caller has it.
-    pub fn was_of(&self, who: &Identity) -> bool {
+    /// Whether the caller held it before its present holder.
+    pub fn was_held_by(&self, who: &CallerIdentity) -> bool {
         self.former.contains(&who.lane_holder())
     }
 
-    /// Whoever comes back takes it over, chats and all, under its new name.
-    pub fn pass_to(&mut self, who: &Identity, name: String) {
+    /// Transfers the lane with its chats to a returning agent, under its new name.
+    pub fn transfer_to(&mut self, who: &CallerIdentity, name: String) {
         self.name = name;
         self.instance.clone_from(&who.instance);
         let before = self.holder.replace(who.lane_holder());
@@ -134,7 +135,7 @@ impl Lane {
     }
 
     pub fn touch(&mut self, ttl: Duration, now: Timestamp) {
-        // A clock that was set back makes no lane older than it was.
+        // A clock that was set back does not make the lane older.
         self.last_access = self.last_access.max(now);
         self.ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     }
@@ -143,16 +144,16 @@ impl Lane {
         self.last_access + Duration::from_millis(self.ttl_ms)
     }
 
-    pub fn is_stale(&self, now: Timestamp) -> bool {
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         now >= self.ends_at()
     }
 
-    /// Whether even its chats need not be remembered any more.
-    pub fn is_forgotten(&self, now: Timestamp) -> bool {
+    /// Whether its chats can be removed, too.
+    pub fn is_purgeable(&self, now: Timestamp) -> bool {
         self.is_ended && now >= self.ends_at() + REMEMBERED
     }
 
-    /// Its tabs are to be closed; what it talked about stays.
+    /// Ends the lane. Returns the tabs to close; the chats are kept.
     pub fn end(&mut self) -> BTreeMap<String, String> {
         self.is_ended = true;
         self.in_flight.clear();
@@ -164,22 +165,22 @@ impl Lane {
         tabs
     }
 
-    /// Tabs of our own, by provider.
+    /// Open tabs by provider.
     pub fn tabs(&self) -> BTreeMap<String, String> {
-        let tab = |thread: &Thread| thread.tab.as_ref()?.target().map(str::to_owned);
+        let tab = |thread: &ProviderChat| thread.tab.as_ref()?.target().map(str::to_owned);
         self.threads.iter().filter_map(|(p, thread)| Some((p.clone(), tab(thread)?))).collect()
     }
 
-    /// After a question: where the chat goes on. An address that is no chat is not kept, and does
-    /// not replace one.
-    pub fn settle(&mut self, provider: &str, url: Option<&str>, tab: Option<&str>) {
+    /// Records the chat's address and tab after a question. An address that is not a chat is
+    /// ignored and does not replace one.
+    pub fn finish_question(&mut self, provider: &str, url: Option<&str>, tab: Option<&str>) {
         self.in_flight.remove(provider);
         let thread = self.threads.entry(provider.to_owned()).or_default();
-        if let Some(url) = url.filter(|url| is_conversation(url)) {
+        if let Some(url) = url.filter(|url| is_chat_url(url)) {
             thread.url = Some(url.to_owned());
         }
         if let Some(tab) = tab {
-            thread.tab = Some(Tab::Target(tab.to_owned()));
+            thread.tab = Some(TabId::Target(tab.to_owned()));
         }
         self.threads.retain(|_, thread| thread.url.is_some() || thread.tab.is_some());
     }
@@ -199,48 +200,36 @@ impl Lane {
         self.threads.get(provider)?.tab.as_ref()?.target()
     }
 
-    /// The lease under which a question is put here.
+    /// The name of the lease for a question in this lane.
     pub fn lease(&self, provider: &str) -> String {
         format!("lane/{}/{provider}", self.id)
     }
 }
 
-impl Document for Lane {
-    const KIND: &'static str = "lane";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
+document!(Lane, "lane", tenant, id, |lane| {
+    let ends_at = lane.ends_at();
+    RecordColumns {
+        state: if lane.is_ended { "ended" } else { "open" }.to_owned(),
+        parent: Some(lane.agent.clone()),
+        owner: None,
+        unique: Some(lane.name.clone()),
+        due_at: Some(if lane.is_ended { ends_at + REMEMBERED } else { ends_at }),
     }
+});
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        let ends_at = self.ends_at();
-        Columns {
-            state: if self.is_ended { "ended" } else { "open" }.to_owned(),
-            parent: Some(self.agent.clone()),
-            owner: None,
-            unique: Some(self.name.clone()),
-            due_at: Some(if self.is_ended { ends_at + REMEMBERED } else { ends_at }),
-        }
-    }
-}
-
-/// Written with every lane that is opened, so that two processes never pass the limit together.
+/// Written with every lane that is opened, so that two processes cannot exceed the limit together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Roster {
+pub struct LaneCounter {
     pub tenant: TenantId,
-    /// Lanes that were ever opened.
+    /// The number of lanes that were ever opened.
     pub opened: u64,
 }
 
-impl Roster {
+impl LaneCounter {
     pub const ID: &'static str = "lanes";
 }
 
-impl Document for Roster {
+impl Document for LaneCounter {
     const KIND: &'static str = "lane_roster";
 
     fn tenant(&self) -> TenantId {
@@ -251,19 +240,19 @@ impl Document for Roster {
         Self::ID
     }
 
-    fn columns(&self) -> Columns {
-        Columns::default()
+    fn columns(&self) -> RecordColumns {
+        RecordColumns::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane::Way;
+    use crate::lane::CallerOrigin;
 
     fn lane() -> Lane {
-        let way = Way::Process { pid: 7, started_ms: 1, declared: Some("a".into()) };
-        let who = Identity::of(&way, "");
+        let way = CallerOrigin::Process { pid: 7, started_ms: 1, declared: Some("a".into()) };
+        let who = CallerIdentity::of(&way, "");
         let (id, now) = ("lan_1".parse().unwrap(), Timestamp::from_millis(0));
         Lane::open(id, TenantId::local(), &who, who.lane_name(), now)
     }
@@ -273,9 +262,9 @@ mod tests {
         let (ttl, at) = (Duration::from_millis(100), Timestamp::from_millis);
         let mut lane = lane();
         lane.touch(ttl, at(50));
-        assert!(!lane.is_stale(at(149)) && lane.is_stale(at(150)));
+        assert!(!lane.is_expired(at(149)) && lane.is_expired(at(150)));
         lane.touch(ttl, at(149));
-        assert!(!lane.is_stale(at(248)) && lane.is_stale(at(249)));
+        assert!(!lane.is_expired(at(248)) && lane.is_expired(at(249)));
         lane.touch(ttl, at(10));
         assert_eq!(lane.last_access, at(149));
     }
@@ -283,8 +272,8 @@ mod tests {
     #[test]
     fn an_ended_lane_remembers_its_chats_and_has_no_tabs() {
         let mut lane = lane();
-        lane.settle("chatgpt", Some("https://chatgpt.com/c/1"), Some("T1"));
-        lane.settle("gemini", Some("https://gemini.google.com/app"), Some("T2"));
+        lane.finish_question("chatgpt", Some("https://chatgpt.com/c/1"), Some("T1"));
+        lane.finish_question("gemini", Some("https://gemini.google.com/app"), Some("T2"));
         assert_eq!((lane.url("gemini"), lane.tab("gemini")), (None, Some("T2")));
         let tabs = lane.end();
         assert_eq!(
@@ -298,23 +287,25 @@ mod tests {
     #[test]
     fn who_had_it_before_is_remembered_for_a_while() {
         let who = |pid| {
-            let way = Way::Process { pid, started_ms: 1, declared: Some("a".into()) };
-            Identity::of(&way, "")
+            let way = CallerOrigin::Process { pid, started_ms: 1, declared: Some("a".into()) };
+            CallerIdentity::of(&way, "")
         };
         let mut lane = lane();
         for pid in 8..40 {
-            lane.pass_to(&who(pid), who(pid).lane_name());
-            lane.pass_to(&who(pid), who(pid).lane_name());
+            lane.transfer_to(&who(pid), who(pid).lane_name());
+            lane.transfer_to(&who(pid), who(pid).lane_name());
         }
-        assert!(lane.is_of(&who(39)) && lane.was_of(&who(38)) && lane.was_of(&who(23)));
-        assert!(!lane.was_of(&who(39)) && !lane.was_of(&who(22)));
+        assert!(
+            lane.is_held_by(&who(39)) && lane.was_held_by(&who(38)) && lane.was_held_by(&who(23))
+        );
+        assert!(!lane.was_held_by(&who(39)) && !lane.was_held_by(&who(22)));
     }
 
     #[test]
     fn a_page_that_is_no_chat_does_not_replace_one() {
         let mut lane = lane();
-        lane.settle("chatgpt", Some("https://chatgpt.com/c/1"), None);
-        lane.settle("chatgpt", Some("https://chatgpt.com/"), None);
+        lane.finish_question("chatgpt", Some("https://chatgpt.com/c/1"), None);
+        lane.finish_question("chatgpt", Some("https://chatgpt.com/"), None);
         assert_eq!(lane.url("chatgpt"), Some("https://chatgpt.com/c/1"));
         lane.drop_url("chatgpt");
         assert_eq!(lane.url("chatgpt"), None);

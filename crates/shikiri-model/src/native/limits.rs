@@ -1,37 +1,38 @@
-//! What a turn may use up, as it was asked for.
+//! The requested limits of a turn.
 
 use serde::{Deserialize, Serialize};
 
 use crate::execution::Cost;
+use crate::macros::text_enum;
 
-/// Of an execution; nothing is said, nothing is limited.
+/// Limits of an execution. None: not limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Limits {
+pub struct ExecutionLimits {
     /// Replies of the model on the main thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u64>,
     /// Tokens of every kind, in and out, of the main thread and all subagents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// What those may cost.
+    /// The cost of those tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<Cost>,
-    /// Of each subagent, together with the subagents that it has itself.
+    /// Tokens of each subagent, including its own subagents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subagent: Option<Box<Limits>>,
+    pub subagent: Option<Box<ExecutionLimits>>,
 }
 
-/// Which of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Limit {
-    MaxTurns,
-    MaxTokens,
-    MaxCostUsd,
+text_enum! {
+    /// The kind of a limit.
+    pub enum LimitKind {
+        MaxTurns = "max_turns",
+        MaxTokens = "max_tokens",
+        MaxCostUsd = "max_cost_usd",
+    }
 }
 
-/// A limit that nobody can mean: its name and why.
+/// An invalid limit: its name and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct LimitError {
@@ -39,7 +40,7 @@ pub struct LimitError {
     pub reason: &'static str,
 }
 
-impl Limits {
+impl ExecutionLimits {
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -64,25 +65,15 @@ impl Limits {
         }
     }
 
-    /// Whether money is limited anywhere, so that prices must be known.
+    /// Whether a cost limit is set, so that prices must be known.
     pub fn needs_prices(&self) -> bool {
         self.max_cost_usd.is_some()
             || self.subagent.as_ref().is_some_and(|inner| inner.needs_prices())
     }
 
-    /// Those of a subagent.
+    /// The limits of a subagent.
     pub fn of_subagent(&self) -> Self {
         self.subagent.as_deref().cloned().unwrap_or_default()
-    }
-}
-
-impl Limit {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::MaxTurns => "max_turns",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxCostUsd => "max_cost_usd",
-        }
     }
 }
 
@@ -94,7 +85,7 @@ mod tests {
 
     #[test]
     fn limits_that_nobody_means_are_refused() {
-        let check = |value| serde_json::from_value::<Limits>(value).unwrap().check();
+        let check = |value| serde_json::from_value::<ExecutionLimits>(value).unwrap().check();
         for (bad, field) in [
             (json!({ "max_turns": 0 }), "limits.max_turns"),
             (json!({ "max_tokens": 0 }), "limits.max_tokens"),
@@ -106,13 +97,13 @@ mod tests {
         }
         let good = json!({ "max_turns": 3, "max_cost_usd": 0.5, "subagent": { "max_tokens": 9 } });
         assert_eq!(check(good.clone()), Ok(()));
-        let limits: Limits = serde_json::from_value(good.clone()).unwrap();
+        let limits: ExecutionLimits = serde_json::from_value(good.clone()).unwrap();
         assert_eq!(serde_json::to_value(&limits).unwrap(), good);
         assert!(limits.needs_prices() && !limits.of_subagent().needs_prices());
         for bad in
             [json!({ "max_turns": -1 }), json!({ "turns": 1 }), json!({ "max_cost_usd": "1" })]
         {
-            assert!(serde_json::from_value::<Limits>(bad.clone()).is_err(), "{bad}");
+            assert!(serde_json::from_value::<ExecutionLimits>(bad.clone()).is_err(), "{bad}");
         }
     }
 }

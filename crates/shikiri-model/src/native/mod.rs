@@ -1,23 +1,24 @@
-//! The native engines' loop, without its I/O: what was said and done so far, and what comes next.
+//! The loop of the native engines, without I/O: the state of a turn and the next step.
 //!
-//! A `Turn` is one turn of a conversation: its main thread and the threads of its subagents. Whatever
-//! happens to it is an `Entry`; applying the entries again in their order gives the same turn, so a
-//! turn that lost its process is taken up from them. A `Thread` says what comes next: ask the model,
-//! call tools, or end. What a request may cost is taken from a `Purse` before it is sent.
+//! A [`NativeTurn`] is one turn of a conversation: its main thread and the threads of its
+//! subagents. Everything that happens to it is a [`TurnEntry`]. Applying the entries again in order
+//! gives the same turn, so a turn whose process died is resumed from them. A [`ModelThread`]
+//! returns the next step: ask the model, call tools, or end. The cost of a request is reserved in a
+//! `SpendBudget` before the request is sent.
 
-mod entry;
 mod limits;
-mod past;
-mod purse;
-mod thread;
-mod turn;
+mod model_thread;
+mod native_turn;
+mod session_history;
+mod spend_budget;
+mod turn_entry;
 
-pub use entry::{Call, Entry, Reply, Spawn, ThreadId};
-pub use limits::{Limit, LimitError, Limits};
-pub use past::past;
-pub use purse::{Estimate, Grant, Reservation};
-pub use thread::{CONTEXT_FULL, Ending, Next, Thread};
-pub use turn::{MAX_DEPTH, Telling, Turn, UNKNOWN_OUTCOME};
+pub use limits::{ExecutionLimits, LimitError, LimitKind};
+pub use model_thread::{CONTEXT_FULL, ModelThread, ThreadAction, ThreadEnding};
+pub use native_turn::{MAX_DEPTH, NativeTurn, ReplayMode, UNKNOWN_OUTCOME};
+pub use session_history::session_history;
+pub use spend_budget::{RequestEstimate, ReservationId, SpendGrant};
+pub use turn_entry::{ModelReply, ModelToolCall, TaskToolInput, ThreadId, TurnEntry};
 
 /// The tool that spawns subagents.
 pub const TASK: &str = "Task";

@@ -1,21 +1,21 @@
 use super::*;
-use crate::execution::Usage;
+use crate::execution::TokenUsage;
 
-fn thread(limits: &Limits) -> Thread {
-    Thread::new(Vec::new(), "始め", limits)
+fn thread(limits: &ExecutionLimits) -> ModelThread {
+    ModelThread::new(Vec::new(), "始め", limits)
 }
 
-fn free() -> Thread {
-    thread(&Limits::default())
+fn free() -> ModelThread {
+    thread(&ExecutionLimits::default())
 }
 
-fn reply(stop_reason: &str, content: Value) -> Reply {
-    Reply {
+fn reply(stop_reason: &str, content: Value) -> ModelReply {
+    ModelReply {
         id: "msg".to_owned(),
         model: "m".to_owned(),
         content: content.as_array().unwrap().clone(),
         stop_reason: Some(stop_reason.to_owned()),
-        usage: Usage { input_tokens: 90, output_tokens: 10, ..Usage::default() },
+        usage: TokenUsage { input_tokens: 90, output_tokens: 10, ..TokenUsage::default() },
         capped: None,
     }
 }
@@ -28,38 +28,42 @@ fn call(id: &str) -> Value {
     json!({ "type": "tool_use", "id": id, "name": "f", "input": { "n": 1 } })
 }
 
-fn ids(next: &Next) -> Vec<&str> {
+fn ids(next: &ThreadAction) -> Vec<&str> {
     match next {
-        Next::Call(calls) => calls.iter().map(|call| call.id.as_str()).collect(),
+        ThreadAction::Call(calls) => calls.iter().map(|call| call.id.as_str()).collect(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn each_reason_to_stop_leads_on_or_ends() {
-    let stopped = |next: Next| matches!(next, Next::End(Ending::Stopped(_)));
-    type Fits = fn(&Next) -> bool;
+    let stopped = |next: ThreadAction| matches!(next, ThreadAction::End(ThreadEnding::Stopped(_)));
+    type Fits = fn(&ThreadAction) -> bool;
     let table: [(&str, Value, Fits); 9] = [
-        ("end_turn", json!([said("done")]), |next| *next == Next::End(Ending::Done)),
-        ("stop_sequence", json!([said("done")]), |next| *next == Next::End(Ending::Done)),
-        ("never heard of", json!([said("x")]), |next| *next == Next::End(Ending::Done)),
+        ("end_turn", json!([said("done")]), |next| *next == ThreadAction::End(ThreadEnding::Done)),
+        ("stop_sequence", json!([said("done")]), |next| {
+            *next == ThreadAction::End(ThreadEnding::Done)
+        }),
+        ("never heard of", json!([said("x")]), |next| {
+            *next == ThreadAction::End(ThreadEnding::Done)
+        }),
         ("tool_use", json!([call("a"), call("b")]), |next| ids(next) == ["a", "b"]),
         ("end_turn", json!([call("a")]), |next| ids(next) == ["a"]),
-        ("pause_turn", json!([said("wait")]), |next| *next == Next::Ask),
+        ("pause_turn", json!([said("wait")]), |next| *next == ThreadAction::Ask),
         (
             "max_tokens",
             json!([said("to"), call("a")]),
-            |next| matches!(next, Next::End(Ending::Stopped(why)) if why.contains("most tokens")),
+            |next| matches!(next, ThreadAction::End(ThreadEnding::Stopped(why)) if why.contains("most tokens")),
         ),
         (
             "refusal",
             json!([]),
-            |next| matches!(next, Next::End(Ending::Stopped(why)) if why.contains("refuses")),
+            |next| matches!(next, ThreadAction::End(ThreadEnding::Stopped(why)) if why.contains("refuses")),
         ),
         (
             "model_context_window_exceeded",
             json!([said("x")]),
-            |next| matches!(next, Next::End(Ending::Stopped(why)) if why.contains("context")),
+            |next| matches!(next, ThreadAction::End(ThreadEnding::Stopped(why)) if why.contains("context")),
         ),
     ];
     for (reason, content, fits) in table {
@@ -69,22 +73,22 @@ fn each_reason_to_stop_leads_on_or_ends() {
     }
     assert!(!stopped(free().next()));
     let mut thread = free();
-    let capped = Some(Limit::MaxCostUsd);
-    thread.replied(&Reply { capped, ..reply("max_tokens", json!([said("to")])) });
-    assert_eq!(thread.next(), Next::End(Ending::Limit(Limit::MaxCostUsd)));
+    let capped = Some(LimitKind::MaxCostUsd);
+    thread.replied(&ModelReply { capped, ..reply("max_tokens", json!([said("to")])) });
+    assert_eq!(thread.next(), ThreadAction::End(ThreadEnding::Limit(LimitKind::MaxCostUsd)));
 }
 
 #[test]
 fn the_model_hears_of_all_answers_at_once_in_the_order_of_its_calls() {
     let mut thread = free();
-    assert_eq!(thread.next(), Next::Ask);
+    assert_eq!(thread.next(), ThreadAction::Ask);
     thread.replied(&reply("tool_use", json!([said("I call."), call("a"), call("b")])));
     thread.answered("b", &json!("second"), true);
     assert_eq!(ids(&thread.next()), ["a"]);
     thread.answered("b", &json!("once more"), false);
     thread.answered("nobody", &json!("?"), false);
     thread.answered("a", &json!("first"), false);
-    assert_eq!(thread.next(), Next::Ask);
+    assert_eq!(thread.next(), ThreadAction::Ask);
     let result =
         |id: &str, text: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": text });
     let mut second = result("b", "second");
@@ -111,15 +115,15 @@ fn blocks_are_sent_back_as_they_came_but_for_empty_ones() {
 
 #[test]
 fn a_turn_more_than_allowed_is_not_asked_for() {
-    let mut thread = thread(&Limits { max_turns: Some(2), ..Limits::default() });
+    let mut thread = thread(&ExecutionLimits { max_turns: Some(2), ..ExecutionLimits::default() });
     for id in ["a", "b"] {
-        assert_eq!(thread.next(), Next::Ask);
+        assert_eq!(thread.next(), ThreadAction::Ask);
         thread.replied(&reply("tool_use", json!([call(id)])));
         // What the model wants done is still done.
         assert_eq!(ids(&thread.next()), [id]);
         thread.answered(id, &json!("ok"), false);
     }
-    assert_eq!(thread.next(), Next::End(Ending::Limit(Limit::MaxTurns)));
+    assert_eq!(thread.next(), ThreadAction::End(ThreadEnding::Limit(LimitKind::MaxTurns)));
     assert_eq!(thread.turns(), 2);
 }
 
@@ -127,7 +131,7 @@ fn a_turn_more_than_allowed_is_not_asked_for() {
 fn a_reply_that_broke_off_is_gone_on_with_but_not_for_ever() {
     let mut thread = free();
     thread.cut("the first ha");
-    assert_eq!(thread.next(), Next::Ask);
+    assert_eq!(thread.next(), ThreadAction::Ask);
     assert_eq!(
         thread.messages()[1],
         json!({ "role": "assistant", "content": [said("the first ha")] })
@@ -137,11 +141,11 @@ fn a_reply_that_broke_off_is_gone_on_with_but_not_for_ever() {
         thread.cut(" ");
     }
     assert_eq!(thread.messages().len(), 3, "what is blank is not said");
-    assert!(matches!(thread.next(), Next::End(Ending::Stopped(_))));
+    assert!(matches!(thread.next(), ThreadAction::End(ThreadEnding::Stopped(_))));
     thread.replied(&reply("end_turn", json!([said("lf")])));
-    assert_eq!(thread.next(), Next::End(Ending::Done));
+    assert_eq!(thread.next(), ThreadAction::End(ThreadEnding::Done));
     thread.cut("x");
-    assert_eq!(thread.next(), Next::Ask, "a reply in between sets the count back");
+    assert_eq!(thread.next(), ThreadAction::Ask, "a reply in between sets the count back");
 }
 
 #[test]

@@ -1,49 +1,49 @@
-//! The run's state machine, readable as a table: (status, command) → what happens.
+//! The run's state machine as a table: (status, command) → changes and events.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Answer, Outcome, Question, Run, RunError, RunStatus};
+use super::{QuestionAnswer, Run, RunError, RunOutcome, RunQuestion, RunStatus};
 use crate::event::NewEvent;
-use crate::execution::{Conclusion, Ending};
+use crate::execution::{ExecutionConclusion, ExecutionOutcome};
 use crate::ids::{NodeId, QuestionId};
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
-    /// The first: puts a new run in the queue.
+pub enum RunCommand {
+    /// Puts a new run in the queue.
     Enqueue,
-    /// A worker takes it up, for the first time or again.
+    /// A worker starts or resumes the run.
     Start { node: NodeId },
-    /// The agent asks; the run goes on until it has nothing else to do.
-    Ask(Question),
-    /// Somebody answers, whoever is working on the run and wherever.
-    Answer { question: QuestionId, answer: Answer },
-    /// Somebody redirects the run. Its agent looks when it can; nothing is woken for it.
+    /// The agent asks a question. The run continues until it has nothing else to do.
+    Ask(RunQuestion),
+    /// An answer to a question, from any node.
+    Answer { question: QuestionId, answer: QuestionAnswer },
+    /// New input for the run. Its agent reads it at its next check; the run is not woken.
     Input(Value),
-    /// A child that the agent called has ended.
-    ChildEnded { index: u64, child: String, outcome: Outcome },
-    /// The agent has nothing to do until an answer, a child or `until`.
+    /// A child run has ended.
+    ChildEnded { index: u64, child: String, outcome: RunOutcome },
+    /// The agent waits for an answer, a child or `until`.
     Suspend { seen_wakes: u64, until: Option<Timestamp> },
-    /// The agent's function has returned.
-    Finish(Outcome),
-    /// The execution's engine has ended, or its time is over, or its node is gone.
-    Conclude(Conclusion),
-    /// Somebody wants it stopped.
+    /// The agent's function returned.
+    Finish(RunOutcome),
+    /// The execution's engine ended, its time is over, or its node is gone.
+    Conclude(ExecutionConclusion),
+    /// A request to stop the run.
     Cancel,
-    /// The node that worked on it is gone.
+    /// The node that worked on the run is gone.
     Lose { node: NodeId },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
+pub struct RunDecision {
     pub run: Run,
     pub events: Vec<NewEvent>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RunRefusal {
     #[error("the run has ended ({})", .0.as_str())]
     Ended(RunStatus),
     #[error("no open question {0}: it was answered, has expired or never was")]
@@ -58,78 +58,80 @@ pub enum Refusal {
     LargeInput(usize),
 }
 
-/// Inputs lie in the run's record, which is written anew with every change of the run.
+/// Inputs are part of the run's record, which is rewritten with every change of the run.
 const MAX_INPUTS: usize = 100;
 const MAX_INPUT_BYTES: usize = 64 * 1024;
 
-pub fn decide(run: &Run, command: Command, now: Timestamp) -> Result<Decision, Refusal> {
+pub fn decide(run: &Run, command: RunCommand, now: Timestamp) -> Result<RunDecision, RunRefusal> {
     use RunStatus::{Queued, Running, Waiting};
-    let next = Next { run: run.clone(), events: Vec::new() };
+    let next = RunTransition { run: run.clone(), events: Vec::new() };
     match (run.status, command) {
-        (status, _) if status.is_terminal() => Err(Refusal::Ended(status)),
+        (status, _) if status.is_terminal() => Err(RunRefusal::Ended(status)),
 
-        (Queued, Command::Enqueue) => Ok(next.enqueued()),
-        // An execution has a bill: whoever takes it up concludes it.
-        (Queued | Waiting, Command::Start { .. })
+        (Queued, RunCommand::Enqueue) => Ok(next.enqueued()),
+        // An execution has a bill, so the worker that resumes it concludes it.
+        (Queued | Waiting, RunCommand::Start { .. })
             if run.cancel_requested && run.execution.is_none() =>
         {
-            Ok(next.finished(Outcome::Cancelled, now))
+            Ok(next.finished(RunOutcome::Cancelled, now))
         }
-        (Queued | Waiting, Command::Start { node }) => Ok(next.started(node, now)),
+        (Queued | Waiting, RunCommand::Start { node }) => Ok(next.started(node, now)),
 
-        (Running, Command::Ask(question)) => Ok(next.asked(question)),
-        (Running, Command::Suspend { seen_wakes, until }) => {
+        (Running, RunCommand::Ask(question)) => Ok(next.asked(question)),
+        (Running, RunCommand::Suspend { seen_wakes, until }) => {
             Ok(next.suspended(seen_wakes, until, now))
         }
-        (Running, Command::Finish(outcome)) => Ok(next.finished(outcome, now)),
-        (Running, Command::Conclude(conclusion)) => next.concluded(conclusion, now),
+        (Running, RunCommand::Finish(outcome)) => Ok(next.finished(outcome, now)),
+        (Running, RunCommand::Conclude(conclusion)) => next.concluded(conclusion, now),
 
-        (_, Command::Answer { question, answer }) => next.answered(&question, &answer, now),
-        (_, Command::Input(input)) => next.redirected(input),
-        (_, Command::ChildEnded { index, child, outcome }) => {
+        (_, RunCommand::Answer { question, answer }) => next.answered(&question, &answer, now),
+        (_, RunCommand::Input(input)) => next.redirected(input),
+        (_, RunCommand::ChildEnded { index, child, outcome }) => {
             Ok(next.child_ended(index, &child, &outcome, now))
         }
 
-        (Queued | Waiting, Command::Cancel) if run.execution.is_none() => {
-            Ok(next.finished(Outcome::Cancelled, now))
+        (Queued | Waiting, RunCommand::Cancel) if run.execution.is_none() => {
+            Ok(next.finished(RunOutcome::Cancelled, now))
         }
-        (Queued | Waiting | Running, Command::Cancel) => Ok(next.cancel_requested()),
+        (Queued | Waiting | Running, RunCommand::Cancel) => Ok(next.cancel_requested()),
 
-        // Most executions cannot be taken up again: whoever finds such a one lost concludes it.
-        (Running, Command::Lose { node }) if run.node.as_ref() == Some(&node) && run.goes_on() => {
+        // Most executions cannot be resumed. The node that finds one lost concludes it.
+        (Running, RunCommand::Lose { node })
+            if run.node.as_ref() == Some(&node) && run.is_resumable() =>
+        {
             Ok(next.requeued(now))
         }
-        (status, _) => Err(Refusal::NotNow(status)),
+        (status, _) => Err(RunRefusal::NotNow(status)),
     }
 }
 
-/// Losses in a row after which a run is taken up again without a pause.
+/// Consecutive losses after which a run is requeued with a pause.
 const PROMPT_LOSSES: u32 = 20;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A run on its way to the next state.
-struct Next {
+/// A run and the events of its transition.
+struct RunTransition {
     run: Run,
     events: Vec<NewEvent>,
 }
 
-impl Next {
+impl RunTransition {
     fn tell(&mut self, kind: &'static str, data: &Value) {
         self.events.push(NewEvent::from_value(kind, data));
     }
 
-    /// Of the machinery: readers of an execution get what its engine tells, and nothing else.
+    /// Internal events. Readers of an execution get only the events of its engine.
     fn tell_of_agent(&mut self, kind: &'static str, data: &Value) {
         if self.run.execution.is_none() {
             self.tell(kind, data);
         }
     }
 
-    fn done(self) -> Decision {
-        Decision { run: self.run, events: self.events }
+    fn done(self) -> RunDecision {
+        RunDecision { run: self.run, events: self.events }
     }
 
-    fn enqueued(mut self) -> Decision {
+    fn enqueued(mut self) -> RunDecision {
         let parent = self.run.parent.as_ref().map(|parent| parent.run.as_str());
         let mut data = json!({ "agent": self.run.agent, "parent_run_id": parent });
         if let Some(origin) = &self.run.origin {
@@ -139,7 +141,7 @@ impl Next {
         self.done()
     }
 
-    fn started(mut self, node: NodeId, now: Timestamp) -> Decision {
+    fn started(mut self, node: NodeId, now: Timestamp) -> RunDecision {
         self.run.status = RunStatus::Running;
         self.run.node = Some(node);
         self.run.due_at = None;
@@ -150,15 +152,15 @@ impl Next {
     }
 
     fn expire_questions(&mut self, now: Timestamp) {
-        let expired = |q: &Question| q.expires_at.is_some_and(|at| at <= now);
+        let expired = |q: &RunQuestion| q.expires_at.is_some_and(|at| at <= now);
         let (gone, open) = self.run.questions.drain(..).partition::<Vec<_>, _>(expired);
         self.run.questions = open;
         for question in gone {
-            self.tell_answer(&question, &Answer::timeout());
+            self.tell_answer(&question, &QuestionAnswer::timeout());
         }
     }
 
-    fn asked(mut self, question: Question) -> Decision {
+    fn asked(mut self, question: RunQuestion) -> RunDecision {
         let mut data = json!({
             "index": question.index,
             "question_id": question.id,
@@ -178,23 +180,23 @@ impl Next {
     fn answered(
         mut self,
         id: &QuestionId,
-        answer: &Answer,
+        answer: &QuestionAnswer,
         now: Timestamp,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<RunDecision, RunRefusal> {
         let at = self.run.questions.iter().position(|q| q.id == *id);
         let question = at.map(|at| self.run.questions.remove(at));
         match question {
-            // Too late is too late, even if the worker has not woken yet.
+            // An expired question is refused even if the worker has not woken yet.
             Some(question) if question.expires_at.is_none_or(|at| at > now) => {
                 self.tell_answer(&question, answer);
                 self.wake(now);
                 Ok(self.done())
             }
-            _ => Err(Refusal::NoSuchQuestion(id.clone())),
+            _ => Err(RunRefusal::NoSuchQuestion(id.clone())),
         }
     }
 
-    fn tell_answer(&mut self, question: &Question, answer: &Answer) {
+    fn tell_answer(&mut self, question: &RunQuestion, answer: &QuestionAnswer) {
         let mut data = json!({
             "index": question.index,
             "question_id": question.id,
@@ -207,13 +209,13 @@ impl Next {
         self.tell("answer", &data);
     }
 
-    fn redirected(mut self, input: Value) -> Result<Decision, Refusal> {
+    fn redirected(mut self, input: Value) -> Result<RunDecision, RunRefusal> {
         if self.run.inputs.len() >= MAX_INPUTS {
-            return Err(Refusal::TooManyInputs);
+            return Err(RunRefusal::TooManyInputs);
         }
         let bytes = input.to_string().len();
         if bytes > MAX_INPUT_BYTES {
-            return Err(Refusal::LargeInput(bytes));
+            return Err(RunRefusal::LargeInput(bytes));
         }
         let number = self.run.inputs.len() + 1;
         self.tell("input", &json!({ "number": number, "input": input }));
@@ -225,13 +227,13 @@ impl Next {
         mut self,
         index: u64,
         child: &str,
-        outcome: &Outcome,
+        outcome: &RunOutcome,
         now: Timestamp,
-    ) -> Decision {
+    ) -> RunDecision {
         let (status, result, error) = match outcome {
-            Outcome::Completed(value) => ("completed", Some(value), None),
-            Outcome::Failed(error) => ("failed", None, Some(error)),
-            Outcome::Cancelled => ("cancelled", None, None),
+            RunOutcome::Completed(value) => ("completed", Some(value), None),
+            RunOutcome::Failed(error) => ("failed", None, Some(error)),
+            RunOutcome::Cancelled => ("cancelled", None, None),
         };
         let data = json!({
             "index": index,
@@ -245,7 +247,7 @@ impl Next {
         self.done()
     }
 
-    /// Something came from outside: a waiting run goes back to the queue.
+    /// Records an arrival from outside. A waiting run goes back to the queue.
     fn wake(&mut self, now: Timestamp) {
         self.run.wakes += 1;
         if self.run.status == RunStatus::Waiting {
@@ -254,11 +256,16 @@ impl Next {
         }
     }
 
-    fn suspended(mut self, seen_wakes: u64, until: Option<Timestamp>, now: Timestamp) -> Decision {
+    fn suspended(
+        mut self,
+        seen_wakes: u64,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) -> RunDecision {
         self.run.node = None;
         self.run.losses = 0;
         if self.run.cancel_requested || self.run.wakes != seen_wakes {
-            // What it would wait for has come already.
+            // The event that the run would wait for has come already.
             self.run.status = RunStatus::Queued;
             self.run.due_at = Some(now);
         } else {
@@ -270,23 +277,24 @@ impl Next {
         self.done()
     }
 
-    fn finished(mut self, outcome: Outcome, now: Timestamp) -> Decision {
-        // Asked to stop, an agent may still fail on the way: that is a cancelled run, not a failed one.
+    fn finished(mut self, outcome: RunOutcome, now: Timestamp) -> RunDecision {
+        // An agent that was asked to stop may fail on the way. The run is then cancelled, not
+        // failed.
         let outcome = match outcome {
-            Outcome::Failed(_) if self.run.cancel_requested => Outcome::Cancelled,
+            RunOutcome::Failed(_) if self.run.cancel_requested => RunOutcome::Cancelled,
             other => other,
         };
         match outcome {
-            Outcome::Completed(result) => {
+            RunOutcome::Completed(result) => {
                 self.run.status = RunStatus::Completed;
                 self.tell("result", &json!({ "result": result }));
                 self.run.result = Some(result);
             }
-            Outcome::Failed(error) => {
+            RunOutcome::Failed(error) => {
                 self.run.status = RunStatus::Failed;
                 self.fail(error);
             }
-            Outcome::Cancelled => {
+            RunOutcome::Cancelled => {
                 self.run.status = RunStatus::Cancelled;
                 self.fail(RunError::new("CANCELLED", "the run was cancelled"));
             }
@@ -294,7 +302,7 @@ impl Next {
         self.ended(now)
     }
 
-    fn ended(mut self, now: Timestamp) -> Decision {
+    fn ended(mut self, now: Timestamp) -> RunDecision {
         self.run.node = None;
         self.run.due_at = None;
         self.run.questions.clear();
@@ -302,21 +310,25 @@ impl Next {
         self.done()
     }
 
-    fn concluded(mut self, conclusion: Conclusion, now: Timestamp) -> Result<Decision, Refusal> {
-        let Conclusion { ending, usage, total_cost_usd } = conclusion;
+    fn concluded(
+        mut self,
+        conclusion: ExecutionConclusion,
+        now: Timestamp,
+    ) -> Result<RunDecision, RunRefusal> {
+        let ExecutionConclusion { ending, usage, total_cost_usd } = conclusion;
         let Some(execution) = &mut self.run.execution else {
-            return Err(Refusal::NotNow(self.run.status));
+            return Err(RunRefusal::NotNow(self.run.status));
         };
         (execution.usage, execution.total_cost_usd) = (usage, total_cost_usd);
         match ending {
-            Ending::Result { data, error } => {
+            ExecutionOutcome::Result { data, error } => {
                 self.tell("result", &data);
                 self.run.status =
                     if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
                 self.run.result = Some(data);
                 self.run.error = error;
             }
-            Ending::Error(error) => {
+            ExecutionOutcome::Error(error) => {
                 let is_cancelled = error.code == "CANCELLED";
                 self.run.status =
                     if is_cancelled { RunStatus::Cancelled } else { RunStatus::Failed };
@@ -331,7 +343,7 @@ impl Next {
         self.run.error = Some(error);
     }
 
-    fn cancel_requested(mut self) -> Decision {
+    fn cancel_requested(mut self) -> RunDecision {
         if !self.run.cancel_requested {
             self.run.cancel_requested = true;
             self.tell_of_agent("cancel_requested", &json!({}));
@@ -339,9 +351,9 @@ impl Next {
         self.done()
     }
 
-    /// At once for the first few times; a run that keeps losing its node must not keep the others
-    /// from working.
-    fn requeued(mut self, now: Timestamp) -> Decision {
+    /// Without a pause for the first losses. Then with a pause, so that a run that keeps losing its
+    /// node does not block the others.
+    fn requeued(mut self, now: Timestamp) -> RunDecision {
         self.run.losses = self.run.losses.saturating_add(1);
         let pause = match self.run.losses.saturating_sub(PROMPT_LOSSES) {
             0 => Duration::ZERO,

@@ -3,21 +3,22 @@
 //! `decide` is the whole state machine: given the run, a command and the time, it returns the
 //! changed run and the events to append. The caller commits both together and acts afterwards.
 
+mod answer_form;
 mod decide;
-mod form;
 mod question;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use decide::{Command, Decision, Refusal, decide};
-pub use form::fill_in;
-pub use question::{Answer, AnswerAction, Question, QuestionKind};
+pub use answer_form::fill_form_defaults;
+pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
+pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
 
 use crate::event::StreamId;
 use crate::execution::Execution;
 use crate::ids::{NodeId, RunId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::{document, text_enum};
+use crate::record::RecordColumns;
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,25 +28,25 @@ pub struct Run {
     pub agent: String,
     pub input: Value,
     pub status: RunStatus,
-    /// Unique in the tenant: a second start with it attaches to this run.
+    /// Unique in the tenant. A second start with the same key attaches to this run.
     #[serde(default)]
     pub idempotency_key: Option<String>,
-    /// Who asked for it, in the words of the door that was asked.
+    /// The principal that started it, as the API names it.
     #[serde(default)]
     pub origin: Option<Value>,
     #[serde(default)]
-    pub parent: Option<Parent>,
+    pub parent: Option<RunParent>,
     /// The node that works on it.
     #[serde(default)]
     pub node: Option<NodeId>,
-    /// When a worker should next look at it.
+    /// When a worker should look at it next.
     #[serde(default)]
     pub due_at: Option<Timestamp>,
-    /// Counts what arrived from outside (answers, ends of children), so that a run about to
-    /// wait notices what came while it was deciding to.
+    /// Counts arrivals from outside (answers, ends of children), so that a run that is about to
+    /// wait notices an arrival in between.
     #[serde(default)]
     pub wakes: u64,
-    /// How often a worker started or took it up.
+    /// How often a worker started or resumed it.
     #[serde(default)]
     pub starts: u64,
     /// How often in a row its node was lost.
@@ -53,10 +54,10 @@ pub struct Run {
     pub losses: u32,
     #[serde(default)]
     pub cancel_requested: bool,
-    /// Asked and not answered.
+    /// Questions without an answer.
     #[serde(default)]
-    pub questions: Vec<Question>,
-    /// What it was given while it worked, oldest first.
+    pub questions: Vec<RunQuestion>,
+    /// Input that it got while it worked, oldest first.
     #[serde(default)]
     pub inputs: Vec<Value>,
     #[serde(default)]
@@ -65,26 +66,26 @@ pub struct Run {
     pub error: Option<RunError>,
     #[serde(default)]
     pub ended_at: Option<Timestamp>,
-    /// Set if it is an execution: work of an engine, which cannot be replayed.
+    /// Set for an execution: one turn of a conversation, done by an engine. See `is_resumable`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Box<Execution>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    Queued,
-    Running,
-    /// For an answer, a timer or a child; no worker holds it.
-    Waiting,
-    Completed,
-    Failed,
-    Cancelled,
+text_enum! {
+    pub enum RunStatus {
+        Queued = "queued",
+        Running = "running",
+        /// Waits for an answer, a timer or a child; no worker holds it.
+        Waiting = "waiting",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
 }
 
 /// The journal entry of the parent that waits for this run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parent {
+pub struct RunParent {
     pub run: RunId,
     pub index: u64,
 }
@@ -97,7 +98,7 @@ pub struct RunError {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum RunOutcome {
     Completed(Value),
     Failed(RunError),
     Cancelled,
@@ -130,45 +131,34 @@ impl Run {
     }
 
     pub fn stream(&self) -> StreamId {
-        stream_of(&self.id)
+        run_stream(&self.id)
     }
 
-    /// Whether another process can go on with it once its node is gone.
-    pub fn goes_on(&self) -> bool {
+    /// Whether another process can continue it when its node is gone.
+    pub fn is_resumable(&self) -> bool {
         self.execution.as_ref().is_none_or(|execution| execution.goes_on)
     }
 
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<RunOutcome> {
         match self.status {
-            RunStatus::Completed => Some(Outcome::Completed(self.result.clone()?)),
-            RunStatus::Failed => Some(Outcome::Failed(self.error.clone()?)),
-            RunStatus::Cancelled => Some(Outcome::Cancelled),
+            RunStatus::Completed => Some(RunOutcome::Completed(self.result.clone()?)),
+            RunStatus::Failed => Some(RunOutcome::Failed(self.error.clone()?)),
+            RunStatus::Cancelled => Some(RunOutcome::Cancelled),
             RunStatus::Queued | RunStatus::Running | RunStatus::Waiting => None,
         }
     }
 }
 
-pub fn stream_of(run: &RunId) -> StreamId {
+pub fn run_stream(run: &RunId) -> StreamId {
     StreamId::new(format!("run/{run}"))
 }
 
-/// A child's key: its parent starts it once, however often the journal is replayed.
+/// A child's idempotency key: its parent starts it once, however often the journal is replayed.
 pub fn child_key(parent: &RunId, index: u64) -> String {
     format!("child:{parent}:{index}")
 }
 
 impl RunStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -180,30 +170,16 @@ impl RunError {
     }
 }
 
-impl Document for Run {
-    const KIND: &'static str = "run";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns {
-            state: self.status.as_str().to_owned(),
-            parent: match &self.execution {
-                Some(execution) => Some(execution.conversation.to_string()),
-                None => self.parent.as_ref().map(|parent| parent.run.to_string()),
-            },
-            owner: self.node.as_ref().map(ToString::to_string),
-            unique: self.idempotency_key.clone(),
-            due_at: self.due_at,
-        }
-    }
-}
+document!(Run, "run", tenant, id, |run| RecordColumns {
+    state: run.status.as_str().to_owned(),
+    parent: match &run.execution {
+        Some(execution) => Some(execution.conversation.to_string()),
+        None => run.parent.as_ref().map(|parent| parent.run.to_string()),
+    },
+    owner: run.node.as_ref().map(ToString::to_string),
+    unique: run.idempotency_key.clone(),
+    due_at: run.due_at,
+});
 
 #[cfg(test)]
 mod decide_tests;

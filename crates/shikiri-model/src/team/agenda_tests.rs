@@ -6,9 +6,9 @@ fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-fn errand(agent: &str, purpose: Purpose) -> Errand {
-    let place = Place { project: "p".parse().unwrap(), agent: agent.parse().unwrap() };
-    Errand { tenant: TenantId::local(), place, purpose }
+fn target(agent: &str, purpose: SessionPurpose) -> SpawnTarget {
+    let place = ProjectMember { project: "p".parse().unwrap(), agent: agent.parse().unwrap() };
+    SpawnTarget { tenant: TenantId::local(), place, purpose }
 }
 
 fn limits(max_spawns: u32) -> TeamLimits {
@@ -16,129 +16,130 @@ fn limits(max_spawns: u32) -> TeamLimits {
 }
 
 /// All that are given a place at this time.
-fn taken(agenda: &mut Agenda, limits: &TeamLimits, now: i64) -> Vec<(String, Purpose)> {
+fn taken(agenda: &mut SpawnQueue, limits: &TeamLimits, now: i64) -> Vec<(String, SessionPurpose)> {
     let next = std::iter::from_fn(|| agenda.next(limits, at(now)));
-    next.map(|errand| (errand.place.agent.to_string(), errand.purpose)).collect()
+    next.map(|target| (target.place.agent.to_string(), target.purpose)).collect()
 }
 
 #[test]
 fn no_more_are_carried_out_at_once_than_there_are_places() {
-    use Purpose::Chat;
-    let (mut agenda, limits) = (Agenda::default(), limits(2));
+    use SessionPurpose::Chat;
+    let (mut agenda, limits) = (SpawnQueue::default(), limits(2));
     for (agent, ms) in [("a", 3), ("b", 1), ("c", 2)] {
-        agenda.want(errand(agent, Chat), [], at(ms));
+        agenda.enqueue(target(agent, Chat), [], at(ms));
     }
     assert_eq!(agenda.next_at(&limits), Some(at(1)));
     assert_eq!(taken(&mut agenda, &limits, 0), []);
     let (b, c) = (("b".to_owned(), Chat), ("c".to_owned(), Chat));
     assert_eq!(taken(&mut agenda, &limits, 9), [b, c], "the longest waiting first");
     assert_eq!(agenda.next_at(&limits), None, "nothing to look at before one is free");
-    agenda.free(&errand("c", Chat), None);
+    agenda.release(&target("c", Chat), None);
     assert_eq!(agenda.next_at(&limits), Some(at(3)));
     assert_eq!(taken(&mut agenda, &limits, 9), [("a".to_owned(), Chat)]);
-    agenda.free(&errand("b", Chat), None);
+    agenda.release(&target("b", Chat), None);
     assert_eq!(taken(&mut agenda, &limits, 9), []);
 }
 
 #[test]
 fn talk_comes_before_tasks_and_tasks_leave_room_for_a_talk() {
-    use Purpose::{Chat, Task};
-    let (mut agenda, three) = (Agenda::default(), limits(3));
+    use SessionPurpose::{Chat, Task};
+    let (mut agenda, three) = (SpawnQueue::default(), limits(3));
     for agent in ["a", "b"] {
-        agenda.want(errand(agent, Task), [], at(1));
-        agenda.want(errand(agent, Chat), [], at(2));
+        agenda.enqueue(target(agent, Task), [], at(1));
+        agenda.enqueue(target(agent, Chat), [], at(2));
     }
     let expected = [("a".to_owned(), Chat), ("b".to_owned(), Chat), ("a".to_owned(), Task)];
     assert_eq!(taken(&mut agenda, &three, 9), expected);
-    agenda.free(&errand("a", Chat), None);
+    agenda.release(&target("a", Chat), None);
     assert_eq!(taken(&mut agenda, &three, 9), [], "a second task would take a talk's place");
-    agenda.free(&errand("a", Task), None);
+    agenda.release(&target("a", Task), None);
     assert_eq!(taken(&mut agenda, &three, 9), [("b".to_owned(), Task)]);
     // With fewer places than that, a task takes the one there is.
-    let mut agenda = Agenda::default();
-    agenda.want(errand("a", Task), [], at(1));
+    let mut agenda = SpawnQueue::default();
+    agenda.enqueue(target("a", Task), [], at(1));
     assert_eq!(taken(&mut agenda, &limits(1), 9), [("a".to_owned(), Task)]);
 }
 
 #[test]
 fn what_comes_for_a_busy_errand_is_looked_at_when_it_is_free() {
-    let (mut agenda, limits, one) = (Agenda::default(), limits(3), errand("a", Purpose::Chat));
-    agenda.keep(one.clone());
-    agenda.want(one.clone(), [], at(5));
-    agenda.want(one.clone(), [], at(3));
-    agenda.want(one.clone(), [], at(7));
+    let (mut agenda, limits, one) =
+        (SpawnQueue::default(), limits(3), target("a", SessionPurpose::Chat));
+    agenda.mark_running(one.clone());
+    agenda.enqueue(one.clone(), [], at(5));
+    agenda.enqueue(one.clone(), [], at(3));
+    agenda.enqueue(one.clone(), [], at(7));
     assert_eq!((agenda.next(&limits, at(9)), agenda.next_at(&limits)), (None, None));
-    agenda.free(&one, None);
+    agenda.release(&one, None);
     assert_eq!(agenda.next_at(&limits), Some(at(3)), "at the earliest time that was wanted");
     assert_eq!(agenda.next(&limits, at(9)), Some(one));
 }
 
 #[test]
 fn what_is_looked_at_again_is_still_awaited_by_those_who_waited() {
-    use Purpose::Chat;
+    use SessionPurpose::Chat;
     let (mut agenda, limits, a, b) =
-        (Agenda::default(), limits(1), errand("a", Chat), errand("b", Chat));
-    agenda.want(a.clone(), [], at(0));
-    agenda.want(b.clone(), [a.clone()], at(0));
+        (SpawnQueue::default(), limits(1), target("a", Chat), target("b", Chat));
+    agenda.enqueue(a.clone(), [], at(0));
+    agenda.enqueue(b.clone(), [a.clone()], at(0));
     assert_eq!(agenda.next(&limits, at(1)), Some(a.clone()));
     assert_eq!(agenda.next(&limits, at(1)), Some(b.clone()), "on a's place");
     // It crashes, and is to be started again.
-    agenda.free(&b, Some(at(5)));
+    agenda.release(&b, Some(at(5)));
     assert_eq!((agenda.next(&limits, at(4)), agenda.next_at(&limits)), (None, Some(at(5))));
     assert_eq!(agenda.next(&limits, at(5)), Some(b.clone()));
     // The one that waited ends first: the place is its partner's then, and nobody else's.
-    agenda.want(errand("c", Chat), [], at(5));
-    agenda.free(&a, None);
+    agenda.enqueue(target("c", Chat), [], at(5));
+    agenda.release(&a, None);
     assert_eq!(agenda.next(&limits, at(6)), None);
-    agenda.free(&b, None);
-    assert_eq!(agenda.next(&limits, at(6)), Some(errand("c", Chat)));
+    agenda.release(&b, None);
+    assert_eq!(agenda.next(&limits, at(6)), Some(target("c", Chat)));
 }
 
 #[test]
 fn a_place_is_lent_to_one_and_only_by_those_at_work() {
-    use Purpose::Chat;
-    let (mut agenda, limits, a) = (Agenda::default(), limits(1), errand("a", Chat));
-    agenda.want(a.clone(), [], at(0));
+    use SessionPurpose::Chat;
+    let (mut agenda, limits, a) = (SpawnQueue::default(), limits(1), target("a", Chat));
+    agenda.enqueue(a.clone(), [], at(0));
     for partner in ["b", "c"] {
-        agenda.want(errand(partner, Chat), [a.clone()], at(1));
+        agenda.enqueue(target(partner, Chat), [a.clone()], at(1));
     }
-    agenda.want(errand("d", Chat), [errand("elsewhere", Chat)], at(0));
-    let names = |taken: Vec<(String, Purpose)>| -> Vec<String> {
+    agenda.enqueue(target("d", Chat), [target("elsewhere", Chat)], at(0));
+    let names = |taken: Vec<(String, SessionPurpose)>| -> Vec<String> {
         taken.into_iter().map(|(agent, _)| agent).collect()
     };
     assert_eq!(names(taken(&mut agenda, &limits, 2)), ["a", "b"]);
     // The second partner comes before what came earlier, but for nobody at work.
-    agenda.free(&errand("b", Chat), None);
+    agenda.release(&target("b", Chat), None);
     assert_eq!(names(taken(&mut agenda, &limits, 2)), ["c"]);
-    agenda.free(&errand("c", Chat), None);
-    agenda.free(&a, None);
+    agenda.release(&target("c", Chat), None);
+    agenda.release(&a, None);
     assert_eq!(names(taken(&mut agenda, &limits, 2)), ["d"]);
 }
 
 /// Runs that each end when all those have ended that they wait for.
-struct Story {
-    needs: BTreeMap<Errand, Vec<Errand>>,
-    agenda: Agenda,
-    at_work: BTreeSet<Errand>,
-    ended: BTreeSet<Errand>,
+struct SpawnQueueStory {
+    needs: BTreeMap<SpawnTarget, Vec<SpawnTarget>>,
+    agenda: SpawnQueue,
+    at_work: BTreeSet<SpawnTarget>,
+    ended: BTreeSet<SpawnTarget>,
     most: usize,
 }
 
-impl Story {
+impl SpawnQueueStory {
     /// Tasks at once, each with a chain of talks behind it; every link has so many partners. With
     /// `shared`, all talk to the same ones.
     fn new(tasks: usize, chain: usize, partners: usize, shared: bool) -> Self {
         let mut needs = BTreeMap::new();
-        let mut agenda = Agenda::default();
+        let mut agenda = SpawnQueue::default();
         for task in 0..tasks {
-            let own = |purpose| errand(&format!("t{task}"), purpose);
-            needs.insert(own(Purpose::Task), vec![own(Purpose::Chat)]);
-            agenda.want(own(Purpose::Task), [], at(0));
-            let mut links = vec![own(Purpose::Chat)];
+            let own = |purpose| target(&format!("t{task}"), purpose);
+            needs.insert(own(SessionPurpose::Task), vec![own(SessionPurpose::Chat)]);
+            agenda.enqueue(own(SessionPurpose::Task), [], at(0));
+            let mut links = vec![own(SessionPurpose::Chat)];
             for link in 0..chain {
                 let whose = if shared { "s".to_owned() } else { format!("t{task}") };
                 let next: Vec<_> = (0..partners)
-                    .map(|one| errand(&format!("{whose}-{link}-{one}"), Purpose::Chat))
+                    .map(|one| target(&format!("{whose}-{link}-{one}"), SessionPurpose::Chat))
                     .collect();
                 for waiting in links {
                     needs.insert(waiting, next.clone());
@@ -151,13 +152,13 @@ impl Story {
     }
 
     fn start_all(&mut self, limits: &TeamLimits) {
-        while let Some(errand) = self.agenda.next(limits, at(1)) {
-            for needed in &self.needs[&errand] {
+        while let Some(target) = self.agenda.next(limits, at(1)) {
+            for needed in &self.needs[&target] {
                 if !self.ended.contains(needed) && !self.at_work.contains(needed) {
-                    self.agenda.want(needed.clone(), [errand.clone()], at(1));
+                    self.agenda.enqueue(needed.clone(), [target.clone()], at(1));
                 }
             }
-            self.at_work.insert(errand);
+            self.at_work.insert(target);
         }
         self.most = self.most.max(self.at_work.len());
         let own = self.agenda.busy.values().filter(|busy| busy.lender.is_none()).count();
@@ -166,11 +167,12 @@ impl Story {
 
     /// One that waits for nobody ends. False if there is none.
     fn end_one(&mut self) -> bool {
-        let can_end = |errand: &&Errand| self.needs[*errand].iter().all(|o| self.ended.contains(o));
-        let Some(errand) = self.at_work.iter().find(can_end).cloned() else { return false };
-        self.at_work.remove(&errand);
-        self.agenda.free(&errand, None);
-        self.ended.insert(errand)
+        let can_end =
+            |target: &&SpawnTarget| self.needs[*target].iter().all(|o| self.ended.contains(o));
+        let Some(target) = self.at_work.iter().find(can_end).cloned() else { return false };
+        self.at_work.remove(&target);
+        self.agenda.release(&target, None);
+        self.ended.insert(target)
     }
 }
 
@@ -181,7 +183,7 @@ fn whoever_waits_for_another_is_never_in_its_way() {
             for (partners, shared) in [(1, false), (2, false), (1, true), (3, true)] {
                 let what = format!("{max_spawns} places: {tasks}, {chain}, {partners}, {shared}");
                 let (mut story, limits) =
-                    (Story::new(tasks, chain, partners, shared), limits(max_spawns));
+                    (SpawnQueueStory::new(tasks, chain, partners, shared), limits(max_spawns));
                 loop {
                     story.start_all(&limits);
                     if !story.end_one() {
@@ -199,16 +201,16 @@ fn whoever_waits_for_another_is_never_in_its_way() {
 /// Three that began to talk at once, with three places: the case that starved.
 #[test]
 fn partners_of_all_who_have_a_place_can_be_started() {
-    use Purpose::Chat;
+    use SessionPurpose::Chat;
     for places in 1..=4_u32 {
-        let (mut agenda, limits) = (Agenda::default(), limits(places));
+        let (mut agenda, limits) = (SpawnQueue::default(), limits(places));
         for one in 0..places {
-            agenda.want(errand(&format!("a{one}"), Chat), [], at(0));
+            agenda.enqueue(target(&format!("a{one}"), Chat), [], at(0));
         }
         assert_eq!(taken(&mut agenda, &limits, 1).len(), places as usize);
         for one in 0..places {
-            let (a, b) = (errand(&format!("a{one}"), Chat), errand(&format!("b{one}"), Chat));
-            agenda.want(b, [a], at(1));
+            let (a, b) = (target(&format!("a{one}"), Chat), target(&format!("b{one}"), Chat));
+            agenda.enqueue(b, [a], at(1));
         }
         assert_eq!(taken(&mut agenda, &limits, 1).len(), places as usize, "{places}");
         assert_eq!(agenda.next_at(&limits), None);
@@ -217,25 +219,31 @@ fn partners_of_all_who_have_a_place_can_be_started() {
 
 #[test]
 fn who_waits_for_whom_is_read_off_what_waits() {
-    use crate::team::{EndReason, Utterance};
-    let said = Utterance {
+    use crate::team::{DialogueEndReason, DialogueMessage};
+    let said = DialogueMessage {
         message_id: "msg_1".parse().unwrap(),
         from_agent_id: "b".parse().unwrap(),
         content: "りんご".to_owned(),
         created_at: at(0),
     };
     let dialogue = || "dia_1".parse().unwrap();
-    let place = errand("a", Purpose::Chat).place;
-    let awaiting =
-        |what| Errand::awaiting(&Waiting::new(TenantId::local(), place.clone(), what, Some(at(0))));
-    let partner = Some(errand("b", Purpose::Chat));
-    let invitation = What::Invitation { dialogue: dialogue(), said: said.clone() };
+    let place = target("a", SessionPurpose::Chat).place;
+    let awaiting = |what| {
+        SpawnTarget::blocked_target(&InboxItem::new(
+            TenantId::local(),
+            place.clone(),
+            what,
+            Some(at(0)),
+        ))
+    };
+    let partner = Some(target("b", SessionPurpose::Chat));
+    let invitation = InboxItemKind::Invitation { dialogue: dialogue(), said: said.clone() };
     assert_eq!(awaiting(invitation), partner);
-    assert_eq!(awaiting(What::Turn { dialogue: dialogue(), said, budget: None }), partner);
-    let delegation = What::Delegation("dlg_1".parse().unwrap());
-    assert_eq!(awaiting(delegation), Some(errand("a", Purpose::Task)));
-    assert_eq!(awaiting(What::Message("msg_1".parse().unwrap())), None);
-    assert_eq!(awaiting(What::Task("tsk_1".parse().unwrap())), None);
-    let reason = EndReason::MaxTurns;
-    assert_eq!(awaiting(What::Ended { dialogue: dialogue(), reason }), None);
+    assert_eq!(awaiting(InboxItemKind::Turn { dialogue: dialogue(), said, budget: None }), partner);
+    let delegation = InboxItemKind::Delegation("dlg_1".parse().unwrap());
+    assert_eq!(awaiting(delegation), Some(target("a", SessionPurpose::Task)));
+    assert_eq!(awaiting(InboxItemKind::Message("msg_1".parse().unwrap())), None);
+    assert_eq!(awaiting(InboxItemKind::Task("tsk_1".parse().unwrap())), None);
+    let reason = DialogueEndReason::MaxTurns;
+    assert_eq!(awaiting(InboxItemKind::Ended { dialogue: dialogue(), reason }), None);
 }

@@ -1,26 +1,28 @@
-//! A delegation: a task session's request that its agent's chat session talk to someone.
+//! A delegation: a task session asks its agent's chat session to talk to another agent.
 //!
 //! ```text
 //! pending → processing → completed | failed
 //! ```
 //!
-//! A chat session takes it on by seeing it, and has it as long as it gives signs of life. If it
-//! dies, the next one takes it on, up to a number of times. Of several that a session was shown, its
-//! death counts against the one that it turned to: what was listed beside that is not to blame. While
-//! its dialogue lives nobody counts: a dialogue ends by itself, and completes it.
+//! A chat session claims a delegation when it is shown it, and keeps the claim while it makes
+//! calls. If the session dies, the next one claims the delegation, up to a limit of attempts. Of
+//! several delegations that one session was shown, its death counts only against the one that it
+//! worked on. Nothing is counted while the delegation's dialogue is open: a dialogue always ends,
+//! and its end completes the delegation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Place;
-use super::budget::Budget;
-use super::dialogue::{Dialogue, EndReason};
+use super::ProjectMember;
+use super::dialogue::{Dialogue, DialogueEndReason};
 use super::limits::TeamLimits;
-use super::refusal::{Refusal, RefusalCode};
+use super::team_budget::TeamBudget;
+use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::ids::{
     AgentId, AgentSessionId, DelegationId, DialogueId, MessageId, ProjectId, TaskId, TenantId,
 };
-use crate::record::{Columns, Document};
+use crate::macros::{document, text_enum};
+use crate::record::RecordColumns;
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,98 +30,89 @@ pub struct Delegation {
     pub id: DelegationId,
     pub tenant: TenantId,
     pub project: ProjectId,
-    /// Who delegates, and whose chat session talks.
+    /// The agent that delegates. Its chat session does the talking.
     pub agent: AgentId,
     pub target: AgentId,
     pub purpose: String,
     #[serde(default)]
     pub context: Option<String>,
     pub status: DelegationStatus,
-    /// The task that it is for.
+    /// The task that the delegation belongs to.
     #[serde(default)]
     pub task: Option<TaskId>,
-    /// The task session that asked.
+    /// The task session that created it.
     pub session: AgentSessionId,
-    pub budget: Budget,
+    pub budget: TeamBudget,
     #[serde(default)]
     pub attempts: u32,
     #[serde(default)]
-    pub claim: Option<Claim>,
+    pub claim: Option<DelegationClaim>,
     #[serde(default)]
     pub dialogue: Option<DialogueId>,
     #[serde(default)]
     pub processed_at: Option<Timestamp>,
-    /// A JSON object: what the server saw, and what the chat session reported.
+    /// A JSON object: what the server observed and what the chat session reported.
     #[serde(default)]
     pub result: Option<Value>,
-    /// What the chat session said of it.
+    /// The status that the chat session reported.
     #[serde(default)]
     pub reported: Option<DelegationStatus>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DelegationStatus {
-    Pending,
-    Processing,
-    Completed,
-    Failed,
+text_enum! {
+    pub enum DelegationStatus {
+        Pending = "pending",
+        Processing = "processing",
+        Completed = "completed",
+        Failed = "failed",
+    }
 }
 
-/// That a chat session has taken it on.
+/// The claim of a chat session on a delegation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct DelegationClaim {
     pub session: AgentSessionId,
-    /// It lapses then, unless the session has called something since.
+    /// The claim lapses at this time unless the session makes a call before.
     pub until: Timestamp,
 }
 
-/// What the server saw of its end.
+/// How the server saw a delegation end.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// With the dialogue's end and messages.
+pub enum DelegationOutcome {
+    /// A dialogue ended, with these messages.
     Dialogue {
         dialogue: DialogueId,
-        end_reason: EndReason,
+        end_reason: DialogueEndReason,
         messages: Value,
-        /// What the reason does not say.
+        /// A remark that adds to the reason.
         remark: Option<&'static str>,
     },
     Message(MessageId),
 }
 
-/// What the passing of time does to it.
+/// What the passing of time changes about a delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sweep {
-    /// Whoever has it is alive, or there is nothing to decide yet.
+pub enum DelegationSweep {
+    /// Nothing yet: the claiming session is alive or no deadline has passed.
     Later,
-    /// It is up for the next chat session.
+    /// The claim lapsed. The next chat session can claim it.
     GivenBack,
     Failed,
 }
 
 impl DelegationStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Processing => "processing",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-        }
-    }
-
     pub fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::Processing)
     }
 }
 
 impl Delegation {
-    pub fn place(&self) -> Place {
-        Place::new(&self.project, &self.agent)
+    pub fn place(&self) -> ProjectMember {
+        ProjectMember::new(&self.project, &self.agent)
     }
 
-    /// Refuses everybody but the chat sessions of the agent that delegated.
-    pub fn check_owner(&self, agent: &AgentId) -> Result<(), Refusal> {
+    /// Refuses callers that are not chat sessions of the agent that delegated.
+    pub fn check_owner(&self, agent: &AgentId) -> Result<(), TeamRefusal> {
         if self.agent == *agent {
             return Ok(());
         }
@@ -127,17 +120,18 @@ impl Delegation {
         Err(RefusalCode::NotDelegationOwner.because(message))
     }
 
-    /// A chat session has seen it, and so takes it on. False if another one has it.
+    /// Claims the delegation for a chat session that was shown it. Returns false if another session
+    /// has it.
     pub fn claim(&mut self, session: &AgentSessionId, limits: &TeamLimits, now: Timestamp) -> bool {
-        let is_claimed = self.claim_beside(session, limits, now);
-        // Whoever goes on with its dialogue does not try anew.
+        let is_claimed = self.claim_without_attempt(session, limits, now);
+        // A session that continues the dialogue is not a new attempt.
         self.attempts += u32::from(is_claimed && self.dialogue.is_none());
         is_claimed
     }
 
-    /// The same for one that is listed beside another, which the session turns to first: that is no
-    /// attempt at this one yet.
-    pub fn claim_beside(
+    /// Claims a delegation that is listed behind another one. The session works on the other one
+    /// first, so this does not count as an attempt yet.
+    pub fn claim_without_attempt(
         &mut self,
         session: &AgentSessionId,
         limits: &TeamLimits,
@@ -148,30 +142,31 @@ impl Delegation {
         }
         self.status = DelegationStatus::Processing;
         self.processed_at.get_or_insert(now);
-        self.claim = Some(Claim { session: session.clone(), until: now + limits.claim });
+        self.claim = Some(DelegationClaim { session: session.clone(), until: now + limits.claim });
         true
     }
 
-    /// Whether a session has taken it on and done nothing about it: it may not have heard of it.
+    /// Whether a session claimed it and did nothing about it. The session may not have read the
+    /// answer.
     pub fn is_untouched_by(&self, session: &AgentSessionId) -> bool {
         let is_its = self.claim.as_ref().is_some_and(|claim| claim.session == *session);
         is_its && self.dialogue.is_none()
     }
 
-    /// Whether it was taken on while its two agents talked about something else: two of them have
-    /// one talk at a time.
-    pub fn is_held_up_by(&self, talk: &Dialogue) -> bool {
-        self.status == DelegationStatus::Processing && self.is_barred_by(talk)
+    /// Whether it was claimed while its two agents had another dialogue: two agents have one
+    /// dialogue at a time.
+    pub fn is_blocked_by(&self, talk: &Dialogue) -> bool {
+        self.status == DelegationStatus::Processing && self.conflicts_with(talk)
     }
 
-    /// Whether it cannot be begun while this talk lives.
-    pub fn is_barred_by(&self, talk: &Dialogue) -> bool {
+    /// Whether this open dialogue keeps the delegation from starting.
+    pub fn conflicts_with(&self, talk: &Dialogue) -> bool {
         let is_between = [&self.agent, &self.target].iter().all(|one| talk.side_of(one).is_ok());
         self.dialogue.is_none() && is_between
     }
 
-    /// What a chat session uses it for: a talk or a message to its target.
-    pub fn check_use(&self, by: &AgentId, target: &AgentId) -> Result<(), Refusal> {
+    /// Checks that a chat session may use it for a dialogue with or a message to its target.
+    pub fn check_use(&self, by: &AgentId, target: &AgentId) -> Result<(), TeamRefusal> {
         self.check_owner(by)?;
         if !self.status.is_open() || self.dialogue.is_some() {
             let message = format!("delegation {} has been dealt with already", self.id);
@@ -184,7 +179,7 @@ impl Delegation {
         Ok(())
     }
 
-    /// It is being talked about.
+    /// Records the dialogue that was started for it.
     pub fn begin_dialogue(
         &mut self,
         dialogue: &DialogueId,
@@ -192,22 +187,22 @@ impl Delegation {
         limits: &TeamLimits,
         now: Timestamp,
     ) {
-        // A session that knows of it by other means has not seen it in its list.
+        // A session can know the delegation without having been shown it.
         self.claim(session, limits, now);
         self.turn_to();
         self.dialogue = Some(dialogue.clone());
     }
 
-    /// The server saw what became of it. What was reported before stays.
-    pub fn complete(&mut self, outcome: &Outcome, now: Timestamp) {
+    /// Records the outcome that the server saw. An earlier report of the chat session is kept.
+    pub fn complete(&mut self, outcome: &DelegationOutcome, now: Timestamp) {
         let seen = match outcome {
-            Outcome::Dialogue { dialogue, end_reason, messages, remark } => {
+            DelegationOutcome::Dialogue { dialogue, end_reason, messages, remark } => {
                 if let Some(remark) = remark {
                     self.add_to_result(json!({ "reason": remark }));
                 }
                 json!({ "conversation_id": dialogue, "end_reason": end_reason, "messages": messages })
             }
-            Outcome::Message(id) => json!({ "message_id": id }),
+            DelegationOutcome::Message(id) => json!({ "message_id": id }),
         };
         self.add_to_result(seen);
         self.turn_to();
@@ -216,8 +211,9 @@ impl Delegation {
         }
     }
 
-    /// The chat session says what became of it: once, before or after the server saw it. While its
-    /// dialogue lives that is noted only: the end of the dialogue closes it.
+    /// Records the chat session's report: once, before or after the outcome that the server saw.
+    /// While its dialogue is open the report is only noted, and the end of the dialogue closes the
+    /// delegation.
     pub fn report(
         &mut self,
         by: &AgentId,
@@ -225,9 +221,9 @@ impl Delegation {
         text: Option<&Value>,
         has_living_dialogue: bool,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TeamRefusal> {
         self.check_owner(by)?;
-        // The server's own end without a word of the agent leaves room for one.
+        // If the server closed it without a report, one report may still follow.
         if self.reported.is_some() || self.status == DelegationStatus::Failed {
             let message = format!("delegation {} has been dealt with already", self.id);
             return Err(RefusalCode::DelegationProcessed.because(message));
@@ -241,45 +237,45 @@ impl Delegation {
         Ok(())
     }
 
-    /// Nobody will deal with it any more.
+    /// Closes the delegation as failed.
     pub fn fail(&mut self, reason: &str, now: Timestamp) {
         self.add_to_result(json!({ "reason": reason }));
         self.close(DelegationStatus::Failed, now);
     }
 
-    /// What the time decides. `last_call` is when the session that has it last called something,
-    /// if it is alive.
+    /// Applies the passing of time. `last_call` is the last call of the claiming session, if that
+    /// session is alive.
     pub fn sweep(
         &mut self,
         last_call: Option<Timestamp>,
         has_living_dialogue: bool,
         limits: &TeamLimits,
         now: Timestamp,
-    ) -> Sweep {
+    ) -> DelegationSweep {
         if !has_living_dialogue && now >= self.budget.ends_at {
             let reason = match self.claim {
                 Some(_) => "the chat session that took it on did not deal with it in time",
                 None => "no chat session took it on in time",
             };
             self.fail(reason, now);
-            return Sweep::Failed;
+            return DelegationSweep::Failed;
         }
-        let Some(claim) = &mut self.claim else { return Sweep::Later };
+        let Some(claim) = &mut self.claim else { return DelegationSweep::Later };
         let until = last_call.map_or(claim.until, |last| claim.until.max(last + limits.claim));
         if last_call.is_some() && now < until {
             claim.until = until;
-            return Sweep::Later;
+            return DelegationSweep::Later;
         }
         self.claim = None;
         if !has_living_dialogue && self.attempts >= limits.attempts {
             let reason = format!("{} chat sessions took it on and died", self.attempts);
             self.fail(&reason, now);
-            return Sweep::Failed;
+            return DelegationSweep::Failed;
         }
-        Sweep::GivenBack
+        DelegationSweep::GivenBack
     }
 
-    /// Something was done about it: if it was listed beside another before, this is the attempt.
+    /// Counts the attempt of a session that works on it after it was listed behind another one.
     fn turn_to(&mut self) {
         self.attempts = self.attempts.max(1);
     }
@@ -298,31 +294,19 @@ impl Delegation {
     }
 }
 
-impl Document for Delegation {
-    const KIND: &'static str = "delegation";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
+document!(Delegation, "delegation", tenant, id, |delegation| {
+    let is_open = delegation.status.is_open();
+    let ends_at = delegation.budget.ends_at;
+    let due = delegation.claim.as_ref().map_or(ends_at, |claim| claim.until.min(ends_at));
+    RecordColumns {
+        state: delegation.status.as_str().to_owned(),
+        parent: Some(delegation.project.to_string()),
+        // The column that finds the open delegations of a project.
+        owner: is_open.then(|| delegation.project.to_string()),
+        due_at: is_open.then_some(due),
+        ..RecordColumns::default()
     }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        let is_open = self.status.is_open();
-        let ends_at = self.budget.ends_at;
-        let due = self.claim.as_ref().map_or(ends_at, |claim| claim.until.min(ends_at));
-        Columns {
-            state: self.status.as_str().to_owned(),
-            parent: Some(self.project.to_string()),
-            // Those of a project that are open are found together.
-            owner: is_open.then(|| self.project.to_string()),
-            due_at: is_open.then_some(due),
-            ..Columns::default()
-        }
-    }
-}
+});
 
 #[cfg(test)]
 #[path = "delegation_tests.rs"]

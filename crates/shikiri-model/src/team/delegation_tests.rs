@@ -1,4 +1,5 @@
 use super::*;
+use crate::record::Document;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + seconds * 1_000)
@@ -24,7 +25,7 @@ fn delegation() -> Delegation {
         status: DelegationStatus::Pending,
         task: None,
         session: session("task"),
-        budget: Budget::fresh(&TeamLimits::default(), at(0)),
+        budget: TeamBudget::fresh(&TeamLimits::default(), at(0)),
         attempts: 0,
         claim: None,
         dialogue: None,
@@ -34,10 +35,10 @@ fn delegation() -> Delegation {
     }
 }
 
-fn outcome() -> Outcome {
-    Outcome::Dialogue {
+fn outcome() -> DelegationOutcome {
+    DelegationOutcome::Dialogue {
         dialogue: "dia_1".parse().unwrap(),
-        end_reason: EndReason::MaxTurns,
+        end_reason: DialogueEndReason::MaxTurns,
         messages: json!([]),
         remark: None,
     }
@@ -50,9 +51,9 @@ fn one_session_has_it_as_long_as_it_gives_signs_of_life() {
     assert!(one.claim(&session("first"), &limits, at(0)));
     assert!(!one.claim(&session("second"), &limits, at(1)));
     assert_eq!((one.status, one.attempts), (DelegationStatus::Processing, 1));
-    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(120)), Sweep::Later);
+    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(120)), DelegationSweep::Later);
     assert_eq!(one.columns().due_at, Some(at(220)));
-    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(220)), Sweep::GivenBack);
+    assert_eq!(one.sweep(Some(at(100)), false, &limits, at(220)), DelegationSweep::GivenBack);
     assert_eq!(one.status, DelegationStatus::Processing);
     assert!(one.claim(&session("second"), &limits, at(221)));
     assert_eq!(one.attempts, 2);
@@ -65,7 +66,8 @@ fn after_the_third_that_died_it_fails_with_a_reason() {
     for attempt in 1..=3 {
         assert!(one.claim(&session(&format!("s{attempt}")), &limits, at(attempt)));
         let swept = one.sweep(None, false, &limits, at(attempt));
-        let expected = if attempt == 3 { Sweep::Failed } else { Sweep::GivenBack };
+        let expected =
+            if attempt == 3 { DelegationSweep::Failed } else { DelegationSweep::GivenBack };
         assert_eq!(swept, expected, "{attempt}");
     }
     assert_eq!(one.status, DelegationStatus::Failed);
@@ -78,8 +80,8 @@ fn after_the_third_that_died_it_fails_with_a_reason() {
 fn nobody_ever_comes() {
     let limits = TeamLimits::default();
     let mut one = delegation();
-    assert_eq!(one.sweep(None, false, &limits, at(3_599)), Sweep::Later);
-    assert_eq!(one.sweep(None, false, &limits, at(3_600)), Sweep::Failed);
+    assert_eq!(one.sweep(None, false, &limits, at(3_599)), DelegationSweep::Later);
+    assert_eq!(one.sweep(None, false, &limits, at(3_600)), DelegationSweep::Failed);
 }
 
 #[test]
@@ -88,9 +90,9 @@ fn while_its_dialogue_lives_nobody_counts() {
     let mut one = delegation();
     for attempt in 0..5 {
         assert!(one.claim(&session(&format!("s{attempt}")), &limits, at(attempt)));
-        assert_eq!(one.sweep(None, true, &limits, at(attempt)), Sweep::GivenBack);
+        assert_eq!(one.sweep(None, true, &limits, at(attempt)), DelegationSweep::GivenBack);
     }
-    assert_eq!(one.sweep(None, true, &limits, at(9_999)), Sweep::Later);
+    assert_eq!(one.sweep(None, true, &limits, at(9_999)), DelegationSweep::Later);
     one.complete(&outcome(), at(10_000));
     assert_eq!(one.status, DelegationStatus::Completed);
 }
@@ -186,8 +188,8 @@ fn its_time_ends_also_while_a_session_that_has_it_calls_and_calls() {
     let mut one = delegation();
     one.claim(&session("s"), &limits, at(3_590));
     assert_eq!(one.columns().due_at, Some(at(3_600)));
-    assert_eq!(one.sweep(Some(at(3_599)), false, &limits, at(3_599)), Sweep::Later);
-    assert_eq!(one.sweep(Some(at(3_600)), false, &limits, at(3_600)), Sweep::Failed);
+    assert_eq!(one.sweep(Some(at(3_599)), false, &limits, at(3_599)), DelegationSweep::Later);
+    assert_eq!(one.sweep(Some(at(3_600)), false, &limits, at(3_600)), DelegationSweep::Failed);
     assert!(one.result.unwrap()["reason"].as_str().unwrap().contains("took it on"));
 }
 
@@ -198,7 +200,7 @@ fn sessions_that_follow_a_living_dialogue_are_no_attempts() {
     one.begin_dialogue(&"dia_1".parse().unwrap(), &session("first"), &limits, at(0));
     for round in 1..6 {
         let now = at(round * 200);
-        assert_eq!(one.sweep(None, true, &limits, now), Sweep::GivenBack);
+        assert_eq!(one.sweep(None, true, &limits, now), DelegationSweep::GivenBack);
         assert!(one.claim(&session("next"), &limits, now));
     }
     assert_eq!(one.attempts, 1);
@@ -206,10 +208,10 @@ fn sessions_that_follow_a_living_dialogue_are_no_attempts() {
 
 #[test]
 fn a_talk_of_its_two_agents_holds_it_up_if_it_was_taken_on_and_not_begun() {
-    use crate::team::Opening;
+    use crate::team::DialogueOpening;
     let limits = TeamLimits::default();
     let talk = |initiator: &str, participant: &str| {
-        let opening = Opening {
+        let opening = DialogueOpening {
             id: "dia_2".parse().unwrap(),
             tenant: TenantId::local(),
             project: "p".parse().unwrap(),
@@ -218,17 +220,17 @@ fn a_talk_of_its_two_agents_holds_it_up_if_it_was_taken_on_and_not_begun() {
             purpose: None,
             max_turns: None,
             delegation: None,
-            budget: Budget::fresh(&limits, at(0)),
+            budget: TeamBudget::fresh(&limits, at(0)),
         };
         Dialogue::open(opening, &limits, at(0)).unwrap()
     };
     let mut one = delegation();
-    assert!(!one.is_held_up_by(&talk("b", "a")), "nobody has it");
+    assert!(!one.is_blocked_by(&talk("b", "a")), "nobody has it");
     one.claim(&session("first"), &limits, at(0));
-    assert!(one.is_held_up_by(&talk("b", "a")) && one.is_held_up_by(&talk("a", "b")));
-    assert!(!one.is_held_up_by(&talk("a", "c")));
+    assert!(one.is_blocked_by(&talk("b", "a")) && one.is_blocked_by(&talk("a", "b")));
+    assert!(!one.is_blocked_by(&talk("a", "c")));
     one.begin_dialogue(&"dia_1".parse().unwrap(), &session("first"), &limits, at(1));
-    assert!(!one.is_held_up_by(&talk("a", "b")));
+    assert!(!one.is_blocked_by(&talk("a", "b")));
 }
 
 /// Three sessions die of the first; the second was listed beside it each time.
@@ -239,12 +241,12 @@ fn what_was_listed_beside_another_loses_no_attempt() {
     for attempt in 1..=3 {
         let by = session(&format!("s{attempt}"));
         assert!(first.claim(&by, &limits, at(attempt)));
-        assert!(second.claim_beside(&by, &limits, at(attempt)));
+        assert!(second.claim_without_attempt(&by, &limits, at(attempt)));
         assert!(!second.claim(&session("other"), &limits, at(attempt)), "it is taken all the same");
         let is_last = attempt == 3;
-        let expected = if is_last { Sweep::Failed } else { Sweep::GivenBack };
+        let expected = if is_last { DelegationSweep::Failed } else { DelegationSweep::GivenBack };
         assert_eq!(first.sweep(None, false, &limits, at(attempt)), expected);
-        assert_eq!(second.sweep(None, false, &limits, at(attempt)), Sweep::GivenBack);
+        assert_eq!(second.sweep(None, false, &limits, at(attempt)), DelegationSweep::GivenBack);
     }
     assert_eq!((second.status, second.attempts), (DelegationStatus::Processing, 0));
     // Then its own come.
@@ -261,13 +263,13 @@ fn whoever_turns_to_what_was_listed_beside_another_makes_an_attempt() {
     let by = session("s");
     let beside = || {
         let mut one = delegation();
-        assert!(one.claim_beside(&by, &limits, at(0)));
+        assert!(one.claim_without_attempt(&by, &limits, at(0)));
         assert_eq!(one.attempts, 0);
         one
     };
     let (mut begun, mut sent, mut reported) = (beside(), beside(), beside());
     begun.begin_dialogue(&"dia_1".parse().unwrap(), &by, &limits, at(1));
-    sent.complete(&Outcome::Message("msg_1".parse().unwrap()), at(1));
+    sent.complete(&DelegationOutcome::Message("msg_1".parse().unwrap()), at(1));
     reported.report(&agent("a"), DelegationStatus::Failed, None, false, at(1)).unwrap();
     assert_eq!([begun.attempts, sent.attempts, reported.attempts], [1; 3]);
 }
@@ -276,9 +278,9 @@ fn whoever_turns_to_what_was_listed_beside_another_makes_an_attempt() {
 fn a_remark_about_the_end_is_in_the_result() {
     let mut one = delegation();
     one.complete(
-        &Outcome::Dialogue {
+        &DelegationOutcome::Dialogue {
             dialogue: "dia_1".parse().unwrap(),
-            end_reason: EndReason::Timeout,
+            end_reason: DialogueEndReason::Timeout,
             messages: json!(["りんご"]),
             remark: Some("nobody answered"),
         },

@@ -1,24 +1,25 @@
-//! A dialogue: a bounded talk between two agents. It always ends.
+//! A dialogue: a bounded conversation between two agents. Every dialogue ends.
 //!
 //! ```text
 //! pending → active → ended
 //!    └────────────────↗
 //! ```
 //!
-//! One message is one turn, strictly in turn, the initiator's first message among them. It ends
-//! when either side says so, at its last turn, or when the time decides.
+//! Each message is one turn, and the sides alternate; the initiator's first message counts. A
+//! dialogue ends when either side ends it, after its last turn, or at its deadline.
 
 use serde::{Deserialize, Serialize};
 
-use super::Place;
-use super::budget::Budget;
+use super::ProjectMember;
+use super::inbox_item::{DialogueMessage, InboxItemKind};
 use super::limits::TeamLimits;
-use super::message::{MAX_CONTENT, check_content};
-use super::refusal::{Refusal, RefusalCode};
-use super::waiting::{Utterance, What};
+use super::team_budget::TeamBudget;
+use super::team_message::{MAX_CONTENT, check_content};
+use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::event::StreamId;
 use crate::ids::{AgentId, DelegationId, DialogueId, ProjectId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::{document, text_enum};
+use crate::record::RecordColumns;
 use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,60 +32,60 @@ pub struct Dialogue {
     #[serde(default)]
     pub purpose: Option<String>,
     pub state: DialogueState,
-    /// Who speaks next.
-    pub turn: Side,
-    /// Messages so far.
+    /// The side that speaks next.
+    pub turn: DialogueSide,
+    /// The number of messages so far.
     pub messages: u32,
     pub max_turns: u32,
-    /// What may still follow from it. Every message takes a turn from it.
-    pub budget: Budget,
+    /// The budget for work that follows from the dialogue. Every message spends one turn of it.
+    pub budget: TeamBudget,
     #[serde(default)]
     pub delegation: Option<DelegationId>,
-    /// It is ended then, if nothing happens.
+    /// The dialogue is ended at this time if nothing happens before.
     pub deadline: Timestamp,
     #[serde(default)]
-    pub end: Option<End>,
+    pub end: Option<DialogueEnd>,
+}
+
+text_enum! {
+    pub enum DialogueState {
+        /// The participant has not accepted the invitation yet.
+        Pending = "pending",
+        Active = "active",
+        Ended = "ended",
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DialogueState {
-    /// The participant has not come.
-    Pending,
-    Active,
-    Ended,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum DialogueSide {
     Initiator,
     Participant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    pub reason: EndReason,
-    /// What the side that ended it said about it.
+pub struct DialogueEnd {
+    pub reason: DialogueEndReason,
+    /// The note of the side that ended it.
     #[serde(default)]
     pub note: Option<String>,
     pub at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EndReason {
-    InitiatorEnded,
-    ParticipantEnded,
-    MaxTurns,
-    Timeout,
-    SessionExpired,
-    Cancelled,
+text_enum! {
+    pub enum DialogueEndReason {
+        InitiatorEnded = "initiator_ended",
+        ParticipantEnded = "participant_ended",
+        MaxTurns = "max_turns",
+        Timeout = "timeout",
+        SessionExpired = "session_expired",
+        Cancelled = "cancelled",
+    }
 }
 
-/// What a dialogue starts with.
+/// The data that a dialogue is opened with.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct DialogueOpening {
     pub id: DialogueId,
     pub tenant: TenantId,
     pub project: ProjectId,
@@ -93,43 +94,20 @@ pub struct Opening {
     pub purpose: Option<String>,
     pub max_turns: Option<i64>,
     pub delegation: Option<DelegationId>,
-    pub budget: Budget,
+    pub budget: TeamBudget,
 }
 
-/// What follows from a message.
+/// The result of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// It was the last that there may be.
+pub struct DialogueTurnResult {
+    /// It was the last message that the limit allows.
     pub is_last: bool,
 }
 
 const DEFAULT_TURNS: u32 = 20;
 const MIN_TURNS: u32 = 2;
 
-impl EndReason {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InitiatorEnded => "initiator_ended",
-            Self::ParticipantEnded => "participant_ended",
-            Self::MaxTurns => "max_turns",
-            Self::Timeout => "timeout",
-            Self::SessionExpired => "session_expired",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl DialogueState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Active => "active",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-impl Side {
+impl DialogueSide {
     pub fn other(self) -> Self {
         match self {
             Self::Initiator => Self::Participant,
@@ -139,15 +117,19 @@ impl Side {
 }
 
 impl Dialogue {
-    /// With its first message said, and the participant invited.
-    pub fn open(opening: Opening, limits: &TeamLimits, now: Timestamp) -> Result<Self, Refusal> {
+    /// Opens a dialogue with its first message and invites the participant.
+    pub fn open(
+        opening: DialogueOpening,
+        limits: &TeamLimits,
+        now: Timestamp,
+    ) -> Result<Self, TeamRefusal> {
         let asked = opening.max_turns.unwrap_or(i64::from(DEFAULT_TURNS));
         let max_turns = u32::try_from(asked)
             .ok()
-            .filter(|turns| (MIN_TURNS..=Budget::MAX_TURNS).contains(turns))
+            .filter(|turns| (MIN_TURNS..=TeamBudget::MAX_TURNS).contains(turns))
             .ok_or_else(|| {
                 let message =
-                    format!("max_turns must be {MIN_TURNS} to {}: {asked}", Budget::MAX_TURNS);
+                    format!("max_turns must be {MIN_TURNS} to {}: {asked}", TeamBudget::MAX_TURNS);
                 RefusalCode::InvalidArgument.because(message)
             })?
             .min(opening.budget.turns);
@@ -159,7 +141,7 @@ impl Dialogue {
             participant: opening.participant,
             purpose: opening.purpose,
             state: DialogueState::Pending,
-            turn: Side::Participant,
+            turn: DialogueSide::Participant,
             messages: 1,
             max_turns,
             budget: opening.budget,
@@ -171,7 +153,7 @@ impl Dialogue {
         Ok(dialogue)
     }
 
-    /// One event stream with what was said.
+    /// The event stream with its messages.
     pub fn stream(&self) -> StreamId {
         stream_of(&self.id)
     }
@@ -184,47 +166,47 @@ impl Dialogue {
         self.state != DialogueState::Ended
     }
 
-    pub fn agent(&self, side: Side) -> &AgentId {
+    pub fn agent(&self, side: DialogueSide) -> &AgentId {
         match side {
-            Side::Initiator => &self.initiator,
-            Side::Participant => &self.participant,
+            DialogueSide::Initiator => &self.initiator,
+            DialogueSide::Participant => &self.participant,
         }
     }
 
-    pub fn place(&self, side: Side) -> Place {
-        Place::new(&self.project, self.agent(side))
+    pub fn place(&self, side: DialogueSide) -> ProjectMember {
+        ProjectMember::new(&self.project, self.agent(side))
     }
 
-    /// Which side an agent is on; those who take no part are refused.
-    pub fn side_of(&self, agent: &AgentId) -> Result<Side, Refusal> {
+    /// The side of an agent. Other agents are refused.
+    pub fn side_of(&self, agent: &AgentId) -> Result<DialogueSide, TeamRefusal> {
         if *agent == self.initiator {
-            return Ok(Side::Initiator);
+            return Ok(DialogueSide::Initiator);
         }
         if *agent == self.participant {
-            return Ok(Side::Participant);
+            return Ok(DialogueSide::Participant);
         }
         let message = format!("you take no part in conversation {}", self.id);
         Err(RefusalCode::NotParticipant.because(message))
     }
 
-    pub fn is_turn_of(&self, side: Side) -> bool {
+    pub fn is_turn_of(&self, side: DialogueSide) -> bool {
         self.is_living() && self.turn == side
     }
 
-    /// What the other side waits for after this was said. The participant is talked to: what it
-    /// undertakes may follow from it.
-    pub fn turn_after(&self, said: Utterance) -> What {
-        let budget = (self.turn == Side::Participant).then_some(self.budget);
-        What::Turn { dialogue: self.id.clone(), said, budget }
+    /// The inbox item for the other side after this message. The participant gets the budget,
+    /// because its own work may follow from the message.
+    pub fn turn_after(&self, said: DialogueMessage) -> InboxItemKind {
+        let budget = (self.turn == DialogueSide::Participant).then_some(self.budget);
+        InboxItemKind::Turn { dialogue: self.id.clone(), said, budget }
     }
 
-    /// Whether this agent was invited and has not come.
+    /// Whether this agent is invited and has not accepted yet.
     pub fn is_expecting(&self, agent: &AgentId) -> bool {
         self.state == DialogueState::Pending && self.participant == *agent
     }
 
-    /// The participant has seen its invitation. True if that is new.
-    pub fn arrive(&mut self, limits: &TeamLimits, now: Timestamp) -> bool {
+    /// Records that the participant has seen its invitation. Returns true if that is new.
+    pub fn activate(&mut self, limits: &TeamLimits, now: Timestamp) -> bool {
         if self.state != DialogueState::Pending {
             return false;
         }
@@ -239,7 +221,7 @@ impl Dialogue {
         content: &str,
         limits: &TeamLimits,
         now: Timestamp,
-    ) -> Result<Said, Refusal> {
+    ) -> Result<DialogueTurnResult, TeamRefusal> {
         let side = self.side_of(by)?;
         self.check_living()?;
         if self.turn != side {
@@ -250,36 +232,36 @@ impl Dialogue {
             return Err(RefusalCode::NotYourTurn.because(message));
         }
         check_content("content", content, MAX_CONTENT)?;
-        self.arrive(limits, now);
+        self.activate(limits, now);
         self.messages += 1;
         self.turn = side.other();
         self.budget.turns = self.budget.turns.saturating_sub(1);
         self.deadline = (now + limits.idle).min(self.budget.ends_at);
         let is_last = self.turns_left() == 0;
         if is_last {
-            self.close(EndReason::MaxTurns, None, now);
+            self.close(DialogueEndReason::MaxTurns, None, now);
         }
-        Ok(Said { is_last })
+        Ok(DialogueTurnResult { is_last })
     }
 
-    /// One side has had enough. It need not be its turn.
+    /// Ends the dialogue for one side. It need not be that side's turn.
     pub fn end_by(
         &mut self,
         by: &AgentId,
         note: Option<String>,
         now: Timestamp,
-    ) -> Result<EndReason, Refusal> {
+    ) -> Result<DialogueEndReason, TeamRefusal> {
         let reason = match self.side_of(by)? {
-            Side::Initiator => EndReason::InitiatorEnded,
-            Side::Participant => EndReason::ParticipantEnded,
+            DialogueSide::Initiator => DialogueEndReason::InitiatorEnded,
+            DialogueSide::Participant => DialogueEndReason::ParticipantEnded,
         };
         self.check_living()?;
         self.close(reason, note, now);
         Ok(reason)
     }
 
-    /// The server ends it. False if it has ended.
-    pub fn end_for(&mut self, reason: EndReason, now: Timestamp) -> bool {
+    /// Ends the dialogue for the server. Returns false if it had ended before.
+    pub fn end_for(&mut self, reason: DialogueEndReason, now: Timestamp) -> bool {
         if !self.is_living() {
             return false;
         }
@@ -287,12 +269,12 @@ impl Dialogue {
         true
     }
 
-    /// What the reason of its end does not say: after the first message nobody said anything.
+    /// A remark that adds to the end reason: no message followed the first one.
     pub fn remark(&self) -> Option<&'static str> {
         let end = self.end.as_ref().filter(|_| self.messages == 1)?;
         match end.reason {
-            EndReason::Timeout => Some("nobody answered the first message in time"),
-            EndReason::SessionExpired => Some("a session ended before anybody answered"),
+            DialogueEndReason::Timeout => Some("nobody answered the first message in time"),
+            DialogueEndReason::SessionExpired => Some("a session ended before anybody answered"),
             _ => None,
         }
     }
@@ -301,7 +283,7 @@ impl Dialogue {
         self.is_living() && now >= self.deadline
     }
 
-    fn check_living(&self) -> Result<(), Refusal> {
+    fn check_living(&self) -> Result<(), TeamRefusal> {
         match &self.end {
             None => Ok(()),
             Some(end) => {
@@ -312,12 +294,13 @@ impl Dialogue {
         }
     }
 
-    fn close(&mut self, reason: EndReason, note: Option<String>, now: Timestamp) {
+    fn close(&mut self, reason: DialogueEndReason, note: Option<String>, now: Timestamp) {
         self.state = DialogueState::Ended;
-        self.end = Some(End { reason, note, at: now });
+        self.end = Some(DialogueEnd { reason, note, at: now });
     }
 
-    /// Two agents of a project have one living dialogue, whoever began it.
+    /// The same key for both orders of the agents, so that two agents of a project have at most one
+    /// open dialogue.
     fn pair(&self) -> String {
         let (a, b) = (&self.initiator, &self.participant);
         let (first, second) = if a <= b { (a, b) } else { (b, a) };
@@ -329,29 +312,17 @@ pub fn stream_of(id: &DialogueId) -> StreamId {
     StreamId::new(format!("dialogue/{id}"))
 }
 
-impl Document for Dialogue {
-    const KIND: &'static str = "dialogue";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
+document!(Dialogue, "dialogue", tenant, id, |dialogue| {
+    let is_living = dialogue.is_living();
+    RecordColumns {
+        state: dialogue.state.as_str().to_owned(),
+        parent: Some(dialogue.project.to_string()),
+        // The column that finds the open dialogues of a project.
+        owner: is_living.then(|| dialogue.project.to_string()),
+        unique: is_living.then(|| dialogue.pair()),
+        due_at: is_living.then_some(dialogue.deadline),
     }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        let is_living = self.is_living();
-        Columns {
-            state: self.state.as_str().to_owned(),
-            parent: Some(self.project.to_string()),
-            // Those of a project that live are found together.
-            owner: is_living.then(|| self.project.to_string()),
-            unique: is_living.then(|| self.pair()),
-            due_at: is_living.then_some(self.deadline),
-        }
-    }
-}
+});
 
 #[cfg(test)]
 #[path = "dialogue_tests.rs"]

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::record::Document;
 
 const START: i64 = 1_000_000;
 
@@ -12,9 +13,9 @@ fn agent(name: &str) -> AgentId {
     name.parse().unwrap()
 }
 
-fn open(max_turns: Option<i64>) -> Result<Dialogue, Refusal> {
+fn open(max_turns: Option<i64>) -> Result<Dialogue, TeamRefusal> {
     let limits = TeamLimits::default();
-    let opening = Opening {
+    let opening = DialogueOpening {
         id: "dia_1".parse().unwrap(),
         tenant: TenantId::local(),
         project: "shiritori".parse().unwrap(),
@@ -23,12 +24,12 @@ fn open(max_turns: Option<i64>) -> Result<Dialogue, Refusal> {
         purpose: None,
         max_turns,
         delegation: None,
-        budget: Budget::fresh(&limits, at(0)),
+        budget: TeamBudget::fresh(&limits, at(0)),
     };
     Dialogue::open(opening, &limits, at(0))
 }
 
-fn say(dialogue: &mut Dialogue, by: &str, seconds: i64) -> Result<Said, RefusalCode> {
+fn say(dialogue: &mut Dialogue, by: &str, seconds: i64) -> Result<DialogueTurnResult, RefusalCode> {
     let limits = TeamLimits::default();
     dialogue.say(&agent(by), "りんご", &limits, at(seconds)).map_err(|refusal| refusal.code)
 }
@@ -40,13 +41,13 @@ fn six_rounds_are_twelve_messages_strictly_in_turn_and_then_it_ends() {
         let (speaker, other) = if message % 2 == 0 { ("b", "a") } else { ("a", "b") };
         assert_eq!(say(&mut talk, other, message), Err(RefusalCode::NotYourTurn));
         let said = say(&mut talk, speaker, message).unwrap();
-        assert_eq!(said, Said { is_last: message == 12 });
+        assert_eq!(said, DialogueTurnResult { is_last: message == 12 });
         assert_eq!(talk.turns_left(), 12 - u32::try_from(message).unwrap());
         assert_eq!(talk.budget.turns, 40 - talk.messages);
     }
-    assert_eq!(talk.end.as_ref().unwrap().reason, EndReason::MaxTurns);
+    assert_eq!(talk.end.as_ref().unwrap().reason, DialogueEndReason::MaxTurns);
     assert_eq!(say(&mut talk, "a", 99), Err(RefusalCode::DialogueEnded));
-    assert!(!talk.end_for(EndReason::Timeout, at(99)));
+    assert!(!talk.end_for(DialogueEndReason::Timeout, at(99)));
 }
 
 #[test]
@@ -60,7 +61,7 @@ fn turns_are_bounded_and_the_budget_bounds_them_further() {
     assert_eq!(open(Some(40)).unwrap().max_turns, 40);
     let limits = TeamLimits::default();
     let talk = open(None).unwrap();
-    let opening = Opening {
+    let opening = DialogueOpening {
         id: talk.id,
         tenant: talk.tenant,
         project: talk.project,
@@ -69,7 +70,7 @@ fn turns_are_bounded_and_the_budget_bounds_them_further() {
         purpose: None,
         max_turns: Some(30),
         delegation: None,
-        budget: Budget { turns: 5, ends_at: at(7), ..talk.budget },
+        budget: TeamBudget { turns: 5, ends_at: at(7), ..talk.budget },
     };
     let tight = Dialogue::open(opening, &limits, at(0)).unwrap();
     assert_eq!((tight.max_turns, tight.budget.turns, tight.deadline), (5, 4, at(7)));
@@ -93,7 +94,9 @@ fn nobody_else_speaks_and_texts_are_checked() {
 
 #[test]
 fn either_side_ends_it_at_any_time_once() {
-    for (by, reason) in [("a", EndReason::InitiatorEnded), ("b", EndReason::ParticipantEnded)] {
+    for (by, reason) in
+        [("a", DialogueEndReason::InitiatorEnded), ("b", DialogueEndReason::ParticipantEnded)]
+    {
         let mut talk = open(None).unwrap();
         assert_eq!(talk.end_by(&agent(by), None, at(1)), Ok(reason));
         let again = talk.end_by(&agent(by), None, at(2)).unwrap_err();
@@ -107,7 +110,7 @@ fn it_waits_for_its_partner_then_for_each_message_and_never_past_its_budget() {
     let limits = TeamLimits { wall: Duration::from_secs(3_600), ..TeamLimits::default() };
     let mut talk = open(None).unwrap();
     assert!(!talk.is_overdue(at(299)) && talk.is_overdue(at(300)));
-    assert!(talk.arrive(&limits, at(299)) && !talk.arrive(&limits, at(300)));
+    assert!(talk.activate(&limits, at(299)) && !talk.activate(&limits, at(300)));
     assert!(!talk.is_overdue(at(898)) && talk.is_overdue(at(899)));
     say(&mut talk, "b", 800).unwrap();
     assert_eq!(talk.deadline, at(1_400));
@@ -119,12 +122,12 @@ fn it_waits_for_its_partner_then_for_each_message_and_never_past_its_budget() {
 }
 
 #[test]
-fn a_pair_has_one_living_dialogue_whoever_began_it() {
+fn a_pair_of_agents_has_one_open_dialogue_in_either_direction() {
     let mut talk = open(None).unwrap();
     let mut other = talk.clone();
     std::mem::swap(&mut other.initiator, &mut other.participant);
     assert_eq!(talk.columns().unique, other.columns().unique);
-    talk.end_for(EndReason::Cancelled, at(1));
+    talk.end_for(DialogueEndReason::Cancelled, at(1));
     let columns = talk.columns();
     assert_eq!((columns.unique, columns.owner, columns.due_at), (None, None, None));
 }
@@ -133,24 +136,24 @@ fn a_pair_has_one_living_dialogue_whoever_began_it() {
 fn whoever_was_invited_is_expected_until_it_comes_and_is_told_what_may_follow() {
     let mut talk = open(None).unwrap();
     assert!(talk.is_expecting(&agent("b")) && !talk.is_expecting(&agent("a")));
-    talk.arrive(&TeamLimits::default(), at(1));
+    talk.activate(&TeamLimits::default(), at(1));
     assert!(!talk.is_expecting(&agent("b")));
-    let said = |from: &str| Utterance {
+    let said = |from: &str| DialogueMessage {
         message_id: "msg_1".parse().unwrap(),
         from_agent_id: agent(from),
         content: "りんご".to_owned(),
         created_at: at(2),
     };
     say(&mut talk, "b", 2).unwrap();
-    let What::Turn { budget, .. } = talk.turn_after(said("b")) else { panic!("no turn") };
+    let InboxItemKind::Turn { budget, .. } = talk.turn_after(said("b")) else { panic!("no turn") };
     assert_eq!(budget, None, "whoever began it is not talked into anything");
     say(&mut talk, "a", 3).unwrap();
-    let What::Turn { budget, .. } = talk.turn_after(said("a")) else { panic!("no turn") };
+    let InboxItemKind::Turn { budget, .. } = talk.turn_after(said("a")) else { panic!("no turn") };
     assert_eq!(budget, Some(talk.budget));
 }
 
 #[test]
-fn a_talk_in_which_nobody_answered_is_told_as_such() {
+fn a_dialogue_without_an_answer_is_reported_as_unanswered() {
     let ended = |messages: i64, reason| {
         let mut talk = open(None).unwrap();
         for message in 2..=messages {
@@ -160,8 +163,10 @@ fn a_talk_in_which_nobody_answered_is_told_as_such() {
         talk.end_for(reason, at(99));
         talk.remark()
     };
-    assert!(ended(1, EndReason::Timeout).unwrap().contains("nobody answered"));
-    assert!(ended(1, EndReason::SessionExpired).unwrap().contains("before anybody answered"));
-    assert_eq!(ended(2, EndReason::Timeout), None);
-    assert_eq!(ended(1, EndReason::Cancelled), None);
+    assert!(ended(1, DialogueEndReason::Timeout).unwrap().contains("nobody answered"));
+    assert!(
+        ended(1, DialogueEndReason::SessionExpired).unwrap().contains("before anybody answered")
+    );
+    assert_eq!(ended(2, DialogueEndReason::Timeout), None);
+    assert_eq!(ended(1, DialogueEndReason::Cancelled), None);
 }

@@ -1,42 +1,43 @@
-//! How long things may stay open, and how far they may go.
+//! Time limits and depth limits of teams.
 
 use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeamLimits {
-    /// A dialogue whose partner has not come.
+    /// How long an invitation may stay open.
     pub pending: Duration,
-    /// A dialogue in which nothing was said.
+    /// How long a dialogue may stay without a message.
     pub idle: Duration,
-    /// A session from its start.
+    /// The longest life of a session.
     pub session: Duration,
-    /// A chat session that calls nothing.
+    /// How long a chat session may live without a call.
     pub chat_idle: Duration,
-    /// A delegation that a chat session has taken on, and the session calls nothing.
+    /// How long a claimed delegation may stay without a call of the claiming session.
     pub claim: Duration,
-    /// Chat sessions that may take on a delegation, one after another, before it fails.
+    /// The number of chat sessions that may claim a delegation, one after another, before it fails.
     pub attempts: u32,
-    /// Delegations that may follow from one another.
+    /// The longest chain of delegations that follow from one another.
     pub depth: u32,
-    /// A delegation from its start, with all that follows from it.
+    /// The longest life of a delegation, with everything that follows from it.
     pub wall: Duration,
-    /// An agent that was started and does not log in, before another is started.
+    /// The login timeout of a spawned agent. After it, another one is started.
     pub spawn_guard: Duration,
-    /// How long an agent is left alone at first that went wrong again and again.
+    /// The first rest of an agent that failed repeatedly.
     pub rest: Duration,
-    /// Agents that are started and at work at once. One that waits for another lends it its place.
+    /// The number of spawned agents that work at once. An agent that waits for another one lends it
+    /// its slot.
     pub max_spawns: u32,
 }
 
 impl TeamLimits {
-    /// What was shown and not dealt with is called to mind after so long, and a session that calls
-    /// nothing for as long is not waited for by the others of its agent.
+    /// How long after an item was shown it is shown again as a reminder. A session without calls
+    /// for as long is no longer expected to act on it.
     pub fn reminder(&self) -> Duration {
         self.idle.min(self.pending).min(self.claim) / 2
     }
 
-    /// A call that waits gives a sign of life so often.
-    pub fn pulse(&self) -> Duration {
+    /// The heartbeat interval of a call that waits.
+    pub fn heartbeat_interval(&self) -> Duration {
         let least = self.idle.min(self.claim).min(self.chat_idle) / 4;
         least.clamp(Duration::from_millis(20), Duration::from_secs(5))
     }

@@ -1,11 +1,12 @@
-//! Projects, the agents of a tenant, and who works where.
+//! Projects, agents, and the membership of agents in projects.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Place;
+use super::ProjectMember;
 use crate::ids::{AgentId, ModelId, ProjectId, TenantId};
-use crate::record::{Columns, Document};
+use crate::macros::document;
+use crate::record::RecordColumns;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {
@@ -20,37 +21,38 @@ pub struct TeamAgent {
     pub tenant: TenantId,
     pub name: String,
     pub kind: AgentKind,
-    pub rank: Rank,
-    /// What the agent is told of its part.
+    pub rank: AgentRank,
+    /// The agent's role description.
     #[serde(default)]
     pub role: Option<String>,
-    /// A slow hash; without one nobody can log in as this agent.
+    /// A slow hash of the passkey. Without one, the agent cannot log in.
     #[serde(default)]
     pub passkey: Option<String>,
     #[serde(default)]
     pub model_id: Option<ModelId>,
-    pub spawn: Spawn,
+    pub spawn: SpawnPolicy,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentKind {
+    #[default]
     Ai,
     Human,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rank {
+pub enum AgentRank {
     Manager,
     #[default]
     Worker,
 }
 
-/// Whether the server starts the agent when there is work for it.
+/// Whether the server starts the agent when it has work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Spawn {
+pub enum SpawnPolicy {
     Auto,
     #[default]
     Never,
@@ -58,76 +60,36 @@ pub enum Spawn {
 
 impl TeamAgent {
     pub fn can_be_started(&self) -> bool {
-        self.kind == AgentKind::Ai && self.spawn == Spawn::Auto
+        self.kind == AgentKind::Ai && self.spawn == SpawnPolicy::Auto
     }
 }
 
-/// That an agent works in a project.
+/// The membership of an agent in a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Membership {
-    /// Made of the two that it joins, so that there is one.
+pub struct ProjectMembership {
+    /// Derived from project and agent, so that there is one record per pair.
     pub id: String,
     pub tenant: TenantId,
-    pub place: Place,
+    pub place: ProjectMember,
 }
 
-impl Membership {
-    pub fn new(tenant: TenantId, place: Place) -> Self {
+impl ProjectMembership {
+    pub fn new(tenant: TenantId, place: ProjectMember) -> Self {
         Self { id: Self::id_of(&place), tenant, place }
     }
 
-    pub fn id_of(place: &Place) -> String {
+    pub fn id_of(place: &ProjectMember) -> String {
         let digest = Sha256::digest(place.key().as_bytes());
         let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
         format!("mem_{hex}")
     }
 }
 
-impl Document for Project {
-    const KIND: &'static str = "project";
+document!(Project, "project", tenant, id);
 
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
+document!(TeamAgent, "agent", tenant, id);
 
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns::default()
-    }
-}
-
-impl Document for TeamAgent {
-    const KIND: &'static str = "agent";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        self.id.as_str()
-    }
-
-    fn columns(&self) -> Columns {
-        Columns::default()
-    }
-}
-
-impl Document for Membership {
-    const KIND: &'static str = "membership";
-
-    fn tenant(&self) -> TenantId {
-        self.tenant.clone()
-    }
-
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn columns(&self) -> Columns {
-        let parent = Some(self.place.project.to_string());
-        Columns { parent, ..Columns::default() }
-    }
-}
+document!(ProjectMembership, "membership", tenant, id, |membership| {
+    let parent = Some(membership.place.project.to_string());
+    RecordColumns { parent, ..RecordColumns::default() }
+});

@@ -1,10 +1,10 @@
-//! Tools of other people's servers: what a server says of them, and what is remembered of that, so
-//! that a change is noticed. `docs/decisions/0022` says why.
+//! Tools of MCP servers: their definitions, and the pinned definitions that show when a tool
+//! changes. `docs/decisions/0022` says why.
 
-mod change;
-mod definition;
-mod pins;
+mod tool_change;
+mod tool_definition;
+mod tool_pins;
 
-pub use change::{ChangeKind, ToolChange};
-pub use definition::{Definition, ToolDefinition, clean_schema};
-pub use pins::{PinnedTool, ToolPins};
+pub use tool_change::{ToolChange, ToolChangeKind};
+pub use tool_definition::{ToolDefinition, ToolDefinitionError, ToolDescription};
+pub use tool_pins::{PinnedTool, ToolPins};

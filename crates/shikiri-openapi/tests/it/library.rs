@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn keys(operation: &Operation) -> Vec<&str> {
+fn keys(operation: &ApiOperation) -> Vec<&str> {
     operation.input_schema["properties"].as_object().unwrap().keys().map(String::as_str).collect()
 }
 
@@ -65,17 +65,17 @@ fn keys_are_sent_where_the_document_wants_them() {
         ("Access_Key".to_owned(), "s&cret".to_owned()),
         ("X-Other".to_owned(), "1".to_owned()),
     ]);
-    let made = operation(&api, "search").request(&json!({}), &headers).unwrap();
+    let made = operation(&api, "search").build_request(&json!({}), &headers).unwrap();
     assert_eq!(made.url, "https://tokyo.library.example/v2/search?access_key=s%26cret");
     let expected = BTreeMap::from([("X-Other".to_owned(), "1".to_owned())]);
     assert_eq!(made.headers, expected);
     // Where no key is wanted, none is shown.
-    let open = operation(&api, "hours").request(&json!({}), &headers).unwrap();
+    let open = operation(&api, "hours").build_request(&json!({}), &headers).unwrap();
     assert_eq!(
         (open.url.as_str(), open.headers),
         ("https://tokyo.library.example/v2/open", expected)
     );
-    assert_eq!(api.missing(std::iter::empty()), ["access_key"]);
+    assert_eq!(api.missing_keys(std::iter::empty()), ["access_key"]);
 }
 
 #[test]

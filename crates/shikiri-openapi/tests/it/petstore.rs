@@ -59,8 +59,8 @@ fn every_operation_of_the_older_pet_store_is_a_tool() {
     let delete = &operation(&api, "deletePet").input_schema["properties"];
     assert_eq!(delete.as_object().unwrap().keys().collect::<Vec<_>>(), ["petId"]);
     assert!(operation(&api, "getPetById").is_read() && !add.is_read());
-    assert_eq!(api.missing(["X-Other"].into_iter()), ["Authorization", "api_key"]);
-    assert_eq!(api.missing(["authorization", "api_key"].into_iter()), Vec::<String>::new());
+    assert_eq!(api.missing_keys(["X-Other"].into_iter()), ["Authorization", "api_key"]);
+    assert_eq!(api.missing_keys(["authorization", "api_key"].into_iter()), Vec::<String>::new());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use serde_json::json;
 use super::*;
 
 fn refusal(text: &str) -> String {
-    let place = Place { url: Some("https://a.example"), document: None };
-    translate(text, place).map(|api| names(&api).join(" ")).unwrap_err().to_string()
+    let place = ApiLocation { url: Some("https://a.example"), document: None };
+    parse_document(text, place).map(|api| names(&api).join(" ")).unwrap_err().to_string()
 }
 
 fn document(paths: Value) -> String {
@@ -49,8 +49,8 @@ fn paths_that_lead_away_are_no_tools() {
         assert!(refused.contains("is left out"), "{path}: {refused}");
     }
     let odd = document(json!({ "/a b/値/{x}": { "get": { "operationId": "odd" } } }));
-    let place = Place { url: Some("https://a.example/v1/"), document: None };
-    let api = translate(&odd, place).unwrap();
+    let place = ApiLocation { url: Some("https://a.example/v1/"), document: None };
+    let api = parse_document(&odd, place).unwrap();
     let made = request(&api, "odd", json!({ "x": "1" })).unwrap();
     assert_eq!(made.url, "https://a.example/v1/a%20b/%E5%80%A4/1");
 }

@@ -1,28 +1,27 @@
-//! Where the cgroups of runs can be made, found out by trying.
+//! Finds, by trying, where cgroups of runs can be made.
 //!
 //! Only a cgroup that was handed to the server is used: one that systemd marks as delegated, or the
 //! topmost that can be seen, as in a container. A cgroup that holds processes cannot give its
 //! children limits, unless it is the kernel's own root. A server that is alone in its cgroup moves to
 //! one below; otherwise that cgroup stays as it is, and the supervisors watch their runs.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use shikiri_model::confinement::{Confinement, ConfinementLevel};
 
-use super::{cgroup, mounts, probe};
-use crate::plan::{RUN_CGROUP, SandboxPlan};
+use super::{confinement_probe, mount_table, run_cgroup};
+use crate::sandbox_plan::{RUN_CGROUP, SandboxPlan};
 
 /// Where the server moves to.
 const SERVER: &str = "shikiri-server";
 /// What runs are limited in.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
-/// By which systemd marks what it hands over; the first one is for all to read.
+/// Attributes with which systemd marks a delegated cgroup. Every user can read the first one.
 const DELEGATED: [&str; 2] = ["user.delegate", "trusted.delegate"];
 
-/// None if this process cannot make cgroups that limit memory. What servers that were killed left
-/// behind is removed. `program` is one that calls `run_if_asked`. Blocks for some milliseconds.
+/// The folder for cgroups of runs; `None` if this process cannot limit memory with cgroups. Removes
+/// leftovers of killed servers. `program` must call `run_if_asked`. Blocks for some milliseconds.
 pub fn find_cgroup_place(program: &Path) -> Option<PathBuf> {
     let OwnCgroup { folder, is_topmost } = own_cgroup()?;
     let has_moved = folder.file_name().is_some_and(|name| name == SERVER);
@@ -30,7 +29,7 @@ pub fn find_cgroup_place(program: &Path) -> Option<PathBuf> {
     let above = folder.parent().filter(|above| has_moved || is_delegated(above));
     let mut places = [own, above].into_iter().flatten();
     let place = places.find(|place| prepare(place) && works(program, place))?;
-    cgroup::remove_abandoned(place);
+    run_cgroup::remove_abandoned(place);
     Some(place.to_owned())
 }
 
@@ -45,7 +44,7 @@ fn own_cgroup() -> Option<OwnCgroup> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
     // The newest mount of several in one place is the one that is seen.
-    let mut mounts = mounts::below(Path::new("/"), &mountinfo).into_iter().rev();
+    let mut mounts = mount_table::below(Path::new("/"), &mountinfo).into_iter().rev();
     let mount = mounts.find(|mount| mount.kind == b"cgroup2")?;
     let below = path.strip_prefix(&mount.root).ok()?;
     let is_topmost = below.as_os_str().is_empty();
@@ -102,12 +101,12 @@ fn move_to(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("cgroup.procs"), "0")
 }
 
-/// Makes one with a process in it, by the code that runs use.
+/// Probes a cgroup with a process, using the same code as runs.
 fn works(program: &Path, place: &Path) -> bool {
     let name = format!("{RUN_CGROUP}probe-{}", std::process::id());
     let plan = SandboxPlan {
         cgroup: Some(place.join(name)),
-        ..probe::plan(Confinement { level: ConfinementLevel::None, engine_user: None })
+        ..confinement_probe::plan(Confinement { level: ConfinementLevel::None, engine_user: None })
     };
-    probe::succeeds(program, &plan, Path::new("/"))
+    confinement_probe::succeeds(program, &plan, Path::new("/"))
 }

@@ -1,4 +1,4 @@
-//! A user namespace in which this process's user is who it was, and nobody else exists.
+//! Maps only this process's own user and group into its user namespace.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::process::{Gid, Uid};
 
 use crate::error::{SandboxError, at};
 
-/// Call it after the namespace was entered, with who this process was before.
+/// Writes the maps after the namespace was entered. `user` and `group` are those from before.
 pub(super) fn write(user: Uid, group: Gid) -> Result<(), SandboxError> {
     let (user, group) = (user.as_raw(), group.as_raw());
     for (file, content) in [

@@ -10,17 +10,16 @@ use landlock::{
 use shikiri_model::confinement::ConfinementLevel;
 
 use crate::error::SandboxError;
-use crate::places::ROOT_ONLY;
-use crate::plan::SandboxPlan;
+use crate::sandbox_plan::SandboxPlan;
+use crate::system_paths::ROOT_ONLY;
 
-/// Older kernels do what they can of it.
+/// Older kernels apply the part that they support.
 const NEWEST: ABI = ABI::V6;
-/// The first one that a sandbox is worth something with.
+/// The oldest version that is accepted.
 const OLDEST: ABI = ABI::V1;
-/// Writable in a tree of its own.
+/// Writable folders of a run's own file tree.
 const OWN: [&str; 3] = ["/dev", "/tmp", "/run"];
-/// Devices of the machine that hold nobody's data. No terminals and no shared memory: those are
-/// other people's, too.
+/// Devices without data. Terminals and shared memory are left out, because other users share them.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 pub(super) fn apply(plan: &SandboxPlan) -> Result<(), SandboxError> {
@@ -43,12 +42,12 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
         .scope(Scope::from_all(NEWEST))
 }
 
-/// A device file is a way to all that is on a disk.
+/// Write access without device files, which would give access to whole disks.
 fn write_access() -> landlock::BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeBlock | AccessFs::MakeChar)
 }
 
-/// The tree has only what the plan names, mounted as the plan says. This stands behind it.
+/// A second barrier: the run's own tree holds only the paths of the plan already.
 fn in_own_tree(plan: &SandboxPlan) -> Result<RulesetCreated, RulesetError> {
     let write = plan.write.iter().map(PathBuf::as_path).chain(OWN.map(Path::new));
     ruleset()?
@@ -80,7 +79,7 @@ fn in_the_machines_tree(plan: &SandboxPlan) -> Result<RulesetCreated, RulesetErr
         )
 }
 
-/// The place, or, if something below it is hidden, whatever else is there.
+/// Adds the place, or, if something below it is hidden, its other entries.
 fn leave_out(place: &Path, hidden: &[PathBuf], left: &mut Vec<PathBuf>) {
     if hidden.iter().any(|hidden| place.starts_with(hidden)) {
         return;
@@ -90,7 +89,7 @@ fn leave_out(place: &Path, hidden: &[PathBuf], left: &mut Vec<PathBuf>) {
         return;
     }
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
-        // What a link names is elsewhere.
+        // The target of a link is elsewhere.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             leave_out(&entry.path(), hidden, left);
         }

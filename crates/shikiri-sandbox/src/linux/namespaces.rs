@@ -6,9 +6,9 @@ use rustix::thread::{
     set_capabilities,
 };
 
-use super::{id_maps, loopback};
+use super::{id_maps, loopback_ports};
 use crate::error::{SandboxError, step};
-use crate::plan::SandboxPlan;
+use crate::sandbox_plan::SandboxPlan;
 
 /// Of this process the network and the IPC objects change at once; its next child is process 1 of a
 /// new process namespace. The mounts stay: a new root would be this process's, too, and it has to see
@@ -26,9 +26,9 @@ pub(super) fn leave(plan: &SandboxPlan) -> Result<(), SandboxError> {
         id_maps::write(user, group)?;
         keep_capabilities().map_err(step("capabilities in the new namespaces"))?;
     }
-    loopback::bring_up().map_err(step("the loopback device"))?;
+    loopback_ports::bring_up().map_err(step("the loopback device"))?;
     if !plan.loopback_ports.is_empty() {
-        loopback::send_listeners(&plan.loopback_ports).map_err(step("the loopback ports"))?;
+        loopback_ports::send_listeners(&plan.loopback_ports).map_err(step("the loopback ports"))?;
     }
     Ok(())
 }
@@ -38,8 +38,8 @@ pub(super) fn separate_mounts() -> Result<(), SandboxError> {
     unshare(UnshareFlags::NEWNS).map_err(step("a new mount namespace"))
 }
 
-/// Lets the next program have what it needs to build the file tree. Starting a program takes the
-/// rights in a new user namespace from everybody but its root.
+/// Keeps the capabilities to build the file tree for the next program. In a new user namespace,
+/// starting a program drops them unless the user is its root.
 fn keep_capabilities() -> rustix::io::Result<()> {
     let kept = CapabilitySet::SYS_ADMIN | CapabilitySet::SETPCAP;
     let sets = CapabilitySets { inheritable: kept, ..capabilities(None)? };

@@ -16,16 +16,16 @@ use rustix::mount::{
 };
 use rustix::process::pivot_root;
 
-use super::{mounts, namespaces};
+use super::{mount_table, namespaces};
 use crate::error::{SandboxError, at, step};
-use crate::places::ROOT_ONLY;
-use crate::plan::SandboxPlan;
+use crate::sandbox_plan::SandboxPlan;
+use crate::system_paths::ROOT_ONLY;
 
 /// Where the machine's own tree is while the new one is built.
 const OLD: &str = "/old";
 /// Where the new one is built.
 const NEW: &str = "/new";
-/// Devices that hold nobody's data.
+/// Devices without data.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Folders in memory, with their largest size and their mode.
 const IN_MEMORY: [(&str, &str); 4] = [
@@ -38,12 +38,12 @@ const PRIVATE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 
 /// Replaces this process's file tree. It must be process 1 of its process namespace.
 pub(super) fn build(plan: &SandboxPlan) -> Result<(), SandboxError> {
-    let places = RealPlaces::of(plan);
+    let places = ResolvedPaths::of(plan);
     namespaces::separate_mounts()?;
     // Nothing that is mounted here from now on is seen outside.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", slave).map_err(step("separating the mounts"))?;
-    stand_aside()?;
+    move_old_root()?;
     for (folder, options) in IN_MEMORY {
         make_folder(&inside(Path::new(folder)))?;
         mount_tmpfs(&inside(Path::new(folder)), options, PRIVATE)?;
@@ -67,7 +67,7 @@ pub(super) fn build(plan: &SandboxPlan) -> Result<(), SandboxError> {
 }
 
 /// All places with every link in their paths resolved.
-struct RealPlaces {
+struct ResolvedPaths {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     hidden: Vec<PathBuf>,
@@ -75,7 +75,7 @@ struct RealPlaces {
     links: BTreeSet<(PathBuf, PathBuf)>,
 }
 
-impl RealPlaces {
+impl ResolvedPaths {
     fn of(plan: &SandboxPlan) -> Self {
         let mut links = BTreeSet::new();
         let mut real = |places: &[PathBuf]| {
@@ -155,7 +155,7 @@ fn parts(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Puts the machine's tree at `OLD`, on a root in memory.
-fn stand_aside() -> Result<(), SandboxError> {
+fn move_old_root() -> Result<(), SandboxError> {
     let base = ["/tmp", "/run", "/mnt", "/var"].map(Path::new).into_iter().find(|p| p.is_dir());
     let base = base.unwrap_or(Path::new("/proc"));
     let small = "size=1m,mode=755";
@@ -178,7 +178,7 @@ fn outside(place: &Path) -> PathBuf {
     Path::new(OLD).join(place.strip_prefix("/").unwrap_or(place))
 }
 
-/// Everybody may pass: an engine with another user than the server, too.
+/// Makes a folder that all users may traverse, such as the engine's user.
 fn make_folder(folder: &Path) -> Result<(), SandboxError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
     made.map_err(at("making", folder))
@@ -217,7 +217,7 @@ fn protect(place: &Path, more: MountFlags) -> Result<(), SandboxError> {
     let list = outside(Path::new("/proc/self/mountinfo"));
     let mountinfo = fs::read(&list).map_err(at("reading", list))?;
     let own: Vec<PathBuf> = IN_MEMORY.iter().map(|(place, _)| inside(Path::new(place))).collect();
-    for mount in mounts::below(&inside(place), &mountinfo) {
+    for mount in mount_table::below(&inside(place), &mountinfo) {
         if mount.place != Path::new(NEW) && !own.contains(&mount.place) {
             let flags = mount.flags | PRIVATE | MountFlags::BIND | more;
             mount_remount(&mount.place, flags, c"").map_err(at("protecting", mount.place))?;
@@ -267,7 +267,7 @@ fn add_process_files() -> Result<(), SandboxError> {
     mount("proc", &place, "proc", flags, c"").map_err(at("mounting", "/proc"))
 }
 
-/// Programs ask who they are. The engine's user is not among the machine's.
+/// Adds the engine's user to the run's `passwd` and `group`, because programs look up their user.
 fn add_user(plan: &SandboxPlan) -> Result<(), SandboxError> {
     let Some(user) = plan.confinement.engine_user else { return Ok(()) };
     let home = plan.write.first().unwrap_or(&plan.folder).as_os_str().as_bytes();

@@ -1,8 +1,8 @@
-//! Calls of the kernel that no program of a run needs and that attacks are made of.
+//! Forbids system calls that programs of a run do not need and that attacks use.
 //!
-//! A list of what is forbidden, not of what is allowed: engines run whatever tools a project needs.
-//! Most calls fail with EPERM. A few that runtimes try first and do without are answered with
-//! ENOSYS, as by an older kernel.
+//! The list names forbidden calls, not allowed ones, because engines run any tools that a project
+//! needs. Most calls fail with EPERM. A few, which runtimes try first and can do without, fail with
+//! ENOSYS, as on an older kernel.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +31,9 @@ const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C];
 const NEW_NAMESPACES: [u64; 7] =
     [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Forbids the calls for this thread and whatever it starts.
+/// Forbids the calls for this thread and its later children.
 pub(super) fn apply(level: ConfinementLevel) -> Result<(), SandboxError> {
     let refused = build(rules(level)?, EPERM)?;
     let unknown = build(UNKNOWN.iter().map(|call| (*call, Vec::new())).collect(), ENOSYS)?;
@@ -43,18 +43,19 @@ pub(super) fn apply(level: ConfinementLevel) -> Result<(), SandboxError> {
     Ok(())
 }
 
-fn build(rules: Rules, errno: u32) -> Result<BpfProgram, SandboxError> {
+fn build(rules: SeccompRules, errno: u32) -> Result<BpfProgram, SandboxError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH);
     let arch = arch.map_err(|error| SandboxError::Seccomp(error.to_string()))?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(errno), arch);
     filter.and_then(BpfProgram::try_from).map_err(|error| SandboxError::Seccomp(error.to_string()))
 }
 
-fn rules(level: ConfinementLevel) -> Result<Rules, SandboxError> {
-    let mut rules: Rules = FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
-    let namespaces = NEW_NAMESPACES.iter().map(|flag| rule(&[(0, Compare::HasBits(*flag))]));
+fn rules(level: ConfinementLevel) -> Result<SeccompRules, SandboxError> {
+    let mut rules: SeccompRules = FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
+    let namespaces =
+        NEW_NAMESPACES.iter().map(|flag| rule(&[(0, ArgumentCompare::HasBits(*flag))]));
     rules.insert(CLONE, namespaces.collect::<Result<_, _>>()?);
-    let typed = TERMINAL_INPUT.iter().map(|request| rule(&[(1, Compare::Is(*request))]));
+    let typed = TERMINAL_INPUT.iter().map(|request| rule(&[(1, ArgumentCompare::Is(*request))]));
     rules.insert(IOCTL, typed.collect::<Result<_, _>>()?);
     rules.insert(SOCKET, sockets(level)?);
     Ok(rules)
@@ -64,25 +65,30 @@ fn rules(level: ConfinementLevel) -> Result<Rules, SandboxError> {
 /// Landlock does not know, and no datagrams, which Landlock does not hold back.
 fn sockets(level: ConfinementLevel) -> Result<Vec<SeccompRule>, SandboxError> {
     let mut families = vec![AF_INET, AF_INET6, AF_NETLINK];
-    let mut refused = vec![rule(&[(0, Compare::Is(AF_NETLINK)), (2, Compare::IsNot(0))])?];
+    let mut refused =
+        vec![rule(&[(0, ArgumentCompare::Is(AF_NETLINK)), (2, ArgumentCompare::IsNot(0))])?];
     if level == ConfinementLevel::Namespaces {
         families.push(AF_UNIX);
     } else {
         for family in [AF_INET, AF_INET6] {
             let types = NO_STREAMS.map(|kind| {
-                rule(&[(0, Compare::Is(family)), (1, Compare::Masked(SOCK_TYPE_MASK, kind))])
+                rule(&[
+                    (0, ArgumentCompare::Is(family)),
+                    (1, ArgumentCompare::Masked(SOCK_TYPE_MASK, kind)),
+                ])
             });
             refused.extend(types.into_iter().collect::<Result<Vec<_>, _>>()?);
         }
     }
-    let others: Vec<_> = families.iter().map(|family| (0, Compare::IsNot(*family))).collect();
+    let others: Vec<_> =
+        families.iter().map(|family| (0, ArgumentCompare::IsNot(*family))).collect();
     refused.push(rule(&others)?);
     Ok(refused)
 }
 
 /// How an argument of a call is compared.
 #[derive(Clone, Copy)]
-enum Compare {
+enum ArgumentCompare {
     Is(u64),
     IsNot(u64),
     HasBits(u64),
@@ -90,13 +96,13 @@ enum Compare {
 }
 
 /// All of these together.
-fn rule(conditions: &[(u8, Compare)]) -> Result<SeccompRule, SandboxError> {
+fn rule(conditions: &[(u8, ArgumentCompare)]) -> Result<SeccompRule, SandboxError> {
     let conditions = conditions.iter().map(|(argument, compare)| {
         let (operator, value) = match *compare {
-            Compare::Is(value) => (SeccompCmpOp::Eq, value),
-            Compare::IsNot(value) => (SeccompCmpOp::Ne, value),
-            Compare::HasBits(bits) => (SeccompCmpOp::MaskedEq(bits), bits),
-            Compare::Masked(mask, value) => (SeccompCmpOp::MaskedEq(mask), value),
+            ArgumentCompare::Is(value) => (SeccompCmpOp::Eq, value),
+            ArgumentCompare::IsNot(value) => (SeccompCmpOp::Ne, value),
+            ArgumentCompare::HasBits(bits) => (SeccompCmpOp::MaskedEq(bits), bits),
+            ArgumentCompare::Masked(mask, value) => (SeccompCmpOp::MaskedEq(mask), value),
         };
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator, value)
     });

@@ -1,4 +1,4 @@
-//! What the processes of a run use together, read from `/proc`.
+//! Measures the memory and tasks of a run's processes from `/proc`.
 
 use std::fs;
 
@@ -12,10 +12,10 @@ pub struct MemoryUse {
     pub tasks: u64,
 }
 
-/// Processes that are looked at: more than any limit allows.
+/// Processes that are counted: more than any limit allows.
 const MOST: usize = 100_000;
 
-/// Of this process's children and whatever is below them.
+/// The use of all descendants of this process.
 pub fn tree_use(root: u32) -> MemoryUse {
     let mut total = MemoryUse::default();
     let mut left = vec![root];

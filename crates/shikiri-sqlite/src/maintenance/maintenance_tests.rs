@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::params;
 
 use super::*;
-use crate::{Database, OpenOptions};
+use crate::{DatabaseOptions, SqliteDatabase};
 
 fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -12,12 +12,12 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn open(path: &Path) -> Database {
-    Database::open(path, &OpenOptions::default()).unwrap()
+fn open(path: &Path) -> SqliteDatabase {
+    SqliteDatabase::open(path, &DatabaseOptions::default()).unwrap()
 }
 
 /// Appends one event to the stream 1 as the store does.
-fn append(database: &mut Database) {
+fn append(database: &mut SqliteDatabase) {
     let transaction = database.transaction().unwrap();
     transaction
         .execute(
@@ -49,7 +49,7 @@ fn a_sound_database_is_counted() {
     let report = check(&path).unwrap();
     assert_eq!(report.problems, [""; 0]);
     assert_eq!((report.streams, report.chunks, report.events), (1, 5, 5));
-    assert_eq!(report.schema, crate::migrate::known());
+    assert_eq!(report.schema, crate::migrate::latest_version());
     assert!(report.file_bytes > 0 && report.log_bytes > 0);
 }
 
@@ -139,7 +139,7 @@ fn a_backup_overwrites_nothing() {
 }
 
 #[test]
-fn a_backup_is_put_back_only_when_nobody_uses_the_file() {
+fn a_backup_is_restored_only_while_the_file_is_unused() {
     let (folder, path) = place();
     let mut database = open(&path);
     append(&mut database);
@@ -176,8 +176,8 @@ fn what_is_not_a_sound_backup_is_refused_before_anything_moves() {
 /// What a restore leaves that is killed after it has moved the old database away.
 fn broken_off(path: &Path) -> PathBuf {
     append(&mut open(path));
-    let replaced = crate::files::move_away(path, "replaced").unwrap();
-    fs::write(crate::files::scratch_name(path, "restoring"), "half").unwrap();
+    let replaced = crate::database_files::move_away(path, "replaced").unwrap();
+    fs::write(crate::database_files::scratch_name(path, "restoring"), "half").unwrap();
     replaced
 }
 
@@ -186,10 +186,10 @@ fn a_restore_that_was_broken_off_does_not_lead_to_an_empty_database() {
     let (folder, path) = place();
     let replaced = broken_off(&path);
     let before = fs::read_dir(folder.path()).unwrap().count();
-    let options = OpenOptions::default();
+    let options = DatabaseOptions::default();
     let refusals = [
-        Database::open(&path, &options).unwrap_err(),
-        Database::open_reader(&path, &options).unwrap_err(),
+        SqliteDatabase::open(&path, &options).unwrap_err(),
+        SqliteDatabase::open_reader(&path, &options).unwrap_err(),
         check(&path).unwrap_err(),
     ];
     for refusal in refusals {
@@ -208,9 +208,9 @@ fn a_restore_that_was_broken_off_does_not_lead_to_an_empty_database() {
 #[test]
 fn a_first_restore_that_was_broken_off_is_told_too() {
     let (_folder, path) = place();
-    let left = crate::files::scratch_name(&path, "restoring");
+    let left = crate::database_files::scratch_name(&path, "restoring");
     fs::write(&left, "half").unwrap();
-    let refusal = Database::open(&path, &OpenOptions::default()).unwrap_err().to_string();
+    let refusal = SqliteDatabase::open(&path, &DatabaseOptions::default()).unwrap_err().to_string();
     assert!(refusal.contains(&left.display().to_string()), "{refusal}");
     fs::remove_file(left).unwrap();
     open(&path);
@@ -220,8 +220,8 @@ fn a_first_restore_that_was_broken_off_is_told_too() {
 fn a_backup_with_a_log_beside_it_is_restored_with_it() {
     let (folder, path) = place();
     let source = folder.path().join("copied-live.db");
-    let hook = OpenOptions { checkpoint_on_close: false, ..OpenOptions::default() };
-    append(&mut Database::open(&source, &hook).unwrap());
+    let hook = DatabaseOptions { checkpoint_on_close: false, ..DatabaseOptions::default() };
+    append(&mut SqliteDatabase::open(&source, &hook).unwrap());
     restore(&source, &path).unwrap();
     assert_eq!(check(&path).unwrap().events, 1);
 }

@@ -10,13 +10,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use processes::{Crew, place};
-use shikiri_sqlite::{Database, OpenOptions, maintenance};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase, maintenance};
 
-fn open(path: &Path) -> Database {
-    Database::open(path, &OpenOptions::default()).unwrap()
+fn open(path: &Path) -> SqliteDatabase {
+    SqliteDatabase::open(path, &DatabaseOptions::default()).unwrap()
 }
 
-fn facts(database: &Database) -> Vec<String> {
+fn facts(database: &SqliteDatabase) -> Vec<String> {
     let mut select = database.prepare("SELECT name FROM facts ORDER BY name").unwrap();
     select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
@@ -123,7 +123,7 @@ fn child() {
             std::thread::sleep(Duration::from_secs(60));
         }
         "open_without_rights" => {
-            let error = Database::open(&child.path, &OpenOptions::default()).unwrap_err();
+            let error = SqliteDatabase::open(&child.path, &DatabaseOptions::default()).unwrap_err();
             let text = error.to_string();
             assert!(
                 text.starts_with("cannot write in ") && text.contains("choose another"),
@@ -138,7 +138,7 @@ fn write_fact(child: &processes::Child) {
     drop(write_fact_and_keep(child));
 }
 
-fn write_fact_and_keep(child: &processes::Child) -> Database {
+fn write_fact_and_keep(child: &processes::Child) -> SqliteDatabase {
     child.wait_for_go();
     let database = open(&child.path);
     let name = format!("child-{:02}", child.number);

@@ -1,87 +1,87 @@
-//! Brings the database's tables to what this program knows. Many nodes may start at once.
+//! Migrates the database's tables to this program's schema. Several nodes may start at once.
 
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgExecutor};
 use sqlx::{AssertSqlSafe, Connection};
 
-use super::address::explain;
+use super::connection_url::connect_error;
 use crate::error::StoreError;
 
-/// One step of the schema. Steps are only ever added, with the same number and name as on SQLite.
+/// A migration. Migrations are only added, with the same number and name as for SQLite.
 #[derive(Clone, Copy, Debug)]
-pub struct Migration {
+pub struct PostgresMigration {
     pub number: u32,
     pub name: &'static str,
     pub sql: &'static str,
 }
 
-pub const MIGRATIONS: &[Migration] = &[
-    Migration {
+pub const MIGRATIONS: &[PostgresMigration] = &[
+    PostgresMigration {
         number: 1,
         name: "ground",
         sql: include_str!("../../migrations/postgres/0001_ground.sql"),
     },
-    Migration {
+    PostgresMigration {
         number: 2,
         name: "own_numbers",
         sql: include_str!("../../migrations/postgres/0002_own_numbers.sql"),
     },
-    Migration {
+    PostgresMigration {
         number: 3,
         name: "hooks",
         sql: include_str!("../../migrations/postgres/0003_hooks.sql"),
     },
-    Migration {
+    PostgresMigration {
         number: 4,
         name: "lean_hook_log",
         sql: include_str!("../../migrations/postgres/0004_lean_hook_log.sql"),
     },
-    Migration {
+    PostgresMigration {
         number: 5,
         name: "teams",
         sql: include_str!("../../migrations/postgres/0005_teams.sql"),
     },
-    Migration {
+    PostgresMigration {
         number: 6,
         name: "stream_bytes",
         sql: include_str!("../../migrations/postgres/0006_stream_bytes.sql"),
     },
 ];
 
-/// Shared by all nodes: the letters of "shikiri".
+/// Shared by all nodes; the letters of "shikiri".
 const ADVISORY_LOCK: i64 = 0x0073_6869_6b69_7269;
 
 #[derive(Debug)]
-pub(super) enum MigrateError {
+pub(super) enum PostgresMigrateError {
     Sql(sqlx::Error),
     Refused(StoreError),
 }
 
-impl From<sqlx::Error> for MigrateError {
+impl From<sqlx::Error> for PostgresMigrateError {
     fn from(cause: sqlx::Error) -> Self {
         Self::Sql(cause)
     }
 }
 
-impl From<StoreError> for MigrateError {
+impl From<StoreError> for PostgresMigrateError {
     fn from(refusal: StoreError) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl MigrateError {
-    pub(super) fn explained(self, address: &PgConnectOptions) -> StoreError {
+impl PostgresMigrateError {
+    pub(super) fn into_store_error(self, address: &PgConnectOptions) -> StoreError {
         match self {
-            Self::Sql(cause) => explain(&cause, address),
+            Self::Sql(cause) => connect_error(&cause, address),
             Self::Refused(refusal) => refusal,
         }
     }
 }
 
-/// All missing steps in one transaction: a failure leaves the old schema whole.
-pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
+/// Applies all missing migrations in one transaction, so that a failure keeps the old schema.
+pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), PostgresMigrateError> {
     check_server(connection).await?;
     let mut tx = connection.begin().await?;
-    // A large step may take minutes, and the other nodes wait for it.
+    // A migration of large tables may take minutes, and the other nodes wait for it.
     let patience = "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0;
                     SET LOCAL idle_in_transaction_session_timeout = 0";
     sqlx::raw_sql(patience).execute(&mut *tx).await?;
@@ -108,13 +108,15 @@ pub(super) async fn migrate(connection: &mut PgConnection) -> Result<(), Migrate
     Ok(())
 }
 
-/// Refuses a schema that is not exactly this program's, and changes nothing.
-pub(super) async fn require_current(connection: &mut PgConnection) -> Result<(), MigrateError> {
+/// Refuses any schema other than this program's, and changes nothing.
+pub(super) async fn require_current(
+    connection: &mut PgConnection,
+) -> Result<(), PostgresMigrateError> {
     check_server(connection).await?;
     let found = newest(connection).await?;
     refuse_newer(found)?;
     if found < known() {
-        return Err(MigrateError::Refused(StoreError::broken(format!(
+        return Err(PostgresMigrateError::Refused(StoreError::broken(format!(
             "the database has the older schema {found} (this Shikiri needs {}): run `shikiri db \
              migrate`",
             known()
@@ -132,7 +134,7 @@ fn known() -> u32 {
     MIGRATIONS.last().map_or(0, |step| step.number)
 }
 
-/// The newest applied step; 0 for an empty database.
+/// The newest applied migration; 0 for an empty database.
 async fn newest(connection: &mut PgConnection) -> Result<u32, sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('schema_version') IS NOT NULL")
         .fetch_one(&mut *connection)
@@ -147,13 +149,13 @@ pub(super) async fn newest_applied<'c>(database: impl PgExecutor<'c>) -> Result<
     Ok(u32::try_from(newest).unwrap_or(u32::MAX))
 }
 
-async fn check_server(connection: &mut PgConnection) -> Result<(), MigrateError> {
+async fn check_server(connection: &mut PgConnection) -> Result<(), PostgresMigrateError> {
     let sql =
         "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
                pg_is_in_recovery()";
     let (number, encoding, standby): (i32, String, bool) =
         sqlx::query_as(sql).fetch_one(connection).await?;
-    let refused = |why: String| Err(MigrateError::Refused(StoreError::broken(why)));
+    let refused = |why: String| Err(PostgresMigrateError::Refused(StoreError::broken(why)));
     if number < 130_000 {
         return refused(format!("PostgreSQL {} is too old: use 13 or newer", number / 10_000));
     }

@@ -1,23 +1,23 @@
-//! The store on PostgreSQL, for several nodes. Every node has one writing task with a connection
-//! of its own (`writer`), a pool for reads (`reader`) and one connection on which it hears what
-//! the others committed (`listen`).
+//! The store on PostgreSQL, for several nodes. Each node has one writer task with its own
+//! connection (`writer_task`), a pool for reads (`read_queries`) and one connection that listens
+//! for commits of other nodes (`notify_listener`).
 //!
-//! A stream's numbers are taken under that stream's row lock in the transaction of its events.
-//! So they become visible in their order even when transactions of two nodes commit in another
-//! order than they began, and a reader's cursor never passes an event that is still to come.
+//! The numbers of a stream are assigned under its row lock, in the transaction of its events. So
+//! they become visible in order even if transactions of two nodes commit in another order than they
+//! began, and a reader's cursor never passes an event that is still to come.
 
-mod address;
-mod fault;
-mod hooks;
-mod listen;
-mod load;
-mod maintain;
+mod batch_load;
+mod batch_write;
+mod connection_url;
+mod error_class;
+mod hook_store;
 mod migrate;
-mod notify;
-mod reader;
-mod rows;
-mod write;
-mod writer;
+mod notify_listener;
+mod read_queries;
+mod row_mapping;
+mod store_maintenance;
+mod wake_notify;
+mod writer_task;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::lease::{Guard, Lease};
+use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Record, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
 use sqlx::Row;
@@ -33,33 +33,33 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use self::listen::Listener;
-pub use self::migrate::{MIGRATIONS, Migration};
-use self::reader::retry;
-use self::rows::clock_ms;
-use self::writer::{Job, Writer};
+pub use self::migrate::{MIGRATIONS, PostgresMigration};
+use self::notify_listener::NotifyListener;
+use self::read_queries::retry;
+use self::row_mapping::clock_ms;
+use self::writer_task::{PostgresCommitJob, PostgresWriter};
 use crate::clock::Clock;
-use crate::commit::{Commit, Committed};
+use crate::commit::{Commit, CommitReceipt};
 use crate::error::{CommitError, StoreError};
-use crate::hooks::HookStore;
+use crate::hook_store::HookStore;
 use crate::hub::Hub;
-use crate::store::{Page, Store, StreamState};
+use crate::store::{ChunkPage, Store, StreamState};
 
-/// Commits that may wait for the writer; beyond them `commit` itself waits.
+/// The most commits in the queue. When it is full, `commit` waits.
 const QUEUE: usize = 1_024;
 
 /// How long a read waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server that is just starting says so; it is worth the wait.
+/// A server that is starting up reports that, and the connection is retried.
 const START_UP_TRIES: u32 = 20;
 const START_UP_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// For tests. Without it time is the database's, the same for all nodes.
+    /// For tests. Without it the database's clock is used, which is the same for all nodes.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Of this node, writer and listener included.
+    /// Connections of this node, including writer and listener.
     pub max_connections: u32,
 }
 
@@ -76,24 +76,24 @@ pub struct PostgresStore {
     clock: Option<Arc<dyn Clock>>,
     tag: String,
     /// The writer ends when this is dropped and the queue is empty.
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<PostgresCommitJob>,
     listener: JoinHandle<()>,
 }
 
 impl PostgresStore {
-    /// Connects, brings the schema up to date and begins to listen.
+    /// Connects, migrates the schema and starts to listen.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let (address, mut connection) = dial(url).await?;
+        let (address, mut connection) = connect_to_url(url).await?;
         let migrated = migrate::migrate(&mut connection).await;
-        migrated.map_err(|cause| cause.explained(&address))?;
+        migrated.map_err(|cause| cause.into_store_error(&address))?;
         Self::begin(address, connection, options).await
     }
 
-    /// The same for a database whose schema is up to date: any other is refused and left alone.
+    /// Connects to a database with the current schema. Any other schema is refused and not changed.
     pub async fn connect_current(url: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let (address, mut connection) = dial(url).await?;
+        let (address, mut connection) = connect_to_url(url).await?;
         let looked = migrate::require_current(&mut connection).await;
-        looked.map_err(|cause| cause.explained(&address))?;
+        looked.map_err(|cause| cause.into_store_error(&address))?;
         Self::begin(address, connection, options).await
     }
 
@@ -103,13 +103,13 @@ impl PostgresStore {
         options: PostgresOptions,
     ) -> Result<Self, StoreError> {
         let hub = Arc::new(Hub::default());
-        let tag = format!("{:016x}", fault::random());
+        let tag = format!("{:016x}", error_class::random());
         let listener =
-            Listener { options: address.clone(), hub: Arc::clone(&hub), tag: tag.clone() };
+            NotifyListener { options: address.clone(), hub: Arc::clone(&hub), tag: tag.clone() };
         let ears = listener.connect().await;
-        let ears = ears.map_err(|cause| address::explain(&cause, &address))?;
+        let ears = ears.map_err(|cause| connection_url::connect_error(&cause, &address))?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
-        let writer = Writer {
+        let writer = PostgresWriter {
             options: address.clone(),
             clock: options.clock.clone(),
             hub: Arc::clone(&hub),
@@ -147,45 +147,46 @@ impl Drop for PostgresStore {
     }
 }
 
-async fn dial(url: &str) -> Result<(PgConnectOptions, PgConnection), StoreError> {
-    let address = address::parse(url)?;
+async fn connect_to_url(url: &str) -> Result<(PgConnectOptions, PgConnection), StoreError> {
+    let address = connection_url::parse(url)?;
     match first_connection(&address).await {
         Ok(connection) => Ok((address, connection)),
-        Err(cause) => Err(address::explain(&cause, &address)),
+        Err(cause) => Err(connection_url::connect_error(&cause, &address)),
     }
 }
 
 async fn first_connection(address: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
     for _ in 0..START_UP_TRIES {
-        match address::connect(address).await {
+        match connection_url::connect(address).await {
             Err(sqlx::Error::Database(cause)) if cause.code().as_deref() == Some("57P03") => {
                 tokio::time::sleep(START_UP_PAUSE).await;
             }
             other => return other,
         }
     }
-    address::connect(address).await
+    connection_url::connect(address).await
 }
 
-/// Connections are not tested before use, which would double every read's way to the server:
-/// `retry` deals with the dead ones.
+/// Connections are not tested before use, because that would double the round trips of every read.
+/// `retry` handles dead ones.
 fn pool(address: PgConnectOptions, size: u32) -> PgPool {
     PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
-        .after_connect(|connection, _| Box::pin(address::set_up(connection)))
+        .after_connect(|connection, _| Box::pin(connection_url::set_up(connection)))
         .connect_lazy_with(address)
 }
 
 #[async_trait]
 impl Store for PostgresStore {
-    async fn commit(&self, commit: Commit) -> Result<Committed, CommitError> {
+    async fn commit(&self, commit: Commit) -> Result<CommitReceipt, CommitError> {
         let (reply, answer) = oneshot::channel();
         let gone = || StoreError::unavailable("the writer has stopped");
-        // Unconstrained: tokio's budget would send a busy task away before it has its place in
-        // the queue, and commits of one caller would overtake each other.
-        let hand_in = tokio::task::unconstrained(self.jobs.send(Job { commit, reply }));
+        // Unconstrained: tokio's budget could yield before the commit has its place in the queue,
+        // and commits of one caller would overtake each other.
+        let hand_in =
+            tokio::task::unconstrained(self.jobs.send(PostgresCommitJob { commit, reply }));
         hand_in.await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown("the writer has stopped").into()))
     }
@@ -196,8 +197,8 @@ impl Store for PostgresStore {
         stream: &StreamId,
         after: Seq,
         max_bytes: usize,
-    ) -> Result<Page, StoreError> {
-        reader::read(&self.pool, tenant, stream, after, max_bytes).await
+    ) -> Result<ChunkPage, StoreError> {
+        read_queries::read(&self.pool, tenant, stream, after, max_bytes).await
     }
 
     async fn stream(
@@ -205,11 +206,11 @@ impl Store for PostgresStore {
         tenant: &TenantId,
         stream: &StreamId,
     ) -> Result<Option<StreamState>, StoreError> {
-        reader::stream(&self.pool, tenant, stream).await
+        read_queries::stream(&self.pool, tenant, stream).await
     }
 
     async fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
-        reader::get(&self.pool, key).await
+        read_queries::get(&self.pool, key).await
     }
 
     async fn find(
@@ -218,15 +219,15 @@ impl Store for PostgresStore {
         tenant: &TenantId,
         unique: &str,
     ) -> Result<Option<Record>, StoreError> {
-        reader::find(&self.pool, kind, tenant, unique).await
+        read_queries::find(&self.pool, kind, tenant, unique).await
     }
 
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError> {
-        reader::list(&self.pool, &query).await
+        read_queries::list(&self.pool, &query).await
     }
 
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {
-        reader::next_due(&self.pool, kind).await
+        read_queries::next_due(&self.pool, kind).await
     }
 
     async fn lease(&self, name: &str) -> Result<Option<(Lease, bool)>, StoreError> {
@@ -239,9 +240,9 @@ impl Store for PostgresStore {
         let row =
             retry(&self.pool, |pool| sqlx::query(sql).bind(name).bind(now).fetch_optional(pool))
                 .await?;
-        row.map(|row| Ok((rows::lease(&row)?, row.try_get("lapsed")?)))
+        row.map(|row| Ok((row_mapping::lease(&row)?, row.try_get("lapsed")?)))
             .transpose()
-            .map_err(|cause: sqlx::Error| fault::refusal(&cause))
+            .map_err(|cause: sqlx::Error| error_class::to_store_error(&cause))
     }
 
     async fn lapsed_leases(&self, prefix: &str) -> Result<Vec<Lease>, StoreError> {
@@ -252,18 +253,18 @@ impl Store for PostgresStore {
             retry(&self.pool, |pool| sqlx::query(sql).bind(prefix).bind(now).fetch_all(pool))
                 .await?;
         rows.iter()
-            .map(rows::lease)
+            .map(row_mapping::lease)
             .collect::<Result<_, _>>()
-            .map_err(|cause| fault::refusal(&cause))
+            .map_err(|cause| error_class::to_store_error(&cause))
     }
 
-    async fn forget_lease(&self, guard: &Guard) -> Result<(), StoreError> {
+    async fn forget_lease(&self, guard: &LeaseGuard) -> Result<(), StoreError> {
         let sql = "DELETE FROM leases WHERE name = $1 AND fence = $2 AND expires_at <= $3";
         let now = self.lease_now().await?;
         retry(&self.pool, |pool| {
             sqlx::query(sql)
                 .bind(&guard.name)
-                .bind(rows::signed(guard.fence))
+                .bind(row_mapping::signed(guard.fence))
                 .bind(now)
                 .execute(pool)
         })
@@ -272,13 +273,13 @@ impl Store for PostgresStore {
     }
 
     async fn purge(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {
-        retry(&self.pool, |pool| maintain::purge(pool, before, limit)).await
+        retry(&self.pool, |pool| store_maintenance::purge(pool, before, limit)).await
     }
 
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError> {
-        maintain::erase(&self.pool, tenant, &self.tag)
+        store_maintenance::erase(&self.pool, tenant, &self.tag)
             .await
-            .map_err(|cause| fault::refusal(&cause))?;
+            .map_err(|cause| error_class::to_store_error(&cause))?;
         self.hub.publish_all();
         Ok(())
     }
@@ -288,13 +289,13 @@ impl Store for PostgresStore {
         tenant: &TenantId,
         kinds: &'static [&'static str],
     ) -> Result<u64, StoreError> {
-        reader::stored_bytes(&self.pool, tenant, kinds).await
+        read_queries::stored_bytes(&self.pool, tenant, kinds).await
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
         let found = retry(&self.pool, migrate::newest_applied).await?;
         migrate::refuse_newer(found)?;
-        retry(&self.pool, maintain::probe).await
+        retry(&self.pool, store_maintenance::probe).await
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {

@@ -32,10 +32,13 @@ fn too_many_or_too_long_topics_become_one_call_to_everybody() {
 fn a_payload_wakes_exactly_whom_it_names() {
     let woken = |payload: &str| {
         let hub = Arc::new(Hub::default());
-        let topics =
-            [Topic::Stream(StreamId::new("a:b")), Topic::Due("run"), Topic::Lease("l".into())];
+        let topics = [
+            HubTopic::Stream(StreamId::new("a:b")),
+            HubTopic::Due("run"),
+            HubTopic::Lease("l".into()),
+        ];
         let mut subscriptions = topics.map(|topic| hub.subscribe(topic));
-        hear(&hub, "me", payload);
+        publish_payload(&hub, "me", payload);
         subscriptions.each_mut().map(|subscription| !subscription.take().is_empty())
     };
     assert_eq!(woken(r#"["you","s:a:b"]"#), [true, false, false]);

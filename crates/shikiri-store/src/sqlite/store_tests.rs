@@ -7,14 +7,15 @@ use futures_util::FutureExt as _;
 use rusqlite::config::DbConfig;
 use serde_json::json;
 use shikiri_model::event::NewEvent;
-use shikiri_model::record::{Columns, Expect, RecordChange};
+use shikiri_model::record::{ExpectedVersion, RecordChange, RecordColumns};
 use shikiri_sqlite::maintenance;
+use shikiri_testkit::until;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use super::*;
-use crate::commit::Append;
-use crate::hub::{Topic, Wake};
+use crate::commit::StreamAppend;
+use crate::hub::{HubTopic, HubWake};
 use crate::store::StoreExt as _;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,8 +37,8 @@ impl Place {
     }
 
     /// Another process's connection.
-    fn other(&self) -> Database {
-        Database::open(&self.path, &OpenOptions::default()).unwrap()
+    fn other(&self) -> SqliteDatabase {
+        SqliteDatabase::open(&self.path, &DatabaseOptions::default()).unwrap()
     }
 }
 
@@ -47,13 +48,13 @@ fn stream(name: &str) -> StreamId {
 
 fn append(name: &str, text: &str) -> Commit {
     let event = NewEvent::from_value("log", &json!({ "text": text }));
-    Commit::new().append(Append::new(TenantId::local(), stream(name), vec![event]))
+    Commit::new().append(StreamAppend::new(TenantId::local(), stream(name), vec![event]))
 }
 
 fn put(kind: &'static str, id: &str) -> Commit {
     let key = RecordKey { kind, tenant: TenantId::local(), id: id.to_owned() };
-    let (columns, doc) = (Columns::default(), "{}".to_owned());
-    Commit::new().record(RecordChange::Put { key, expect: Expect::New, columns, doc })
+    let (columns, doc) = (RecordColumns::default(), "{}".to_owned());
+    Commit::new().record(RecordChange::Put { key, expect: ExpectedVersion::New, columns, doc })
 }
 
 async fn head(store: &SqliteStore, name: &str) -> Seq {
@@ -65,7 +66,7 @@ async fn head(store: &SqliteStore, name: &str) -> Seq {
 async fn nobody_is_answered_or_woken_before_the_commit() {
     let place = place();
     let store = place.open();
-    let mut news = store.hub().subscribe(Topic::Stream(stream("流")));
+    let mut news = store.hub().subscribe(HubTopic::Stream(stream("流")));
     let other = place.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let commits: Vec<_> = (0..20)
@@ -85,7 +86,7 @@ async fn nobody_is_answered_or_woken_before_the_commit() {
     }
     seqs.sort_unstable();
     assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
-    assert!(matches!(news.next().await[0], Wake::Chunk { .. }));
+    assert!(matches!(news.next().await[0], HubWake::Chunk { .. }));
 }
 
 #[tokio::test]
@@ -162,11 +163,11 @@ async fn a_commit_whose_answer_is_lost_with_the_writer_may_have_happened() {
     let store = place.open();
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let (begin, begun) = oneshot::channel();
-    let busy = Box::new(move |_: &mut Writer| {
+    let busy = Box::new(move |_: &mut SqliteWriter| {
         begin.send(()).unwrap();
         assert!(held.recv().is_err());
     });
-    store.queue.push(Job::Task(busy)).await.unwrap();
+    store.queue.push(SqliteWriteJob::Task(busy)).await.unwrap();
     // Or the thread would take both at once.
     begun.await.unwrap();
     let commit = store.commit(append("流", "一"));
@@ -200,7 +201,7 @@ async fn a_file_that_a_newer_program_migrated_meanwhile_fails_the_probe() {
     place.other().execute(sql, []).unwrap();
     let told = store.probe().await.unwrap_err();
     assert!(matches!(told, StoreError::Broken(_)), "{told:?}");
-    let known = shikiri_sqlite::migrate::known();
+    let known = shikiri_sqlite::migrate::latest_version();
     let words = format!("made by a newer Shikiri (schema 999, this one knows {known})");
     assert!(told.to_string().contains(&words), "{told}");
 }
@@ -219,7 +220,7 @@ async fn a_write_that_waits_too_long_for_another_process_fails_and_changes_nothi
 }
 
 #[tokio::test]
-async fn a_commit_once_handed_in_is_written_although_nobody_waits_for_it() {
+async fn a_submitted_commit_is_written_although_its_caller_left() {
     let place = place();
     let store = place.open();
     // Polled once, then dropped.
@@ -234,8 +235,8 @@ async fn another_handle_hears_of_a_write_within_50_ms() {
     let (writer, reader) = (place.open(), place.open());
     // Long enough for an idle writer to have gone to its long sleep.
     tokio::time::sleep(SECOND / 20).await;
-    let mut news = reader.hub().subscribe(Topic::Stream(stream("流")));
-    let mut freed = reader.hub().subscribe(Topic::Lease("席".to_owned()));
+    let mut news = reader.hub().subscribe(HubTopic::Stream(stream("流")));
+    let mut freed = reader.hub().subscribe(HubTopic::Lease("席".to_owned()));
     let mut medians = Vec::new();
     // The worst of them say more of the machine than of the store, as does a round among others.
     while medians.last().is_none_or(|median| *median > Duration::from_millis(50)) {
@@ -246,7 +247,7 @@ async fn another_handle_hears_of_a_write_within_50_ms() {
             let committed = Instant::now();
             let wakes = timeout(20 * SECOND, news.next()).await.unwrap();
             waits.push(committed.elapsed());
-            assert!(matches!(wakes[..], [Wake::Behind]), "{wakes:?}");
+            assert!(matches!(wakes[..], [HubWake::Behind]), "{wakes:?}");
         }
         waits.sort_unstable();
         medians.push(waits[7]);
@@ -282,7 +283,7 @@ async fn the_number_of_an_erased_chunk_is_not_given_again() {
     }
     place.open().erase(&TenantId::local()).await.unwrap();
     assert_eq!(newest(), None);
-    let mut news = watcher.hub().subscribe(Topic::Stream(stream("流")));
+    let mut news = watcher.hub().subscribe(HubTopic::Stream(stream("流")));
     // One that was not there when the three were written.
     place.open().commit(append("流", "新")).await.unwrap();
     assert_eq!(newest(), Some(4));
@@ -361,13 +362,14 @@ fn a_file_that_cannot_be_opened_says_why() {
 async fn only_a_change_of_leases_is_not_synced() {
     let place = place();
     let store = place.open();
-    let synchronous = |writer: &mut Writer| {
+    let synchronous = |writer: &mut SqliteWriter| {
         writer.database.query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
     };
     let set_to = async || {
         let (reply, answer) = oneshot::channel::<i64>();
-        let task = Box::new(move |writer: &mut Writer| reply.send(synchronous(writer)).unwrap());
-        store.queue.push(Job::Task(task)).await.unwrap();
+        let task =
+            Box::new(move |writer: &mut SqliteWriter| reply.send(synchronous(writer)).unwrap());
+        store.queue.push(SqliteWriteJob::Task(task)).await.unwrap();
         answer.await.unwrap()
     };
     const NORMAL: i64 = 1;
@@ -384,22 +386,19 @@ async fn only_a_change_of_leases_is_not_synced() {
 
 /// Commits until the next one would be made on the caller's own thread, however slow the disk is.
 async fn warm_up(store: &SqliteStore) {
-    for _ in 0..200 {
+    until("the writing thread sleeps", async || {
         store.commit(append("warm", "up")).await.unwrap();
-        if let Some(mut writer) = store.queue.borrow(&store.writer) {
-            writer.set_prompt();
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    panic!("the thread never sleeps");
+        let writer = store.queue.try_borrow_writer(&store.writer);
+        writer.map(|mut writer| writer.set_prompt())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_lone_caller_writes_without_waking_the_thread() {
     let place = place();
     let store = place.open();
-    let mut news = store.hub().subscribe(Topic::Stream(stream("流")));
+    let mut news = store.hub().subscribe(HubTopic::Stream(stream("流")));
     // The thread looks around now and then, and is not asleep at that moment.
     for _ in 0..50 {
         warm_up(&store).await;
@@ -407,7 +406,7 @@ async fn a_lone_caller_writes_without_waking_the_thread() {
             continue;
         };
         assert!(committed.unwrap().appended[0].last_seq >= 1);
-        assert!(matches!(news.take()[..], [.., Wake::Chunk { .. }]));
+        assert!(matches!(news.take()[..], [.., HubWake::Chunk { .. }]));
         return;
     }
     panic!("never written at its first poll, so always by somebody else");

@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestRunner};
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::lease::Guard;
+use shikiri_model::lease::LeaseGuard;
 use shikiri_model::record::RecordQuery;
 use shikiri_store::{Clock as _, Commit, Store, StoreError, SystemClock};
 
@@ -29,7 +29,7 @@ pub(crate) enum Step {
     Find(&'static str),
     NextDue,
     Lapsed(&'static str),
-    Forget(Guard),
+    Forget(LeaseGuard),
     /// What is older than so many milliseconds.
     Purge(u64),
     Erase(TenantId),
@@ -50,7 +50,7 @@ async fn all_backends_and_a_plain_model_agree_on_random_stories() {
     });
     let stories = prop::collection::vec(any_step(), 1..60);
     let mut worlds = Vec::new();
-    for world in World::each().await {
+    for world in World::each("a story of the store").await {
         let handles = world.two_handles().await;
         worlds.push((world, [handles.0, handles.1]));
     }

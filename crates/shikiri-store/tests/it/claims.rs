@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use shikiri_model::record::{Claim, Columns, Expect, Record, RecordChange};
+use shikiri_model::record::{ExpectedVersion, Record, RecordChange, RecordClaim, RecordColumns};
 use shikiri_store::{Commit, CommitError, Store};
 
 use crate::words::{SECOND, change, claim, claimed, ids, key, put, put_for, tenant};
@@ -12,13 +12,14 @@ use crate::world::{World, on_both};
 
 /// A record that is due `seconds` after the world's beginning.
 async fn make_due(world: &World, store: &dyn Store, id: &str, seconds: u32) {
-    let columns = Columns { due_at: Some(world.now() + seconds * SECOND), ..Columns::default() };
-    change(store, put(id, Expect::New, columns)).await.unwrap();
+    let columns =
+        RecordColumns { due_at: Some(world.now() + seconds * SECOND), ..RecordColumns::default() };
+    change(store, put(id, ExpectedVersion::New, columns)).await.unwrap();
 }
 
 /// Confirms: the work is done and the record not due again.
 fn done(record: &Record) -> RecordChange {
-    put(&record.key.id, Expect::Version(record.version), Columns::default())
+    put(&record.key.id, ExpectedVersion::Version(record.version), RecordColumns::default())
 }
 
 #[tokio::test]
@@ -28,7 +29,9 @@ async fn due_records_are_handed_out_oldest_due_first() {
         for (id, seconds) in [("三", 3), ("一", 1), ("四", 4), ("二", 2)] {
             make_due(&world, &*store, id, seconds).await;
         }
-        change(&*store, put("never", Expect::New, Columns::default())).await.unwrap();
+        change(&*store, put("never", ExpectedVersion::New, RecordColumns::default()))
+            .await
+            .unwrap();
         assert!(claimed(&*store, claim("甲", 9)).await.is_empty());
         world.clock.advance(3 * SECOND);
         let first = claimed(&*store, claim("甲", 2)).await;
@@ -89,10 +92,10 @@ async fn a_claimer_that_was_too_slow_cannot_confirm() {
 async fn claims_are_filtered_by_tenant_parent_and_kind() {
     on_both(async |world| {
         let store = world.open().await;
-        let due = |parent: Option<&str>| Columns {
+        let due = |parent: Option<&str>| RecordColumns {
             parent: parent.map(str::to_owned),
             due_at: Some(world.now()),
-            ..Columns::default()
+            ..RecordColumns::default()
         };
         for (owner, id, parent) in [
             ("acme", "a1", Some("親一")),
@@ -100,14 +103,14 @@ async fn claims_are_filtered_by_tenant_parent_and_kind() {
             ("acme", "a3", None),
             ("other", "o1", Some("親一")),
         ] {
-            change(&*store, put_for(owner, id, Expect::New, due(parent))).await.unwrap();
+            change(&*store, put_for(owner, id, ExpectedVersion::New, due(parent))).await.unwrap();
         }
-        let of = |owner: Option<&str>, parent: Option<&str>| Claim {
+        let of = |owner: Option<&str>, parent: Option<&str>| RecordClaim {
             tenant: owner.map(tenant),
             parent: parent.map(str::to_owned),
             ..claim("甲", 9)
         };
-        assert_eq!(claimed(&*store, Claim { kind: "else", ..claim("甲", 9) }).await, []);
+        assert_eq!(claimed(&*store, RecordClaim { kind: "else", ..claim("甲", 9) }).await, []);
         assert_eq!(claimed(&*store, of(Some("nobody"), None)).await, []);
         assert_eq!(ids(&claimed(&*store, of(Some("acme"), Some("親一"))).await), ["a1"]);
         assert_eq!(ids(&claimed(&*store, of(Some("other"), None)).await), ["o1"]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use shikiri_model::event::{Chunk, Seq};
-use shikiri_store::{Commit, Store, Subscription, Topic, Wake};
+use shikiri_store::{Commit, HubSubscription, HubTopic, HubWake, Store};
 use tokio::time::timeout;
 
 use crate::words::{SECOND, acme, append, closing, stream, write};
@@ -13,14 +13,14 @@ use crate::world::on_both;
 /// The smallest honest reader: what the hub does not give it whole, it reads from the store.
 struct Reader {
     store: Arc<dyn Store>,
-    news: Subscription,
+    news: HubSubscription,
     seen: Vec<(Seq, String)>,
     closed: bool,
 }
 
 impl Reader {
     async fn start(store: Arc<dyn Store>) -> Self {
-        let news = store.hub().subscribe(Topic::Stream(stream("流")));
+        let news = store.hub().subscribe(HubTopic::Stream(stream("流")));
         let mut reader = Self { store, news, seen: Vec::new(), closed: false };
         reader.catch_up().await;
         reader
@@ -55,7 +55,7 @@ impl Reader {
             let news = timeout(20 * SECOND, self.news.next()).await.expect("a wake-up");
             for wake in news {
                 match wake {
-                    Wake::Chunk { chunk, closes } if chunk.first_seq() <= self.cursor() + 1 => {
+                    HubWake::Chunk { chunk, closes } if chunk.first_seq() <= self.cursor() + 1 => {
                         self.take(&chunk);
                         self.closed |= closes;
                     }
@@ -106,10 +106,10 @@ async fn followers_see_everything_once_while_four_writers_on_two_handles_append(
 async fn a_commit_reaches_a_subscriber_of_its_own_handle_as_a_chunk() {
     on_both(async |world| {
         let store = world.open().await;
-        let mut news = store.hub().subscribe(Topic::Stream(stream("流")));
+        let mut news = store.hub().subscribe(HubTopic::Stream(stream("流")));
         write(&*store, "流", &["速報"]).await;
         let wakes = timeout(5 * SECOND, news.next()).await.unwrap();
-        let Wake::Chunk { chunk, closes } = &wakes[0] else { panic!("{wakes:?}") };
+        let HubWake::Chunk { chunk, closes } = &wakes[0] else { panic!("{wakes:?}") };
         assert_eq!((chunk.first_seq(), *closes), (1, false));
         assert!(chunk.body().contains("速報"));
         let page = store.read(&acme(), &stream("流"), 0, 1000).await.unwrap();

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use shikiri_model::hook::{
-    CalledBy, Conventions, Decision, Evidence, LogQuery, Outcome, Payload, PromptRole, ReadTo,
-    RoleSource, SubagentQuery, SubagentState, Want,
+    Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookOutcome, LogQuery,
+    PromptRole, RoleSource, SubagentQuery, SubagentState, ToolCaller, TranscriptOffset,
 };
 use shikiri_model::ids::TenantId;
-use shikiri_store::{HookTurn, Store};
+use shikiri_store::{HookEventInput, Store};
 
 use crate::words::acme;
 use crate::world::on_both;
@@ -18,46 +18,48 @@ fn other() -> TenantId {
     "other".parse().unwrap()
 }
 
-fn turn(me: &str, payload: Value) -> HookTurn {
+fn turn(me: &str, payload: Value) -> HookEventInput {
     let conventions = json!({
         "main": { "text": "main text", "token_threshold": 100 },
         "default": { "text": "default text" },
         "roles": { "tester": { "text": "tester text" }, "coder": { "text": "coder text" } },
     });
     let conventions: Conventions = serde_json::from_value(conventions).unwrap();
-    HookTurn {
-        payload: Arc::new(Payload::parse(payload.to_string().as_bytes()).unwrap()),
+    HookEventInput {
+        payload: Arc::new(HookInput::parse(payload.to_string().as_bytes()).unwrap()),
         conventions: Arc::new(conventions),
-        evidence: Evidence { me: me.to_owned(), ..Evidence::default() },
+        evidence: HookEvidence { me: me.to_owned(), ..HookEvidence::default() },
         read: Vec::new(),
         started: Instant::now(),
     }
 }
 
 /// Takes the event, with no file to be found on any disk; `tokens` is what the transcript says.
-async fn decide(store: &dyn Store, turn: HookTurn, tokens: u64) -> Decision {
+async fn decide(store: &dyn Store, turn: HookEventInput, tokens: u64) -> HookDecision {
     decide_for(&acme(), store, turn, tokens).await
 }
 
 async fn decide_for(
     tenant: &TenantId,
     store: &dyn Store,
-    mut turn: HookTurn,
+    mut turn: HookEventInput,
     tokens: u64,
-) -> Decision {
+) -> HookDecision {
     loop {
-        let want = match store.hooks().take(tenant, turn.clone()).await.unwrap() {
-            Outcome::Done(decision) => return *decision,
-            Outcome::Wants(want) => want,
+        let want = match store.hooks().handle_event(tenant, turn.clone()).await.unwrap() {
+            HookOutcome::Done(decision) => return *decision,
+            HookOutcome::Wants(want) => want,
         };
         match want {
-            Want::Meta { .. } => turn.evidence.meta = Some(None),
-            Want::Spawns => turn.evidence.spawns = Some(Vec::new()),
-            Want::PromptRole { .. } => turn.evidence.prompt_role = Some(PromptRole::Unread),
-            Want::NamesAgents => turn.evidence.names_agents = Some(Some(true)),
-            Want::Tokens { .. } => turn.evidence.tokens = Some(Some(tokens)),
-            Want::Usage { agent_id } => turn.evidence.usage.push((agent_id, None)),
-            Want::Claimant { by } => turn.evidence.claimants.push((by, true)),
+            EvidenceRequest::Meta { .. } => turn.evidence.meta = Some(None),
+            EvidenceRequest::Spawns => turn.evidence.spawns = Some(Vec::new()),
+            EvidenceRequest::PromptRole { .. } => {
+                turn.evidence.prompt_role = Some(PromptRole::Unread)
+            }
+            EvidenceRequest::NamesAgents => turn.evidence.names_agents = Some(Some(true)),
+            EvidenceRequest::Tokens { .. } => turn.evidence.tokens = Some(Some(tokens)),
+            EvidenceRequest::Usage { agent_id } => turn.evidence.usage.push((agent_id, None)),
+            EvidenceRequest::Claimant { by } => turn.evidence.claimants.push((by, true)),
         }
     }
 }
@@ -177,7 +179,7 @@ async fn pages_of_subagents_hold_each_of_them_once() {
             let query = SubagentQuery { after, limit: 2, ..SubagentQuery::default() };
             let page = store.hooks().subagents(&acme(), query).await.unwrap();
             let Some(last) = page.last() else { break };
-            after = Some(shikiri_model::record::Position {
+            after = Some(shikiri_model::record::RecordPosition {
                 created_at: last.created_at,
                 id: last.agent_id.clone(),
             });
@@ -276,8 +278,8 @@ async fn a_call_of_an_mcp_tool_is_traced_to_its_subagent() {
         tell(&*store, mcp_call("s1", Some("a2"), "m2"), 0).await;
         tell(&*store, mcp_call("s1", Some("a1"), "m1"), 0).await;
         tell(&*store, mcp_call("s1", None, "m0"), 0).await;
-        let who = async |id: &str| store.hooks().who_called(&acme(), id).await.unwrap();
-        let by = |agent: &str, role: &str| CalledBy {
+        let who = async |id: &str| store.hooks().find_tool_caller(&acme(), id).await.unwrap();
+        let by = |agent: &str, role: &str| ToolCaller {
             session_id: "s1".to_owned(),
             agent_id: Some(agent.to_owned()),
             agent_type: Some("general-purpose".to_owned()),
@@ -285,10 +287,10 @@ async fn a_call_of_an_mcp_tool_is_traced_to_its_subagent() {
         };
         assert_eq!(who("m1").await, Some(by("a1", "tester")));
         assert_eq!(who("m2").await, Some(by("a2", "coder")));
-        let main = CalledBy { session_id: "s1".to_owned(), ..CalledBy::default() };
+        let main = ToolCaller { session_id: "s1".to_owned(), ..ToolCaller::default() };
         assert_eq!(who("m0").await, Some(main));
         assert_eq!(who("m3").await, None);
-        assert_eq!(store.hooks().who_called(&other(), "m1").await.unwrap(), None);
+        assert_eq!(store.hooks().find_tool_caller(&other(), "m1").await.unwrap(), None);
     })
     .await;
 }
@@ -349,8 +351,8 @@ async fn how_far_a_transcript_was_read_is_kept_with_what_was_decided() {
     on_both(async |world| {
         let store = world.open().await;
         assert_eq!(store.hooks().read_to("/文書.jsonl").await.unwrap(), None);
-        let read = ReadTo { inode: 7, offset: u64::from(u32::MAX) + 1, lines: 3 };
-        for read in [ReadTo { offset: 1, ..read }, read] {
+        let read = TranscriptOffset { inode: 7, offset: u64::from(u32::MAX) + 1, lines: 3 };
+        for read in [TranscriptOffset { offset: 1, ..read }, read] {
             let mut turn = turn("1.1", event("Notification", "s"));
             turn.read.push(("/文書.jsonl".to_owned(), read));
             decide(&*store, turn, 0).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shikiri_model::lease::LeaseRefusal;
-use shikiri_store::{CommitError, StoreExt as _, Topic};
+use shikiri_store::{CommitError, HubTopic, StoreExt as _};
 use tokio::time::{Instant, timeout};
 
 use crate::words::SECOND;
@@ -43,8 +43,8 @@ async fn a_release_wakes_those_who_wait_on_every_handle() {
     on_both(async |world| {
         let (one, two) = world.two_handles().await;
         let held = one.try_acquire("n", "甲", LONG).await.unwrap();
-        let mut here = one.hub().subscribe(Topic::Lease("n".into()));
-        let mut there = two.hub().subscribe(Topic::Lease("n".into()));
+        let mut here = one.hub().subscribe(HubTopic::Lease("n".into()));
+        let mut there = two.hub().subscribe(HubTopic::Lease("n".into()));
         one.release(&held.guard()).await.unwrap();
         assert!(!timeout(5 * SECOND, here.next()).await.unwrap().is_empty());
         assert!(!timeout(5 * SECOND, there.next()).await.unwrap().is_empty());

@@ -1,6 +1,6 @@
 //! Leases: taken, renewed, released, lapsed by the store's clock, and fenced.
 
-use shikiri_model::lease::{Guard, LeaseRefusal};
+use shikiri_model::lease::{LeaseGuard, LeaseRefusal};
 use shikiri_store::{Commit, CommitError, Store, StoreExt as _};
 
 use crate::words::{SECOND, append, read_after};
@@ -10,7 +10,7 @@ fn is_lost<T: std::fmt::Debug>(outcome: &Result<T, CommitError>) -> bool {
     matches!(outcome, Err(CommitError::Lease(LeaseRefusal::Lost { .. })))
 }
 
-async fn write_under(store: &dyn Store, guard: &Guard) -> Result<(), CommitError> {
+async fn write_under(store: &dyn Store, guard: &LeaseGuard) -> Result<(), CommitError> {
     let commit = Commit::new().guarded_by(guard.clone()).append(append("s", &["書"]));
     store.commit(commit).await.map(drop)
 }
@@ -75,9 +75,9 @@ async fn a_holder_that_slept_past_its_expiry_cannot_write() {
             assert!(is_lost(&store.renew(&sleeper, 10 * SECOND).await));
             assert!(is_lost(&store.release(&sleeper).await));
         }
-        let forged = Guard { name: "n".into(), fence: taker.fence + 1 };
+        let forged = LeaseGuard { name: "n".into(), fence: taker.fence + 1 };
         assert!(is_lost(&write_under(&*two, &forged).await));
-        let unheld = Guard { name: "誰も".into(), fence: 1 };
+        let unheld = LeaseGuard { name: "誰も".into(), fence: 1 };
         assert!(is_lost(&write_under(&*two, &unheld).await));
         assert_eq!(read_after(&*one, "s", 0).await.len(), 2);
     })

@@ -1,6 +1,6 @@
 //! Listing records: in the order in which they were made, page by page, in both directions.
 
-use shikiri_model::record::{Columns, Expect, RecordQuery};
+use shikiri_model::record::{ExpectedVersion, RecordColumns, RecordQuery};
 use shikiri_store::Store;
 
 use crate::words::{KIND, SECOND, acme, change, ids, put, put_for, tenant};
@@ -30,13 +30,13 @@ async fn populate(world: &World, store: &dyn Store) -> Vec<String> {
     for moment in 0..5 {
         // Bytes put upper case first, dictionaries do not.
         for id in [format!("B{moment}"), format!("a{moment}"), format!("c-{moment}")] {
-            let columns = Columns {
+            let columns = RecordColumns {
                 state: if moment % 2 == 0 { "待機" } else { "完了" }.into(),
                 parent: (moment < 2).then(|| "親".into()),
                 owner: (id.starts_with('a')).then(|| "担当".into()),
-                ..Columns::default()
+                ..RecordColumns::default()
             };
-            change(store, put(&id, Expect::New, columns)).await.unwrap();
+            change(store, put(&id, ExpectedVersion::New, columns)).await.unwrap();
             made.push(id);
         }
         world.clock.advance(SECOND);
@@ -64,7 +64,9 @@ async fn listings_are_filtered_by_every_column() {
     on_both(async |world| {
         let store = world.open().await;
         populate(&world, &*store).await;
-        change(&*store, put_for("other", "o1", Expect::New, Columns::default())).await.unwrap();
+        change(&*store, put_for("other", "o1", ExpectedVersion::New, RecordColumns::default()))
+            .await
+            .unwrap();
         let text = |value: &str| Some(value.to_owned());
 
         let done = RecordQuery { state: text("完了"), ..query(4) };
@@ -93,9 +95,15 @@ async fn a_listing_goes_on_where_it_was_although_records_come_and_change() {
         let first = store.list(query(5)).await.unwrap();
         let after = Some(first[4].position());
         // A change does not move a record, a new one comes last.
-        change(&*store, put(&made[0], Expect::Version(1), Columns::default())).await.unwrap();
-        change(&*store, put(&made[9], Expect::Version(1), Columns::default())).await.unwrap();
-        change(&*store, put("0-new", Expect::New, Columns::default())).await.unwrap();
+        change(&*store, put(&made[0], ExpectedVersion::Version(1), RecordColumns::default()))
+            .await
+            .unwrap();
+        change(&*store, put(&made[9], ExpectedVersion::Version(1), RecordColumns::default()))
+            .await
+            .unwrap();
+        change(&*store, put("0-new", ExpectedVersion::New, RecordColumns::default()))
+            .await
+            .unwrap();
         let rest = store.list(RecordQuery { after, ..query(100) }).await.unwrap();
         let mut expected: Vec<_> = made[5..].iter().map(String::as_str).collect();
         expected.push("0-new");

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use shikiri_model::cursor::Extent;
+use shikiri_model::cursor::StreamExtent;
 use shikiri_model::event::{Seq, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::lease::{Guard, Lease, LeaseChange};
-use shikiri_model::record::{Claim, Expect, Record, RecordChange, RecordKey, RecordQuery};
+use shikiri_model::lease::{Lease, LeaseChange, LeaseGuard};
+use shikiri_model::record::{
+    ExpectedVersion, Record, RecordChange, RecordClaim, RecordKey, RecordQuery,
+};
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Append, Clock, Commit, FakeClock};
+use shikiri_store::{Clock, Commit, FakeClock, StreamAppend};
 
 use crate::steps::CURRENT;
 
@@ -42,7 +44,7 @@ impl Model {
 
     /// The commit as a writer makes it who has just read what it names.
     pub(crate) fn informed(&self, mut commit: Commit) -> Commit {
-        let fence = |guard: &mut Guard| {
+        let fence = |guard: &mut LeaseGuard| {
             if guard.fence == CURRENT {
                 guard.fence = self.leases.get(&guard.name).map_or(1, |lease| lease.fence);
             }
@@ -56,8 +58,10 @@ impl Model {
         for change in &mut commit.records {
             let found = self.records.get(change.key()).map(|record| record.version);
             match change {
-                RecordChange::Put { expect, .. } if *expect == Expect::Version(CURRENT) => {
-                    *expect = found.map_or(Expect::New, Expect::Version);
+                RecordChange::Put { expect, .. }
+                    if *expect == ExpectedVersion::Version(CURRENT) =>
+                {
+                    *expect = found.map_or(ExpectedVersion::New, ExpectedVersion::Version);
                 }
                 RecordChange::Delete { version, .. } if *version == CURRENT => {
                     *version = found.unwrap_or(1);
@@ -100,7 +104,7 @@ impl Model {
         Ok(format!("{leases:?} {versions:?} {appended:?} {claimed:?}"))
     }
 
-    fn held(&self, guard: &Guard) -> Result<Lease, String> {
+    fn held(&self, guard: &LeaseGuard) -> Result<Lease, String> {
         match self.leases.get(&guard.name) {
             Some(l) if l.fence == guard.fence && l.expires_at > self.lease_now => Ok(l.clone()),
             _ => Err(format!("{} was lost: another holder may have taken it", guard.name)),
@@ -145,12 +149,12 @@ impl Model {
             },
             RecordChange::Put { expect, columns, doc, .. } => {
                 match (expect, &stored) {
-                    (Expect::New, Some(_)) => {
+                    (ExpectedVersion::New, Some(_)) => {
                         return Err(format!("{} {} exists already", key.kind, key.id));
                     }
-                    (Expect::New, None) => {}
-                    (Expect::Version(v), Some(record)) if record.version == *v => {}
-                    (Expect::Version(_), _) => return Err(changed),
+                    (ExpectedVersion::New, None) => {}
+                    (ExpectedVersion::Version(v), Some(record)) if record.version == *v => {}
+                    (ExpectedVersion::Version(_), _) => return Err(changed),
                 }
                 let same = |other: &&Record| {
                     columns.unique.is_some()
@@ -178,7 +182,7 @@ impl Model {
         }
     }
 
-    fn append(&mut self, append: &Append) -> Result<(Seq, Seq), String> {
+    fn append(&mut self, append: &StreamAppend) -> Result<(Seq, Seq), String> {
         let stream = self.streams.entry(append.stream.clone()).or_insert_with(|| Stream {
             tenant: append.tenant.clone(),
             events: Vec::new(),
@@ -200,7 +204,7 @@ impl Model {
         Ok((first, stream.head))
     }
 
-    fn claim(&mut self, claim: &Claim) -> Vec<Record> {
+    fn claim(&mut self, claim: &RecordClaim) -> Vec<Record> {
         let mut due: Vec<_> = self
             .records
             .values()
@@ -230,7 +234,7 @@ impl Model {
             return format!("there is no stream {name}");
         };
         let Stream { first_kept, head, closed, .. } = *stream;
-        if let Err(refusal) = (Extent { first_kept, head, closed }).check(after) {
+        if let Err(refusal) = (StreamExtent { first_kept, head, closed }).check(after) {
             return refusal.to_string();
         }
         let events: Vec<_> = stream.events.iter().filter(|event| event.0 > after).collect();
@@ -268,7 +272,7 @@ impl Model {
         lapsed.filter(|lease| lease.name.starts_with(prefix)).cloned().collect()
     }
 
-    pub(crate) fn forget_lease(&mut self, guard: &Guard) {
+    pub(crate) fn forget_lease(&mut self, guard: &LeaseGuard) {
         let now = self.lease_now;
         self.leases
             .retain(|name, l| *name != guard.name || l.fence != guard.fence || l.expires_at > now);

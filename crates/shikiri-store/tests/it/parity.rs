@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sqlx::Row as _;
 
-use crate::world::{Place, World, connect};
+use crate::world::{StorePlace, World, connect};
 
 #[test]
 fn migrations_have_the_same_numbers_and_names_on_both_sides() {
@@ -22,11 +22,11 @@ type Tables = BTreeMap<String, BTreeMap<String, bool>>;
 #[tokio::test]
 async fn every_table_has_the_same_columns_on_both_sides() {
     let mut found = Vec::new();
-    for world in World::each().await {
+    for world in World::each("a story of the store").await {
         drop(world.open().await);
         found.push(match world.place() {
-            Place::File(folder) => sqlite_tables(&folder.path().join("台帳.db")),
-            Place::Database(database) => postgres_tables(&database.url).await,
+            StorePlace::File(path) => sqlite_tables(&path),
+            StorePlace::Database(url) => postgres_tables(&url).await,
         });
     }
     for table in ["streams", "events", "leases", "records", "facts"] {
@@ -38,7 +38,7 @@ async fn every_table_has_the_same_columns_on_both_sides() {
 }
 
 fn sqlite_tables(path: &std::path::Path) -> Tables {
-    let database = shikiri_sqlite::Database::open_reader(path, &Default::default()).unwrap();
+    let database = shikiri_sqlite::SqliteDatabase::open_reader(path, &Default::default()).unwrap();
     let mut statement = database
         .prepare(
             "SELECT t.name, c.name, c.\"notnull\" = 0 AND c.pk = 0

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use shikiri_model::record::{Columns, Expect};
+use shikiri_model::record::{ExpectedVersion, RecordColumns};
 use shikiri_store::postgres::PostgresStore;
-use shikiri_store::{Commit, CommitError, Committed, Store, StoreError, StoreExt as _};
+use shikiri_store::{Commit, CommitError, CommitReceipt, Store, StoreError, StoreExt as _};
 use sqlx::Connection as _;
 
 use crate::postgres_world::{Database, database};
@@ -24,7 +24,7 @@ async fn nodes(database: &Database, count: usize) -> Vec<Arc<PostgresStore>> {
 async fn at_once(
     nodes: &[Arc<PostgresStore>],
     commit: impl Fn(usize) -> Commit,
-) -> Vec<Result<Committed, CommitError>> {
+) -> Vec<Result<CommitReceipt, CommitError>> {
     let tasks: Vec<_> = nodes
         .iter()
         .enumerate()
@@ -59,15 +59,17 @@ async fn of_all_nodes_one_makes_the_record_and_one_gets_the_unique_value() {
     let nodes = nodes(&database, 4).await;
     for round in 0..20 {
         let id = format!("t{round}");
-        let same = |_| Commit::new().record(put(&id, Expect::New, Columns::default()));
+        let same =
+            |_| Commit::new().record(put(&id, ExpectedVersion::New, RecordColumns::default()));
         let outcomes = at_once(&nodes, same).await;
         assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 1);
         let exists = |o: &&Result<_, _>| matches!(o, Err(CommitError::Exists(_)));
         assert_eq!(outcomes.iter().filter(exists).count(), 3, "{outcomes:?}");
 
         let value = format!("u{round}");
-        let rivals =
-            |n| Commit::new().record(put(&format!("{id}-{n}"), Expect::New, unique(&value)));
+        let rivals = |n| {
+            Commit::new().record(put(&format!("{id}-{n}"), ExpectedVersion::New, unique(&value)))
+        };
         let outcomes = at_once(&nodes, rivals).await;
         assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 1);
         let taken = |o: &&Result<_, _>| matches!(o, Err(CommitError::NotUnique(_)));
@@ -101,9 +103,9 @@ async fn no_record_is_claimed_by_two_nodes() {
     let Some(database) = database().await else { return };
     let nodes = nodes(&database, 4).await;
     let now = nodes[0].now().await.unwrap();
-    let due = Columns { due_at: Some(now), ..Columns::default() };
+    let due = RecordColumns { due_at: Some(now), ..RecordColumns::default() };
     let commit = (0..200).fold(Commit::new(), |commit, n| {
-        commit.record(put(&format!("t{n:03}"), Expect::New, due.clone()))
+        commit.record(put(&format!("t{n:03}"), ExpectedVersion::New, due.clone()))
     });
     nodes[0].commit(commit).await.unwrap();
     let tasks: Vec<_> = nodes
@@ -133,7 +135,7 @@ async fn a_refused_commit_leaves_no_stream_behind() {
     let Some(database) = database().await else { return };
     let store = database.node().await;
     let refused = Commit::new()
-        .record(put("missing", Expect::Version(3), Columns::default()))
+        .record(put("missing", ExpectedVersion::Version(3), RecordColumns::default()))
         .append(append("run/1", &["x"]));
     assert!(matches!(store.commit(refused).await, Err(CommitError::Conflict(_))));
     assert_eq!(store.stream(&crate::words::acme(), &stream("run/1")).await.unwrap(), None);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shikiri_model::event::Seq;
-use shikiri_model::record::{Columns, Expect};
+use shikiri_model::record::{ExpectedVersion, RecordColumns};
 use shikiri_store::postgres::PostgresStore;
-use shikiri_store::{Commit, Store, StoreExt as _, Topic};
+use shikiri_store::{Commit, HubTopic, Store, StoreExt as _};
 use tokio::time::{Instant, timeout};
 
 use crate::postgres_world::{Follower, database};
@@ -58,14 +58,18 @@ const HEARD: Duration = Duration::from_secs(20);
 async fn due_records_and_free_leases_are_heard_on_other_nodes() {
     let Some(database) = database().await else { return };
     let (one, two) = (database.node().await, database.node().await);
-    let mut due = two.hub().subscribe(Topic::Due(KIND));
+    let mut due = two.hub().subscribe(HubTopic::Due(KIND));
     let now = one.now().await.unwrap();
-    let change = put("t1", Expect::New, Columns { due_at: Some(now), ..Columns::default() });
+    let change = put(
+        "t1",
+        ExpectedVersion::New,
+        RecordColumns { due_at: Some(now), ..RecordColumns::default() },
+    );
     one.commit(Commit::new().record(change)).await.unwrap();
     timeout(HEARD, due.next()).await.expect("the news of a due record");
 
     let held = one.try_acquire("lease", "one", 60 * SECOND).await.unwrap();
-    let mut free = two.hub().subscribe(Topic::Lease("lease".to_owned()));
+    let mut free = two.hub().subscribe(HubTopic::Lease("lease".to_owned()));
     one.release(&held.guard()).await.unwrap();
     timeout(HEARD, free.next()).await.expect("the news of a free lease");
     assert_eq!(two.try_acquire("lease", "two", SECOND).await.unwrap().fence, 2);
@@ -75,7 +79,7 @@ async fn due_records_and_free_leases_are_heard_on_other_nodes() {
 async fn a_commit_on_very_many_streams_wakes_everybody() {
     let Some(database) = database().await else { return };
     let (one, two) = (database.node().await, database.node().await);
-    let mut news = two.hub().subscribe(Topic::Stream(crate::words::stream("run/00042")));
+    let mut news = two.hub().subscribe(HubTopic::Stream(crate::words::stream("run/00042")));
     let commit = (0..3_000)
         .fold(Commit::new(), |commit, n| commit.append(append(&format!("run/{n:05}"), &["x"])));
     one.commit(commit).await.unwrap();

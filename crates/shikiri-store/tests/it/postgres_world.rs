@@ -2,25 +2,24 @@
 
 use shikiri_model::event::{Chunk, Seq};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
-use shikiri_store::{Store, Subscription, Topic, Wake};
+use shikiri_store::{HubSubscription, HubTopic, HubWake, Store};
+use shikiri_testkit::{TestDatabase, have_postgres};
 
 use crate::words::{acme, stream};
-use crate::world::{Place, World};
 
 /// A fresh database; none (and said so) if there is no server.
 pub(crate) async fn database() -> Option<Database> {
-    let worlds = World::each().await;
-    worlds.into_iter().find(|world| matches!(world.place(), Place::Database(_))).map(Database)
+    if !have_postgres("a test of several nodes") {
+        return None;
+    }
+    Some(Database(TestDatabase::create().await))
 }
 
-pub(crate) struct Database(World);
+pub(crate) struct Database(TestDatabase);
 
 impl Database {
     pub(crate) fn url(&self) -> &str {
-        match self.0.place() {
-            Place::Database(database) => &database.url,
-            Place::File(_) => unreachable!("chosen above"),
-        }
+        self.0.url()
     }
 
     pub(crate) async fn node(&self) -> PostgresStore {
@@ -38,13 +37,13 @@ pub(crate) async fn node(url: &str) -> PostgresStore {
 pub(crate) struct Follower<'a> {
     store: &'a dyn Store,
     name: String,
-    news: Subscription,
+    news: HubSubscription,
     pub(crate) seen: Vec<(Seq, String)>,
 }
 
 impl<'a> Follower<'a> {
     pub(crate) fn of(store: &'a dyn Store, name: &str) -> Self {
-        let news = store.hub().subscribe(Topic::Stream(stream(name)));
+        let news = store.hub().subscribe(HubTopic::Stream(stream(name)));
         Self { store, name: name.to_owned(), news, seen: Vec::new() }
     }
 
@@ -55,7 +54,7 @@ impl<'a> Follower<'a> {
             for wake in self.news.next().await {
                 match wake {
                     // This node's chunk may come before the news of another node's.
-                    Wake::Chunk { chunk, .. } if chunk.first_seq() <= self.cursor() + 1 => {
+                    HubWake::Chunk { chunk, .. } if chunk.first_seq() <= self.cursor() + 1 => {
                         self.take(&chunk);
                     }
                     _ => self.look().await,

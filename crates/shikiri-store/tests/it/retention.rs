@@ -1,6 +1,6 @@
 //! Retention: old events of closed streams go, from the front, and readers are told.
 
-use shikiri_model::cursor::{CursorError, Extent};
+use shikiri_model::cursor::{CursorError, StreamExtent};
 use shikiri_store::{Commit, Store, StoreError};
 
 use crate::words::{KIND, SECOND, acme, append, closing, numbered, read_after, stream, write};
@@ -19,7 +19,7 @@ async fn six_events(world: &World, store: &dyn Store, name: &str, closed: bool) 
     store.commit(Commit::new().append(last)).await.unwrap();
 }
 
-async fn extent(store: &dyn Store, name: &str) -> Extent {
+async fn extent(store: &dyn Store, name: &str) -> StreamExtent {
     store.stream(&acme(), &stream(name)).await.unwrap().unwrap().extent
 }
 
@@ -31,7 +31,10 @@ async fn a_purge_keeps_the_suffix_and_says_where_it_begins() {
         six_events(&world, &*store, "s", true).await;
         assert_eq!(store.purge(start, ALL).await.unwrap(), 0);
         assert_eq!(store.purge(start + 20 * SECOND, ALL).await.unwrap(), 2);
-        assert_eq!(extent(&*store, "s").await, Extent { first_kept: 3, head: 6, closed: true });
+        assert_eq!(
+            extent(&*store, "s").await,
+            StreamExtent { first_kept: 3, head: 6, closed: true }
+        );
         let kept = numbered(3, &["三", "四", "五", "六"]);
         assert_eq!(read_after(&*store, "s", 2).await, kept);
         assert_eq!(read_after(&*store, "s", 4).await, kept[2..]);
@@ -55,9 +58,12 @@ async fn a_stream_whose_events_are_all_gone_still_ends() {
         six_events(&world, &*store, "s", true).await;
         let after_all = world.now() + SECOND;
         assert_eq!(store.purge(after_all, ALL).await.unwrap(), 6);
-        assert_eq!(extent(&*store, "s").await, Extent { first_kept: 7, head: 6, closed: true });
+        assert_eq!(
+            extent(&*store, "s").await,
+            StreamExtent { first_kept: 7, head: 6, closed: true }
+        );
         let page = store.read(&acme(), &stream("s"), 6, 1000).await.unwrap();
-        assert_eq!((page.chunks.len(), page.extent.ends_at(6)), (0, true));
+        assert_eq!((page.chunks.len(), page.extent.is_exhausted_at(6)), (0, true));
         let expired = store.read(&acme(), &stream("s"), 0, 1000).await;
         let told = CursorError::Expired { kept_after: 6 };
         assert!(matches!(expired, Err(StoreError::Cursor(error)) if error == told));

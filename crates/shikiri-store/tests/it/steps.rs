@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use shikiri_model::lease::{Guard, LeaseChange};
-use shikiri_model::record::{Claim, Columns, Expect, RecordChange, RecordKey, RecordQuery};
+use shikiri_model::lease::{LeaseChange, LeaseGuard};
+use shikiri_model::record::{
+    ExpectedVersion, RecordChange, RecordClaim, RecordColumns, RecordKey, RecordQuery,
+};
 use shikiri_model::time::Timestamp;
-use shikiri_store::{Append, Commit};
+use shikiri_store::{Commit, StreamAppend};
 
 use crate::agreement::Step;
 use crate::words::{KIND, claim, doc, event, key, stream, tenant};
@@ -30,8 +32,8 @@ fn lease_name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["鍵_一", "鍵X一"])
 }
 
-fn guard() -> impl Strategy<Value = Guard> {
-    (lease_name(), version()).prop_map(|(name, fence)| Guard { name: name.into(), fence })
+fn guard() -> impl Strategy<Value = LeaseGuard> {
+    (lease_name(), version()).prop_map(|(name, fence)| LeaseGuard { name: name.into(), fence })
 }
 
 fn lease_change() -> impl Strategy<Value = LeaseChange> {
@@ -47,14 +49,14 @@ fn lease_change() -> impl Strategy<Value = LeaseChange> {
     ]
 }
 
-fn columns() -> impl Strategy<Value = Columns> {
+fn columns() -> impl Strategy<Value = RecordColumns> {
     (
         0..2u8,
         prop::option::of(0..2u8),
         prop::option::weighted(0.3, 0..3u8),
         prop::option::of(0..5i64),
     )
-        .prop_map(|(state, parent, unique, due)| Columns {
+        .prop_map(|(state, parent, unique, due)| RecordColumns {
             state: format!("状態{state}"),
             parent: parent.map(|n| format!("親{n}")),
             owner: None,
@@ -69,7 +71,7 @@ fn record_key() -> impl Strategy<Value = RecordKey> {
 }
 
 fn record_change() -> impl Strategy<Value = RecordChange> {
-    let expect = prop_oneof![1 => Just(Expect::New), 9 => version().prop_map(Expect::Version)];
+    let expect = prop_oneof![1 => Just(ExpectedVersion::New), 9 => version().prop_map(ExpectedVersion::Version)];
     prop_oneof![
         7 => (record_key(), expect, columns()).prop_map(|(key, expect, columns)| {
             let doc = doc(&key.id);
@@ -79,13 +81,13 @@ fn record_change() -> impl Strategy<Value = RecordChange> {
     ]
 }
 
-fn append() -> impl Strategy<Value = Append> {
+fn append() -> impl Strategy<Value = StreamAppend> {
     let texts = prop::collection::vec(prop::sample::select(vec!["一", "二\n", "三 四"]), 0..4);
     (owner(), stream_name(), texts, prop::option::of(0..9u8), prop::bool::weighted(0.08)).prop_map(
-        |(owner, name, texts, note, close)| Append {
+        |(owner, name, texts, note, close)| StreamAppend {
             note: note.map(|n| format!("覚え{n}")),
             close,
-            ..Append::new(
+            ..StreamAppend::new(
                 tenant(owner),
                 stream(name),
                 texts.iter().map(|text| event(text)).collect(),
@@ -94,9 +96,9 @@ fn append() -> impl Strategy<Value = Append> {
     )
 }
 
-fn any_claim() -> impl Strategy<Value = Claim> {
+fn any_claim() -> impl Strategy<Value = RecordClaim> {
     (prop::option::of(owner()), prop::option::of(0..2u8), 0..60u64, 0..4u32).prop_map(
-        |(owner, parent, hold, limit)| Claim {
+        |(owner, parent, hold, limit)| RecordClaim {
             tenant: owner.map(tenant),
             parent: parent.map(|n| format!("親{n}")),
             hold: Duration::from_millis(hold),

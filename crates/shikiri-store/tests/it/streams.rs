@@ -1,9 +1,9 @@
 //! Streams: appended to, read, closed, and seen by their tenant alone.
 
 use serde_json::json;
-use shikiri_model::cursor::{CursorError, Extent};
+use shikiri_model::cursor::{CursorError, StreamExtent};
 use shikiri_model::event::NewEvent;
-use shikiri_store::{Append, Appended, Commit, CommitError, StoreError};
+use shikiri_store::{AppendedRange, Commit, CommitError, StoreError, StreamAppend};
 
 use crate::words::{acme, append, closing, event, numbered, read_after, stream, tenant, write};
 use crate::world::on_both;
@@ -33,7 +33,7 @@ async fn one_commit_appends_to_many_streams_at_one_time() {
             .append(append("乙", &["三"]))
             .append(append("甲", &["四"]));
         let committed = store.commit(commit).await.unwrap();
-        let span = |first_seq, last_seq| Appended { first_seq, last_seq };
+        let span = |first_seq, last_seq| AppendedRange { first_seq, last_seq };
         assert_eq!(committed.appended, [span(2, 3), span(1, 1), span(4, 4)]);
         assert_eq!(committed.at, world.now());
         let page = store.read(&acme(), &stream("甲"), 1, 1 << 20).await.unwrap();
@@ -50,15 +50,16 @@ async fn the_head_and_the_note_are_read_without_events() {
         let store = world.open().await;
         let state = async || store.stream(&acme(), &stream("進捗")).await.unwrap();
         assert_eq!(state().await, None);
-        let noted = Append { note: Some("半分".into()), ..append("進捗", &["一", "二"]) };
+        let noted =
+            StreamAppend { note: Some("半分".into()), ..append("進捗", &["一", "二"]) };
         store.commit(Commit::new().append(noted)).await.unwrap();
         let found = state().await.unwrap();
-        assert_eq!(found.extent, Extent { first_kept: 1, head: 2, closed: false });
+        assert_eq!(found.extent, StreamExtent { first_kept: 1, head: 2, closed: false });
         assert_eq!(found.note.as_deref(), Some("半分"));
 
         write(&*store, "進捗", &["三"]).await;
         assert_eq!(state().await.unwrap().note.as_deref(), Some("半分"), "kept");
-        let only_note = Append { note: Some("完了".into()), ..append("進捗", &[]) };
+        let only_note = StreamAppend { note: Some("完了".into()), ..append("進捗", &[]) };
         store.commit(Commit::new().append(only_note)).await.unwrap();
         let found = state().await.unwrap();
         assert_eq!((found.extent.head, found.note.as_deref()), (3, Some("完了")));
@@ -77,12 +78,12 @@ async fn a_closed_stream_keeps_its_events_and_takes_no_more() {
         assert_eq!(read_after(&*store, "s", 0).await, numbered(1, &["始", "終"]));
         let page = store.read(&acme(), &stream("s"), 2, 1000).await.unwrap();
         assert!(page.chunks.is_empty());
-        assert!(page.extent.ends_at(2));
+        assert!(page.extent.is_exhausted_at(2));
 
         // Also a stream that never had an event.
         store.commit(Commit::new().append(closing(append("空", &[])))).await.unwrap();
         let page = store.read(&acme(), &stream("空"), 0, 1000).await.unwrap();
-        assert_eq!((page.chunks.len(), page.extent.ends_at(0)), (0, true));
+        assert_eq!((page.chunks.len(), page.extent.is_exhausted_at(0)), (0, true));
     })
     .await;
 }
@@ -112,7 +113,7 @@ async fn a_stream_is_invisible_to_other_tenants() {
         assert_eq!(store.stream(&other, &stream("秘密")).await.unwrap(), None);
         let read = store.read(&other, &stream("秘密"), 0, 1000).await;
         assert!(matches!(read, Err(StoreError::NoStream(_))));
-        let intrusion = Append::new(other, stream("秘密"), vec![event("侵")]);
+        let intrusion = StreamAppend::new(other, stream("秘密"), vec![event("侵")]);
         let refused = store.commit(Commit::new().append(intrusion)).await;
         assert!(matches!(refused, Err(CommitError::Closed(_))));
         assert_eq!(read_after(&*store, "秘密", 0).await, numbered(1, &["私"]));
@@ -133,7 +134,7 @@ async fn events_are_the_same_bytes_whenever_they_are_read() {
         let sent: Vec<_> = events.iter().map(|e| e.data().to_owned()).collect();
         for event in events {
             world.clock.advance(crate::words::SECOND);
-            let append = Append::new(acme(), stream("s"), vec![event]);
+            let append = StreamAppend::new(acme(), stream("s"), vec![event]);
             store.commit(Commit::new().append(append)).await.unwrap();
         }
         let first = store.read(&acme(), &stream("s"), 0, 1 << 20).await.unwrap();

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shikiri_model::ids::TenantId;
-use shikiri_model::key::Secret;
-use shikiri_model::record::{Document, Expect, RecordChange};
+use shikiri_model::key::SecretToken;
+use shikiri_model::record::{Document, ExpectedVersion, RecordChange};
 use shikiri_model::team::{
-    AgentSession, Budget, Delegation, DelegationStatus, Place as TeamPlace, Purpose, TeamLimits,
+    AgentSession, Delegation, DelegationStatus, ProjectMember as TeamPlace, SessionPurpose,
+    TeamBudget, TeamLimits,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Commit, Store};
 use sqlx::Row as _;
 
-use crate::world::{Place, World, connect, on_both};
+use crate::world::{StorePlace, World, connect, on_both};
 
 const DELEGATIONS: &str = "SELECT id, agent_id, project_id, target_agent_id, purpose, context, \
                            status, created_at, processed_at, result, tenant \
@@ -36,7 +37,7 @@ fn delegation(id: &str, now: Timestamp) -> Delegation {
         status: DelegationStatus::Pending,
         task: None,
         session: "ses_1".parse().unwrap(),
-        budget: Budget::fresh(&TeamLimits::default(), now),
+        budget: TeamBudget::fresh(&TeamLimits::default(), now),
         attempts: 0,
         claim: None,
         dialogue: None,
@@ -47,24 +48,24 @@ fn delegation(id: &str, now: Timestamp) -> Delegation {
 }
 
 async fn add(store: &dyn Store, value: &impl Document) {
-    let put = RecordChange::put(value, Expect::New).unwrap();
+    let put = RecordChange::put(value, ExpectedVersion::New).unwrap();
     store.commit(Commit::new().record(put)).await.unwrap();
 }
 
 /// The rows as lists of texts.
 async fn rows(world: &World, sql: &'static str) -> Vec<Vec<Option<String>>> {
     match world.place() {
-        Place::File(folder) => {
-            let path = folder.path().join("台帳.db");
-            let file = shikiri_sqlite::Database::open_reader(&path, &Default::default()).unwrap();
+        StorePlace::File(path) => {
+            let file =
+                shikiri_sqlite::SqliteDatabase::open_reader(&path, &Default::default()).unwrap();
             let mut query = file.prepare(sql).unwrap();
             let columns = query.column_count();
             let row =
                 |row: &rusqlite::Row<'_>| (0..columns).map(|column| row.get(column)).collect();
             query.query_map([], row).unwrap().map(Result::unwrap).collect()
         }
-        Place::Database(database) => {
-            let rows = sqlx::query(sql).fetch_all(&mut connect(&database.url).await).await.unwrap();
+        StorePlace::Database(url) => {
+            let rows = sqlx::query(sql).fetch_all(&mut connect(&url).await).await.unwrap();
             let row = |row: sqlx::postgres::PgRow| (0..row.len()).map(|n| row.get(n)).collect();
             rows.into_iter().map(row).collect()
         }
@@ -83,11 +84,18 @@ async fn delegations_and_sessions_have_their_tables() {
         add(&*store, &done).await;
         add(&*store, &delegation("dlg_2", now)).await;
         let place = TeamPlace { project: "p".parse().unwrap(), agent: "mia".parse().unwrap() };
-        let hash = Secret::from_caller("sst_local.secret").hash();
+        let hash = SecretToken::from_caller("sst_local.secret").hash();
         let limits = TeamLimits::default();
         let (id, tenant) = ("ses_1".parse().unwrap(), TenantId::local());
-        let session =
-            AgentSession::start(id, tenant, place, Purpose::Task, hash.clone(), &limits, now);
+        let session = AgentSession::start(
+            id,
+            tenant,
+            place,
+            SessionPurpose::Task,
+            hash.clone(),
+            &limits,
+            now,
+        );
         add(&*store, &session).await;
 
         let found = rows(&world, DELEGATIONS).await;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use shikiri_model::lease::{Guard, LeaseChange};
-use shikiri_model::record::{Columns, Expect, RecordQuery};
-use shikiri_store::{Append, Commit, Store, StoreExt as _};
+use shikiri_model::lease::{LeaseChange, LeaseGuard};
+use shikiri_model::record::{ExpectedVersion, RecordColumns, RecordQuery};
+use shikiri_store::{Commit, Store, StoreExt as _, StreamAppend};
 
 use crate::words::{
     KIND, SECOND, acme, append, change, claim, event, key, numbered, put, put_for, read_after,
@@ -20,7 +20,7 @@ fn acquire(name: &str) -> LeaseChange {
 fn good() -> Commit {
     Commit::new()
         .lease(acquire("新しい権利"))
-        .record(put("new", Expect::New, unique("新しい鍵")))
+        .record(put("new", ExpectedVersion::New, unique("新しい鍵")))
         .append(append("新", &["一"]))
         .append(append("旧", &["二"]))
         .claim(claim("甲", 5))
@@ -45,25 +45,25 @@ async fn a_commit_with_one_bad_part_writes_nothing() {
         let store = world.open().await;
         write(&*store, "旧", &["前"]).await;
         store
-            .commit(Commit::new().append(Append { close: true, ..append("閉", &[]) }))
+            .commit(Commit::new().append(StreamAppend { close: true, ..append("閉", &[]) }))
             .await
             .unwrap();
-        let due = Columns { due_at: Some(world.now()), ..unique("古い鍵") };
-        change(&*store, put("old", Expect::New, due)).await.unwrap();
+        let due = RecordColumns { due_at: Some(world.now()), ..unique("古い鍵") };
+        change(&*store, put("old", ExpectedVersion::New, due)).await.unwrap();
         store.try_acquire("他人の権利", "他人", 60 * SECOND).await.unwrap();
         let before = seen(&*store).await;
 
-        let theirs = Append::new(tenant("other"), stream("旧"), vec![event("侵")]);
+        let theirs = StreamAppend::new(tenant("other"), stream("旧"), vec![event("侵")]);
         let bad = [
-            good().guarded_by(Guard { name: "無い権利".into(), fence: 1 }),
-            good().guarded_by(Guard { name: "他人の権利".into(), fence: 2 }),
+            good().guarded_by(LeaseGuard { name: "無い権利".into(), fence: 1 }),
+            good().guarded_by(LeaseGuard { name: "他人の権利".into(), fence: 2 }),
             good().lease(acquire("他人の権利")),
-            good().record(put("old", Expect::New, Columns::default())),
-            good().record(put("old", Expect::Version(9), Columns::default())),
-            good().record(put("other", Expect::New, unique("古い鍵"))),
+            good().record(put("old", ExpectedVersion::New, RecordColumns::default())),
+            good().record(put("old", ExpectedVersion::Version(9), RecordColumns::default())),
+            good().record(put("other", ExpectedVersion::New, unique("古い鍵"))),
             good().append(append("閉", &["遅"])),
             good().append(theirs),
-            good().append(Append { create: false, ..append("無い", &["遅"]) }),
+            good().append(StreamAppend { create: false, ..append("無い", &["遅"]) }),
             good().requiring(key("old"), 2),
             good().requiring(key("nobody"), 1),
         ];
@@ -84,7 +84,7 @@ async fn a_commit_with_one_bad_part_writes_nothing() {
 async fn a_refused_commit_does_not_spoil_those_beside_it() {
     on_both(async |world| {
         let store = world.open().await;
-        change(&*store, put("taken", Expect::New, unique("鍵"))).await.unwrap();
+        change(&*store, put("taken", ExpectedVersion::New, unique("鍵"))).await.unwrap();
         let tasks: Vec<_> = (0..60)
             .map(|n| {
                 let store = store.clone();
@@ -92,7 +92,7 @@ async fn a_refused_commit_does_not_spoil_those_beside_it() {
                     let commit = Commit::new().append(append("s", &["並"]));
                     let refused = n % 3 == 0;
                     let commit = if refused {
-                        commit.record(put(&format!("r{n}"), Expect::New, unique("鍵")))
+                        commit.record(put(&format!("r{n}"), ExpectedVersion::New, unique("鍵")))
                     } else {
                         commit
                     };
@@ -126,8 +126,8 @@ async fn erasing_a_tenant_leaves_the_others_whole() {
         let store = world.open().await;
         for owner in ["acme", "other"] {
             let events = vec![event("一"), event("二")];
-            let log = Append::new(tenant(owner), stream(&format!("{owner}の流")), events);
-            let record = put_for(owner, "r", Expect::New, unique("鍵"));
+            let log = StreamAppend::new(tenant(owner), stream(&format!("{owner}の流")), events);
+            let record = put_for(owner, "r", ExpectedVersion::New, unique("鍵"));
             store.commit(Commit::new().append(log).record(record)).await.unwrap();
         }
         store.erase(&acme()).await.unwrap();

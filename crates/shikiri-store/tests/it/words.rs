@@ -5,8 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use shikiri_model::event::{NewEvent, Seq, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::{Claim, Columns, Expect, Record, RecordChange, RecordKey};
-use shikiri_store::{Append, Commit, CommitError, Committed, Store};
+use shikiri_model::record::{
+    ExpectedVersion, Record, RecordChange, RecordClaim, RecordColumns, RecordKey,
+};
+use shikiri_store::{Commit, CommitError, CommitReceipt, Store, StreamAppend};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const KIND: &str = "thing";
@@ -27,12 +29,12 @@ pub(crate) fn event(text: &str) -> NewEvent {
     NewEvent::from_value("log", &json!({ "文": text }))
 }
 
-pub(crate) fn append(name: &str, texts: &[&str]) -> Append {
-    Append::new(acme(), stream(name), texts.iter().map(|text| event(text)).collect())
+pub(crate) fn append(name: &str, texts: &[&str]) -> StreamAppend {
+    StreamAppend::new(acme(), stream(name), texts.iter().map(|text| event(text)).collect())
 }
 
-pub(crate) fn closing(append: Append) -> Append {
-    Append { close: true, ..append }
+pub(crate) fn closing(append: StreamAppend) -> StreamAppend {
+    StreamAppend { close: true, ..append }
 }
 
 /// Appends to one stream of acme's in a commit of its own.
@@ -45,12 +47,17 @@ pub(crate) fn key(id: &str) -> RecordKey {
     RecordKey { kind: KIND, tenant: acme(), id: id.to_owned() }
 }
 
-pub(crate) fn put_for(owner: &str, id: &str, expect: Expect, columns: Columns) -> RecordChange {
+pub(crate) fn put_for(
+    owner: &str,
+    id: &str,
+    expect: ExpectedVersion,
+    columns: RecordColumns,
+) -> RecordChange {
     let key = RecordKey { tenant: tenant(owner), ..key(id) };
     RecordChange::Put { key, expect, columns, doc: doc(id) }
 }
 
-pub(crate) fn put(id: &str, expect: Expect, columns: Columns) -> RecordChange {
+pub(crate) fn put(id: &str, expect: ExpectedVersion, columns: RecordColumns) -> RecordChange {
     put_for("acme", id, expect, columns)
 }
 
@@ -58,23 +65,30 @@ pub(crate) fn doc(id: &str) -> String {
     json!({ "名前": id, "説明": "「引用」と\n改行" }).to_string()
 }
 
-pub(crate) fn unique(value: &str) -> Columns {
-    Columns { unique: Some(value.to_owned()), ..Columns::default() }
+pub(crate) fn unique(value: &str) -> RecordColumns {
+    RecordColumns { unique: Some(value.to_owned()), ..RecordColumns::default() }
 }
 
 pub(crate) async fn change(
     store: &dyn Store,
     change: RecordChange,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReceipt, CommitError> {
     store.commit(Commit::new().record(change)).await
 }
 
-pub(crate) fn claim(owner: &str, limit: u32) -> Claim {
+pub(crate) fn claim(owner: &str, limit: u32) -> RecordClaim {
     let hold = 10 * SECOND;
-    Claim { kind: KIND, tenant: None, parent: None, owner: Some(owner.to_owned()), hold, limit }
+    RecordClaim {
+        kind: KIND,
+        tenant: None,
+        parent: None,
+        owner: Some(owner.to_owned()),
+        hold,
+        limit,
+    }
 }
 
-pub(crate) async fn claimed(store: &dyn Store, claim: Claim) -> Vec<Record> {
+pub(crate) async fn claimed(store: &dyn Store, claim: RecordClaim) -> Vec<Record> {
     store.commit(Commit::new().claim(claim)).await.unwrap().claimed
 }
 

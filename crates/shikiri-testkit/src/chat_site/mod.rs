@@ -1,6 +1,6 @@
-//! Chat pages of our own that behave like the real ones, on loopback: rooms with manners, chats that
-//! have addresses, answers that are streamed. The site writes down every question that reaches it,
-//! so that a test can count.
+//! Chat pages on loopback that behave like the real ones: rooms with configurable manners, chats
+//! with addresses, streamed answers. The site records every question that reaches it, so that a
+//! test can count.
 
 mod server;
 
@@ -13,13 +13,13 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How long a test waits for something that has to come.
+/// How long a test waits for an expected change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What nobody should see in a terminal.
+/// Characters that must never reach a terminal.
 const CONTROLS: &str = " \u{1b}[31mred\u{7} \u{1b}]0;title\u{7}\u{202e}turned\u{9b}2J";
 
-/// Ends when dropped.
+/// Stops when dropped.
 #[derive(Debug)]
 pub struct ChatSite {
     shared: Arc<Shared>,
@@ -27,14 +27,14 @@ pub struct ChatSite {
     serving: JoinHandle<()>,
 }
 
-/// What has happened there.
+/// The events on the site.
 #[derive(Clone, Debug, Default)]
 pub struct SiteLog {
     /// Every question that arrived, in order.
     pub sends: Vec<Arrived>,
     /// Questions and answers by chat.
     pub chats: BTreeMap<String, Vec<(String, String)>>,
-    /// How long the page itself took from the click to the last letter, by question.
+    /// The page's own time from the click to the last letter, by question.
     pub own_ms: BTreeMap<String, f64>,
     deleted: BTreeSet<String>,
 }
@@ -52,7 +52,7 @@ struct Shared {
     log: Mutex<SiteLog>,
     /// Rises with every change of the log.
     changes: watch::Sender<u64>,
-    /// Answers to questions with the word `hold` go on once this is true.
+    /// Answers to questions with the word `hold` continue once this is true.
     released: watch::Sender<bool>,
 }
 
@@ -61,7 +61,7 @@ impl Shared {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a room behaves; None if there is no such room.
+    /// The behaviour of a room; None if there is no such room.
     fn manner(&self, room: &str) -> Option<Value> {
         self.manners.lock().unwrap_or_else(PoisonError::into_inner).get(room).cloned()
     }
@@ -72,7 +72,7 @@ impl Shared {
 }
 
 impl ChatSite {
-    /// With rooms and their manners: see `page.html`.
+    /// Starts with these rooms and their manners: see `page.html`.
     pub async fn start<'a>(rooms: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let origin = format!("http://{}", listener.local_addr().expect("an address"));
@@ -93,8 +93,8 @@ impl ChatSite {
         &self.origin
     }
 
-    /// The description of its rooms for `providers.toml`, each a provider of the room's name. Of the
-    /// two real ones, whichever has no room here is switched off.
+    /// The rooms' descriptions for `providers.toml`, each a provider with the room's name. A real
+    /// provider without a room here is disabled.
     pub fn providers(&self) -> String {
         let manners = self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut text = String::new();
@@ -120,23 +120,23 @@ impl ChatSite {
         text
     }
 
-    /// From now on the pages of a room behave so; those that are open stay as they are.
+    /// Changes the manner of a room's pages from now on. Open pages stay as they are.
     pub fn change(&self, room: &str, manner: Value) {
         let mut manners = self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(manners.insert(room.to_owned(), manner).is_some(), "there is no room {room}");
     }
 
-    /// What has happened so far.
+    /// The log so far.
     pub fn log(&self) -> SiteLog {
         self.shared.log().clone()
     }
 
-    /// How often a question arrived.
+    /// The number of times that a question arrived.
     pub fn count(&self, text: &str) -> usize {
         self.shared.log().sends.iter().filter(|send| send.text.trim() == text.trim()).count()
     }
 
-    /// Waits until the log is as it should be.
+    /// Waits until the log meets a condition.
     pub async fn until(&self, what: &str, is_so: impl Fn(&SiteLog) -> bool) {
         let mut changes = self.shared.changes.subscribe();
         let waiting = changes.wait_for(|_| is_so(&self.shared.log()));
@@ -144,19 +144,19 @@ impl ChatSite {
         assert!(waited.is_ok(), "{what} did not happen: {:?}", self.log());
     }
 
-    /// Lets answers that are held go on.
+    /// Lets held answers continue.
     pub fn release(&self) {
         self.shared.released.send_replace(true);
     }
 
-    /// The chat at an address is deleted.
+    /// Deletes the chat at an address.
     pub fn delete(&self, url: &str) {
         let chat = url.rsplit('/').next().unwrap_or_default().to_owned();
         self.shared.log().deleted.insert(chat);
     }
 
-    /// What the site answers to a question. `words=N` in it asks for N words, the word `controls`
-    /// for characters that steer a terminal and turn text.
+    /// The site's answer to a question. With `words=N` it has N words; with the word `controls` it
+    /// has characters that control a terminal or reverse text.
     pub fn answer_to(question: &str) -> String {
         let wanted = question.split_whitespace().find_map(|w| w.strip_prefix("words="));
         let count: usize = wanted.and_then(|n| n.parse().ok()).unwrap_or(12);

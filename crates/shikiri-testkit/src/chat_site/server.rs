@@ -1,4 +1,4 @@
-//! What the site serves.
+//! The HTTP server of the site.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{Arrived, ChatSite, Shared};
 
 const PAGE: &str = include_str!("page.html");
 const LOGIN: &str = include_str!("login.html");
-/// Who has it is logged in, where a room wants that.
+/// In rooms that want a login, a client with this cookie is logged in.
 const COOKIE: &str = "person=known";
 /// Characters of an answer that are sent at once.
 const PIECE: usize = 40;
@@ -40,7 +40,7 @@ async fn page(State(world): World, Path(room): Path<String>, headers: HeaderMap)
     show(&world, &room, &headers)
 }
 
-/// Whoever the site has come to know gets a cookie that lasts.
+/// Sets a persistent cookie for each client.
 async fn pass(State(world): World, Path(room): Path<String>) -> Response {
     match world.manner(&room) {
         Some(manner) if manner["knows_the_person"] == true => {
@@ -116,7 +116,7 @@ async fn ask(State(world): World, Path(room): Path<String>, body: String) -> Res
     Json(json!({ "chat": chat, "turn": turn })).into_response()
 }
 
-/// The answer, piece by piece. One to a question with the word `hold` stops after its first.
+/// The answer, piece by piece. If the question has the word `hold`, it stops after the first.
 async fn answer(
     State(world): World,
     Path((room, chat, turn)): Path<(String, String, usize)>,
@@ -148,13 +148,13 @@ async fn answer(
 }
 
 async fn done(State(world): World, body: String) -> StatusCode {
-    let told: Value = serde_json::from_str(&body).unwrap_or_default();
-    let (chat, turn) = (told["chat"].as_str().unwrap_or_default(), told["turn"].as_u64());
+    let report: Value = serde_json::from_str(&body).unwrap_or_default();
+    let (chat, turn) = (report["chat"].as_str().unwrap_or_default(), report["turn"].as_u64());
     {
         let mut log = world.log();
         let turn = turn.and_then(|turn| usize::try_from(turn).ok()).unwrap_or_default();
         let question = log.chats.get(chat).and_then(|turns| turns.get(turn)).cloned();
-        if let (Some((question, _)), Some(ms)) = (question, told["ms"].as_f64()) {
+        if let (Some((question, _)), Some(ms)) = (question, report["ms"].as_f64()) {
             log.own_ms.insert(question, ms);
         }
     }

@@ -13,12 +13,12 @@ use super::process::{ClaudeEnded, Running};
 pub struct ClaudeHost {
     running: Running,
     stdin: ChildStdin,
-    /// Places of messages that were handed out already.
+    /// Positions of messages that were returned already.
     taken: HashSet<usize>,
     sent: usize,
 }
 
-/// What Claude Code wants to know of its host.
+/// A request of Claude Code to its host.
 #[derive(Clone, Debug)]
 pub struct ControlRequest {
     id: String,
@@ -34,7 +34,7 @@ impl ClaudeHost {
         host
     }
 
-    /// Says something as the user, and goes on at once.
+    /// Sends a user message, without waiting.
     pub async fn say(&mut self, text: &str) {
         let message = json!({ "role": "user", "content": text });
         let parent = Value::Null;
@@ -44,7 +44,7 @@ impl ClaudeHost {
         .await;
     }
 
-    /// Sends a control request, such as `interrupt`, and gives the response of one that went well.
+    /// Sends a control request, such as `interrupt`, and returns its successful response.
     pub async fn control(&mut self, request: Value) -> Value {
         self.sent += 1;
         let id = format!("host_{}", self.sent);
@@ -68,7 +68,7 @@ impl ClaudeHost {
         ControlRequest { id, request: message["request"].clone() }
     }
 
-    /// Answers what was asked; what an answer looks like depends on the subtype.
+    /// Answers a request; the form of an answer depends on the subtype.
     pub async fn answer(&mut self, request: &ControlRequest, response: Value) {
         let response =
             json!({ "subtype": "success", "request_id": request.id, "response": response });
@@ -80,18 +80,18 @@ impl ClaudeHost {
         self.next(kind, |message| message["type"] == kind).await
     }
 
-    /// Everything that it printed so far.
+    /// All output so far.
     pub fn messages(&self) -> Vec<Value> {
         self.running.messages.all()
     }
 
-    /// Hangs up, which ends it.
+    /// Closes the connection, which ends it.
     pub async fn end(self) -> ClaudeEnded {
         drop(self.stdin);
         self.running.end().await
     }
 
-    /// The first message that is wanted and was not handed out before.
+    /// The first matching message that was not returned before.
     async fn next(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let taken = &self.taken;
         let found = self.running.messages.find(self.running.patience, |messages| {

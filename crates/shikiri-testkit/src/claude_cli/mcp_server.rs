@@ -17,7 +17,7 @@ use crate::kept::Kept;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Over stdio, in shell: one tool, `ping`, that says `pong`.
+/// Over stdio, as a shell script: one tool, `ping`, that answers `pong`.
 pub(super) const STDIO: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
@@ -31,7 +31,7 @@ while read -r line; do
 done
 "#;
 
-/// Over HTTP: `echo` gives its text back, `ask` asks the user for a colour.
+/// Over HTTP: `echo` returns its text, `ask` asks the user for a colour.
 pub(super) struct McpServer {
     pub(super) url: String,
     seen: Arc<Kept<(HeaderMap, Value)>>,
@@ -94,7 +94,7 @@ fn text_result(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
 
-/// A stream: first the question, then, when the answer was posted, the result that tells it.
+/// A stream: first the question, then, once the answer was posted, the result with that answer.
 fn ask(seen: Arc<Kept<(HeaderMap, Value)>>, call: Value) -> Response {
     let colour = json!({ "type": "object", "properties": { "colour": { "type": "string" } } });
     let question = json!({

@@ -1,4 +1,4 @@
-//! The process: what it prints is kept message by message, and its whole group ends with it.
+//! The process: its output is stored message by message, and its whole group ends with it.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct ClaudeEnded {
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
-    /// None once it was killed: its id may then be another's.
+    /// None once it was killed, because its id may then belong to another process.
     group: Option<Pid>,
     /// Messages in the order of arrival; a line that is no JSON is kept as a string.
     pub(super) messages: Arc<Kept<Value>>,
@@ -48,7 +48,7 @@ impl Running {
             keep(child.stdout.take().expect("piped"), &messages, message),
             keep(child.stderr.take().expect("piped"), &stderr, std::convert::identity),
         ];
-        // It leads its group, which so has its id.
+        // It leads its group, so the group has its id.
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let group = pid.and_then(Pid::from_raw);
         Self { child, group, messages, stderr, readers, patience }
@@ -58,7 +58,7 @@ impl Running {
         self.child.stdin.take().expect("piped, and taken once")
     }
 
-    /// Waits for its end; fails the test if that does not come in time.
+    /// Waits for its end; fails the test if it does not end in time.
     pub(super) async fn end(mut self) -> ClaudeEnded {
         let Ok(ended) = tokio::time::timeout(self.patience, self.child.wait()).await else {
             panic!("claude did not end within {:?}", self.patience);
@@ -104,7 +104,7 @@ impl ClaudeEnded {
         result.unwrap_or_else(|| panic!("no result: {self:#?}"))
     }
 
-    /// The final text of a run that went well.
+    /// The final text of a successful run.
     #[track_caller]
     pub fn text(&self) -> &str {
         let result = self.result();

@@ -1,4 +1,4 @@
-//! Each of these runs the real program, in the newest version and in the oldest that is supported.
+//! Each test runs the real program, in the newest version and in the oldest supported one.
 
 use serde_json::json;
 
@@ -84,8 +84,8 @@ async fn a_host_answers_what_a_server_asks_and_nobody_is_a_cancellation() {
     }
 }
 
-/// Both agents have asked the model before one of them gets its answer: they are told apart by
-/// what each was asked to do and by the id that its requests carry.
+/// Both agents have asked the model before either gets its answer. They are told apart by their
+/// prompts and by the ids in their requests.
 #[tokio::test]
 async fn two_agents_at_once_get_their_own_replies() {
     for program in claude_programs() {
@@ -122,7 +122,7 @@ async fn two_agents_at_once_get_their_own_replies() {
         let ids: std::collections::HashSet<_> =
             messages.iter().filter_map(|r| r.agent_id()).collect();
         assert_eq!((messages.len(), ids.len()), (4, 2), "{ids:?}");
-        // In the order in which the agents ended, which is anybody's guess.
+        // In the order in which the agents ended, which may vary.
         let mut results = messages[3].tool_results();
         results.sort_by(|a, b| a.tool_use_id.cmp(&b.tool_use_id));
         for (result, who) in results.iter().zip(["ann", "bo"]) {
@@ -154,7 +154,7 @@ async fn nothing_of_it_is_left_when_it_is_dropped() {
     for program in claude_programs() {
         let model = FakeModel::start().await;
         model.script("wait", [Reply::text("never").held(&Gate::new())]);
-        // A server that does not end by itself when nobody talks to it any more.
+        // A server that does not end when its client is gone.
         let stubborn = format!("{STDIO}\nsleep 600");
         let claude = ClaudeCli::new(program, &model).mcp_stdio("sh", "sh", &["-c", &stubborn]);
         let mut host = claude.host().await;
@@ -163,7 +163,7 @@ async fn nothing_of_it_is_left_when_it_is_dropped() {
         let marker = claude.project();
         assert!(processes_in(&marker) >= 2, "claude and its server");
         drop(host);
-        crate::wait_until("all are gone", PATIENCE, async || processes_in(&marker) == 0).await;
+        crate::until("all are gone", async || processes_in(&marker) == 0).await;
     }
 }
 

@@ -1,6 +1,5 @@
-//! An MCP server on loopback that wants its callers to log in, and the authorization server where
-//! they do. It checks what it is sent as a strict one would, and counts what happened; a test makes
-//! it lie.
+//! An MCP server on loopback that requires a login, and its authorization server. It validates
+//! requests strictly and counts them. A test can make it lie.
 
 mod server;
 
@@ -13,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::Client;
 
-/// A running fake. It ends when dropped.
+/// A running fake. Stops when dropped.
 #[derive(Debug)]
 pub struct FakeLogin {
     shared: Arc<Shared>,
@@ -26,32 +25,32 @@ struct Shared {
     book: Mutex<Book>,
 }
 
-/// What a test may change, and what has happened.
+/// Settings for a test to change, and counters.
 #[derive(Debug)]
 pub struct Book {
-    /// Who gives tokens for the MCP server, if not this fake.
+    /// The issuer of tokens for the MCP server, if not this fake.
     pub issuer: Option<String>,
-    /// Sent back as `iss` instead of the truth; an empty one is left out.
+    /// Replaces the true `iss`; an empty one is left out.
     pub told_issuer: Option<String>,
-    /// Sent back as `state` instead of the truth.
+    /// Replaces the true `state`.
     pub told_state: Option<String>,
-    /// Seconds that an access token is good for.
+    /// The lifetime of an access token in seconds.
     pub lifetime: u64,
-    /// A scope that calls of tools need, beyond the one that everything needs.
+    /// An additional scope that tool calls need.
     pub wider: Option<String>,
-    /// No token is good for its MCP server.
+    /// Its MCP server accepts no token.
     pub refuses_all: bool,
-    /// What was asked of the authorization server, in order: register, authorize, a grant's type.
+    /// Requests to the authorization server, in order: register, authorize, a grant's type.
     pub asked: Vec<String>,
-    /// The scopes that were asked for at each login.
+    /// The scopes requested at each login.
     pub scopes: Vec<String>,
-    /// Ids of clients that came here, known or not.
+    /// Ids of clients that connected, known or not.
     pub clients: BTreeSet<String>,
-    /// What was wrong with requests.
+    /// Faults found in requests.
     pub faults: Vec<String>,
-    /// Access tokens that are good, with their scopes.
+    /// Valid access tokens, with their scopes.
     access: BTreeMap<String, String>,
-    /// Refresh tokens that are good, with their client and scopes.
+    /// Valid refresh tokens, with their client and scopes.
     refresh: BTreeMap<String, (String, String)>,
     codes: BTreeMap<String, Login>,
     /// Registered clients, their secrets and their redirect addresses.
@@ -90,27 +89,27 @@ impl Book {
         }
     }
 
-    /// No access token is good any more.
+    /// Revokes all access tokens.
     pub fn revoke_access(&mut self) {
         self.access.clear();
     }
 
-    /// Access tokens are good for nothing any more but proving who one is.
+    /// Reduces access tokens to the scope that every call needs.
     pub fn narrow(&mut self) {
         self.access.values_mut().for_each(String::clear);
     }
 
-    /// No refresh token is good any more.
+    /// Revokes all refresh tokens.
     pub fn revoke_refresh(&mut self) {
         self.refresh.clear();
     }
 
-    /// Every secret that it ever gave away: of registrations, codes and tokens.
+    /// Every secret that it issued: of registrations, codes and tokens.
     pub fn secrets(&self) -> Vec<String> {
         self.drawn.iter().filter(|it| !it.starts_with("client-")).cloned().collect()
     }
 
-    /// Something that no other has, and that a search finds.
+    /// A unique text that a search can find.
     fn draw(&mut self, kind: &str) -> String {
         let drawn = format!("{kind}-of-fake-{}-{:06}", self.port, self.drawn.len());
         self.drawn.push(drawn.clone());
@@ -143,7 +142,7 @@ impl FakeLogin {
         self.shared.book()
     }
 
-    /// Opens a page as a browser would whose person agrees to everything. Gives the last status.
+    /// Opens a page as the browser of a person who agrees to everything. Returns the last status.
     pub async fn visit(page: &str) -> u16 {
         let client = Client::new("");
         let mut page = page.to_owned();

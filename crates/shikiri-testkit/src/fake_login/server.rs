@@ -1,15 +1,14 @@
-//! What the fake answers.
+//! The fake's responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use axum::{Json, response};
+use axum::{Json, Router, response};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Book, Login, Shared};
 
-/// What every call needs.
+/// The scope that every call needs.
 const BASIC: &str = "basic";
 
 type World = State<Arc<Shared>>;
@@ -120,7 +119,7 @@ async fn token(State(world): World, headers: HeaderMap, body: String) -> Respons
         _ => None,
     };
     let Some(login) = granted else { return refuse("invalid_grant") };
-    // A fake that gives tokens for another's server knows that one's address from nobody.
+    // If the fake issues tokens for another server, it does not know that server's address.
     if book.issuer.is_none() && !said("resource").ends_with("/mcp") {
         book.faults.push(format!("resource is {:?} and not {resource}", said("resource")));
     }
@@ -137,7 +136,7 @@ async fn token(State(world): World, headers: HeaderMap, body: String) -> Respons
     .into_response()
 }
 
-/// The client, if it proves by HTTP Basic that it is the one.
+/// The client, if HTTP Basic proves its identity.
 fn client_of(book: &mut Book, headers: &HeaderMap, named: &str) -> Option<String> {
     let header = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let basic = header.and_then(|text| text.strip_prefix("Basic "));
@@ -158,7 +157,7 @@ fn pairs(body: &str) -> Pairs {
     url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
-/// Whoever looks in without a token is told what is needed.
+/// Tells a caller without a token what is needed.
 async fn unknown(State(world): World) -> Response {
     challenge(&world, StatusCode::UNAUTHORIZED, BASIC, "invalid_token")
 }

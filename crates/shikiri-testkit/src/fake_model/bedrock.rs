@@ -1,4 +1,4 @@
-//! How Bedrock sends a stream: each event in a frame of lengths, headers and checksums.
+//! Bedrock's stream format: each event is a frame of lengths, headers and checksums.
 
 use axum::body::Bytes;
 use base64::Engine as _;
@@ -9,7 +9,7 @@ pub(super) const CONTENT_TYPE: &str = "application/vnd.amazon.eventstream";
 
 /// Lengths and checksums around headers and payload.
 const FRAMING: usize = 16;
-/// The type of a header's value that is a text.
+/// The type of text values in headers.
 const TEXT: u8 = 7;
 
 pub(super) fn frame(event: &Value) -> Bytes {

@@ -1,11 +1,11 @@
-//! A model API on loopback that plays a written part: tests run the real Claude Code against it
-//! and decide what "the model" says.
+//! A fake model API on loopback: tests run the real Claude Code against it and decide what "the
+//! model" says.
 //!
 //! A script belongs to words that the user says. A request is answered by the script whose words
-//! were said last in its conversation; how often the assistant has spoken since then is the number
-//! of the reply. So one model serves many conversations and subagents at once, in any order, and a
-//! request that is sent again gets the same reply. `answer` is for everything else: it is asked
-//! first and sees the whole request.
+//! came last in its conversation. The number of assistant messages since then selects the reply. So
+//! one model serves many conversations and subagents at once, in any order, and a repeated request
+//! gets the same reply. `answer` handles everything else: it is asked first and sees the whole
+//! request.
 
 mod bedrock;
 mod reply;
@@ -31,7 +31,7 @@ pub use spent::Spent;
 
 use crate::kept::Kept;
 
-/// A running fake. It ends when dropped.
+/// A running fake. Stops when dropped.
 #[derive(Debug)]
 pub struct FakeModel {
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub struct FakeModel {
     server: JoinHandle<()>,
 }
 
-/// What the test writes and the server reads, and the other way round.
+/// State that the test and the server share.
 #[derive(Debug)]
 struct Shared {
     rules: Mutex<Rules>,
@@ -77,30 +77,30 @@ impl FakeModel {
         Self { shared, address, server }
     }
 
-    /// What clients take as `ANTHROPIC_BASE_URL` or `ANTHROPIC_BEDROCK_BASE_URL`.
+    /// The URL for `ANTHROPIC_BASE_URL` or `ANTHROPIC_BEDROCK_BASE_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on what is asked of Bedrock must be signed with these keys.
+    /// From now on, requests to Bedrock must be signed with these keys.
     pub fn require_keys(&self, id: &str, secret: &str) {
         let keys = signature::Keys { id: id.to_owned(), secret: secret.to_owned() };
         let _ = self.shared.keys.set(keys);
     }
 
-    /// The replies, one after the other, to a user who says `words`.
+    /// Sets the successive replies to a user who says `words`.
     pub fn script(&self, words: &str, replies: impl IntoIterator<Item = Reply>) {
         let script = (words.to_owned(), replies.into_iter().collect());
         self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner).scripts.push(script);
     }
 
-    /// A reply by other marks than words; None leaves the request to the next rule.
+    /// Sets a rule that looks at the whole request. None leaves the request to the next rule.
     pub fn answer(&self, answer: impl Fn(&ModelRequest) -> Option<Reply> + Send + 'static) {
         let mut rules = self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner);
         rules.answers.push(Box::new(answer));
     }
 
-    /// Everything that was asked so far, in the order of arrival: messages and all else.
+    /// All requests so far, in the order of arrival.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.shared.requests.all()
     }
@@ -110,17 +110,17 @@ impl FakeModel {
         self.requests().into_iter().filter(ModelRequest::is_message).collect()
     }
 
-    /// Requests for a message that no rule answered; they got a plain text.
+    /// Requests for a message that no rule answered. They got a plain text.
     pub fn unscripted(&self) -> Vec<ModelRequest> {
         self.shared.unscripted.all()
     }
 
-    /// What was told of tokens, message by message: the bill, by the API's own count.
+    /// The reported tokens, message by message: the bill, by the API's own count.
     pub fn spent(&self) -> Vec<Spent> {
         self.shared.spent.all()
     }
 
-    /// Waits for a request; fails the test when `patience` is over.
+    /// Waits for a request; fails the test after `patience`.
     pub async fn asked(
         &self,
         patience: Duration,
@@ -148,7 +148,7 @@ impl Rules {
         let mut latest = None;
         for (words, replies) in &self.scripts {
             let said = request.said_at(words);
-            // Of two that were said in one message, the script that was written first.
+            // If one message has the words of two scripts, the first script wins.
             if said > latest.map(|(position, _)| position) {
                 latest = said.map(|position| (position, replies));
             }

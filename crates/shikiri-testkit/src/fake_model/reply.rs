@@ -1,4 +1,4 @@
-//! What the model answers: blocks or an error, at once or later, once or after failures.
+//! The model's replies: blocks or an error, at once or delayed, directly or after failures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::request::ModelRequest;
 
-/// One answer. A reply that stands in a script may be given many times, by several agents at once.
+/// One reply. A reply of a script may be used many times, by several agents at once.
 #[derive(Clone, Debug)]
 pub struct Reply {
     content: Content,
@@ -29,9 +29,9 @@ pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_read_input_tokens: u64,
-    /// All that was written to caches.
+    /// All tokens written to caches.
     pub cache_creation_input_tokens: u64,
-    /// Of that, what stays for an hour.
+    /// The part of them that is cached for an hour.
     pub cache_creation_1h_input_tokens: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Usage {
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<watch::Sender<bool>>);
 
-/// An answer of the API that is no message.
+/// A response of the API that is no message.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) status: u16,
@@ -54,7 +54,7 @@ enum Content {
     With(Arc<dyn Fn(&ModelRequest) -> Reply + Send + Sync>),
 }
 
-/// The count is shared by all clones: the client's retries use it up.
+/// All clones share the count, which the client's retries use up.
 #[derive(Clone, Debug)]
 struct Failures {
     left: Arc<AtomicUsize>,
@@ -94,7 +94,7 @@ impl Reply {
         Self::new(Content::Failure(Failure::new(status, kind)))
     }
 
-    /// Made for the request: for tools whose input depends on earlier results.
+    /// Created from the request: for tools whose input depends on earlier results.
     pub fn with(make: impl Fn(&ModelRequest) -> Self + Send + Sync + 'static) -> Self {
         Self::new(Content::With(Arc::new(make)))
     }
@@ -124,14 +124,14 @@ impl Reply {
         self
     }
 
-    /// Otherwise `tool_use` or `end_turn`, by its blocks.
+    /// Sets the stop reason. The default is `tool_use` or `end_turn`, by the blocks.
     #[must_use]
     pub fn stop_reason(mut self, reason: &str) -> Self {
         self.stop_reason = Some(reason.to_owned());
         self
     }
 
-    /// Fails so many times before it is given.
+    /// Fails this many times first.
     #[must_use]
     pub fn after_failures(mut self, times: usize, status: u16, kind: &str) -> Self {
         let left = Arc::new(AtomicUsize::new(times));
@@ -139,35 +139,35 @@ impl Reply {
         self
     }
 
-    /// Only once the gate is open.
+    /// Waits until the gate is open.
     #[must_use]
     pub fn held(mut self, gate: &Gate) -> Self {
         self.hold = Some(gate.clone());
         self
     }
 
-    /// Only after this time.
+    /// Waits this long.
     #[must_use]
     pub fn delayed(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// With this pause before each event of a stream.
+    /// Pauses before each event of a stream.
     #[must_use]
     pub fn paced(mut self, pause: Duration) -> Self {
         self.pace = pause;
         self
     }
 
-    /// The stream breaks off with an error after the first block.
+    /// Ends the stream with an error after the first block.
     #[must_use]
     pub fn broken_off(mut self) -> Self {
         self.breaks_off = true;
         self
     }
 
-    /// The reply that this request gets: made for it, if it has to be.
+    /// The reply for this request, created from it if necessary.
     pub(super) fn for_request(self, request: &ModelRequest) -> Self {
         match self.content {
             Content::With(make) => make(request).for_request(request),
@@ -175,7 +175,7 @@ impl Reply {
         }
     }
 
-    /// Blocks, or the failure that is next.
+    /// The blocks, or the next failure.
     pub(super) fn outcome(&self) -> Result<&[Value], &Failure> {
         if let Some(Failures { left, failure }) = &self.failures
             && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
@@ -189,7 +189,7 @@ impl Reply {
         }
     }
 
-    /// Until the model would begin to speak.
+    /// Waits until the model would start to answer.
     pub(super) async fn ready(&self) {
         tokio::time::sleep(self.delay).await;
         if let Some(Gate(open)) = &self.hold {
@@ -211,7 +211,7 @@ impl Default for Usage {
 }
 
 impl Gate {
-    /// Closed.
+    /// A closed gate.
     #[expect(clippy::new_without_default, reason = "a gate is made on purpose")]
     pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(false)))

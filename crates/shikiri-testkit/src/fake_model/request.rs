@@ -1,8 +1,8 @@
-//! What a client asked of the model, and how a script reads it.
+//! A client's request to the model, and what scripts read from it.
 
 use serde_json::Value;
 
-/// One request as it arrived, whatever its path.
+/// One request as received, on any path.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     pub method: String,
@@ -13,11 +13,11 @@ pub struct ModelRequest {
     pub body: Value,
 }
 
-/// What a tool gave back to the model.
+/// A tool's result, as the model sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
     pub tool_use_id: String,
-    /// All text parts, joined by line ends.
+    /// All text parts, joined by newlines.
     pub text: String,
     pub is_error: bool,
 }
@@ -28,12 +28,12 @@ impl ModelRequest {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether this asks for an assistant message, of Anthropic or of Bedrock.
+    /// Whether this requests an assistant message, from Anthropic or Bedrock.
     pub fn is_message(&self) -> bool {
         self.method == "POST" && (self.path == "/v1/messages" || self.bedrock().is_some())
     }
 
-    /// Bedrock's path has the model, and whether a stream is wanted.
+    /// The model in Bedrock's path, and whether a stream is requested.
     pub(super) fn bedrock(&self) -> Option<(&str, bool)> {
         match self.path.strip_prefix("/model/")?.split_once('/')? {
             (model, "invoke") => Some((model, false)),
@@ -52,7 +52,7 @@ impl ModelRequest {
         self.header("x-claude-code-agent-id").or_else(|| self.header("x-shikiri-agent-id"))
     }
 
-    /// As it was named: in a path of Bedrock, a slash is `%2F`.
+    /// As written: in a path of Bedrock, a slash is `%2F`.
     pub fn model(&self) -> &str {
         let named = self.bedrock().map(|(model, _)| model);
         named.or(self.body["model"].as_str()).unwrap_or("fake-model")
@@ -62,12 +62,12 @@ impl ModelRequest {
         self.bedrock().map_or(self.body["stream"] == true, |(_, stream)| stream)
     }
 
-    /// Names of the tools that the model may call.
+    /// Names of the available tools.
     pub fn tools(&self) -> Vec<&str> {
         items(&self.body["tools"]).iter().filter_map(|tool| tool["name"].as_str()).collect()
     }
 
-    /// The newest tool results: those that no assistant message has answered yet.
+    /// The newest tool results: those that no assistant message follows yet.
     pub fn tool_results(&self) -> Vec<ToolResult> {
         let messages = items(&self.body["messages"]);
         let answered = messages.iter().rposition(|message| message["role"] == "assistant");
@@ -81,7 +81,7 @@ impl ModelRequest {
         self.said_at(words).is_some()
     }
 
-    /// Where `words` were said last: the position of that user message.
+    /// The position of the last user message with `words`.
     pub(super) fn said_at(&self, words: &str) -> Option<usize> {
         let said = |message: &Value| {
             message["role"] == "user"
@@ -90,7 +90,7 @@ impl ModelRequest {
         items(&self.body["messages"]).iter().rposition(said)
     }
 
-    /// How often the assistant has spoken since the message at that position.
+    /// The number of assistant messages since that position.
     pub(super) fn turns_since(&self, position: usize) -> usize {
         let later = items(&self.body["messages"]).iter().skip(position + 1);
         later.filter(|message| message["role"] == "assistant").count()
@@ -109,14 +109,14 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Content is either a text or a list of blocks, of which some are texts.
+/// Content is a text or a list of blocks, some of which are texts.
 fn texts(content: &Value) -> impl Iterator<Item = &str> {
     let blocks = items(content).iter().filter(|block| block["type"] == "text");
     content.as_str().into_iter().chain(blocks.filter_map(|block| block["text"].as_str()))
 }
 
-/// The text without what Claude Code adds on its own account: words in there (a project's notes, a
-/// hook's context) were not said by the user.
+/// The text without Claude Code's own additions: words in them (a project's notes, a hook's
+/// context) are not the user's.
 fn without_reminders(text: &str) -> String {
     let (open, close) = ("<system-reminder>", "</system-reminder>");
     let mut kept = String::new();

@@ -1,4 +1,4 @@
-//! The HTTP side: every request is kept, then answered.
+//! The HTTP side: stores every request, then answers it.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use super::request::ModelRequest;
 use super::{Shared, bedrock, wire};
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
-    // Conversations carry whole files.
+    // Conversations may contain whole files.
     let no_limit = DefaultBodyLimit::disable();
     Router::new().fallback(serve).layer(no_limit).with_state(shared)
 }
@@ -72,22 +72,22 @@ async fn message(shared: Arc<Shared>, request: &ModelRequest) -> Response {
     };
     let number = shared.answered.fetch_add(1, Ordering::SeqCst);
     let message = wire::message(&reply, blocks, request.model(), number);
-    let place = shared.spent.open(request, &reply.usage);
+    let index = shared.spent.open(request, &reply.usage);
     if request.wants_stream() {
-        streamed(shared, request, &reply, &message, place)
+        streamed(shared, request, &reply, &message, index)
     } else {
-        shared.spent.end(place, reply.usage.output_tokens);
+        shared.spent.end(index, reply.usage.output_tokens);
         json_answer(StatusCode::OK, &message)
     }
 }
 
-/// The events one by one. What was spent is counted as it is told.
+/// The events one by one. Spent tokens are counted when they are reported.
 fn streamed(
     shared: Arc<Shared>,
     request: &ModelRequest,
     reply: &Reply,
     message: &Value,
-    place: usize,
+    index: usize,
 ) -> Response {
     let (pace, output) = (reply.pace, reply.usage.output_tokens);
     let (kind, frame): (_, fn(&Value) -> Bytes) = match request.bedrock() {
@@ -102,7 +102,7 @@ fn streamed(
                 tokio::time::sleep(pace).await;
             }
             if event["type"] == "message_delta" {
-                shared.spent.end(place, output);
+                shared.spent.end(index, output);
             }
             Ok::<_, Infallible>(frame(&event))
         }

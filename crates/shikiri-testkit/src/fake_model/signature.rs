@@ -1,4 +1,4 @@
-//! Looks at the signature of a request as AWS does (Signature Version 4), by its published rules.
+//! Checks a request's signature as AWS does (Signature Version 4), by its published rules.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};

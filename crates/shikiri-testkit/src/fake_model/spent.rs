@@ -1,18 +1,18 @@
-//! The API's own count of the tokens that it has told of.
+//! The API's own count of the reported tokens.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::reply::Usage;
 use super::request::ModelRequest;
 
-/// What one message cost, as far as the client was told.
+/// The cost of one message, as reported to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// Claude Code's subagent; None on the main thread.
     pub agent_id: Option<String>,
     pub model: String,
     pub usage: Usage,
-    /// Whether its last event was sent, which tells the whole output.
+    /// Whether its last event was sent, which has the total output.
     pub is_whole: bool,
 }
 
@@ -20,7 +20,7 @@ pub struct Spent {
 pub(super) struct Book(Mutex<Vec<Spent>>);
 
 impl Book {
-    /// A message begins: one token of output is told with the start. Gives its place.
+    /// A message starts: one output token is reported at the start. Returns its index.
     pub(super) fn open(&self, request: &ModelRequest, usage: &Usage) -> usize {
         let mut all = self.lock();
         all.push(Spent {
@@ -32,8 +32,8 @@ impl Book {
         all.len() - 1
     }
 
-    pub(super) fn end(&self, place: usize, output_tokens: u64) {
-        if let Some(spent) = self.lock().get_mut(place) {
+    pub(super) fn end(&self, index: usize, output_tokens: u64) {
+        if let Some(spent) = self.lock().get_mut(index) {
             spent.usage.output_tokens = output_tokens;
             spent.is_whole = true;
         }

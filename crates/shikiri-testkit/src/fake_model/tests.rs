@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::client::Client;
+use crate::reader::read_frames;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -81,12 +82,12 @@ async fn a_stream_says_the_same_as_the_whole_message() {
     assert_eq!(built, whole);
 }
 
-/// What a client makes of a stream.
+/// The message that a client reads from a stream.
 fn put_together(stream: &str) -> Value {
     let mut message = Value::Null;
     let mut json = String::new();
-    for line in stream.lines().filter_map(|line| line.strip_prefix("data: ")) {
-        let event: Value = serde_json::from_str(line).unwrap();
+    for frame in read_frames(stream.as_bytes()) {
+        let event = frame.json();
         let index = usize::try_from(event["index"].as_u64().unwrap_or(0)).unwrap();
         match event["type"].as_str().unwrap() {
             "message_start" => message = event["message"].clone(),

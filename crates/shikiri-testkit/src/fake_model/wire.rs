@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::reply::{Failure, Reply, Usage};
 
-/// Characters of a text or of a tool's input in one delta. Small, so that clients have to put
-/// words and JSON together again.
+/// Characters of text or tool input in one delta. Small, so that clients have to join words and
+/// JSON.
 const DELTA: usize = 12;
 
-/// The whole message. Calls get ids that nobody else has.
+/// The whole message. Each call gets a unique id.
 pub(super) fn message(reply: &Reply, blocks: &[Value], model: &str, number: usize) -> Value {
     let mut content = blocks.to_vec();
     for (index, block) in content.iter_mut().enumerate() {
@@ -31,7 +31,7 @@ pub(super) fn message(reply: &Reply, blocks: &[Value], model: &str, number: usiz
     })
 }
 
-/// The events of a stream that gives this message, or its first block and an error.
+/// The stream's events for this message, or for its first block and an error.
 pub(super) fn events(message: &Value, breaks_off: bool) -> Vec<Value> {
     let mut opening = message.clone();
     opening["content"] = json!([]);
@@ -52,7 +52,7 @@ pub(super) fn events(message: &Value, breaks_off: bool) -> Vec<Value> {
     events
 }
 
-/// The body of an answer that is no message.
+/// The body of a response that is no message.
 pub(super) fn error(failure: &Failure) -> Value {
     let error = json!({ "type": failure.kind, "message": failure.message });
     json!({ "type": "error", "error": error })
@@ -80,7 +80,7 @@ fn usage(usage: &Usage) -> Value {
 }
 
 fn block_events(index: usize, block: &Value) -> Vec<Value> {
-    // What the block starts as, and what then makes it whole.
+    // The block's initial form, and the deltas that complete it.
     let mut start = block.clone();
     let mut deltas = Vec::new();
     match block["type"].as_str() {

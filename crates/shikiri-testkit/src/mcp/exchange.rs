@@ -1,4 +1,4 @@
-//! One HTTP answer, read event by event.
+//! One HTTP response, read event by event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::PATIENCE;
 use crate::reader::Parser;
 
-/// A message of the protocol, with the id of the event that brought it.
+/// A message of the protocol, with the id of its event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     pub event_id: Option<String>,
-    /// Null for an event without content, which only carries an id.
+    /// Null for an event without content, which only has an id.
     pub json: Value,
 }
 
@@ -24,24 +24,24 @@ impl Message {
         self.json["method"].as_str()
     }
 
-    /// The answer to a request, of whichever id.
+    /// Whether it is a response to any request.
     pub fn is_reply(&self) -> bool {
         self.json.get("result").is_some() || self.json.get("error").is_some()
     }
 
-    /// Something that the server asks: it has a method and an id.
+    /// Whether it is a request of the server: it has a method and an id.
     pub fn is_question(&self) -> bool {
         self.method().is_some() && self.json.get("id").is_some()
     }
 }
 
-/// What the server answers to one HTTP request, while it does.
+/// The server's response to one HTTP request, while it arrives.
 pub struct Exchange {
     pub status: u16,
     pub headers: Vec<(String, String)>,
-    /// Everything that was read so far.
+    /// All messages read so far.
     pub seen: Vec<Message>,
-    /// Why the answer broke off, if it did not come to its end.
+    /// Why the response broke off, if it is incomplete.
     pub broken: Option<String>,
     is_stream: bool,
     bytes: BoxStream<'static, reqwest::Result<Vec<u8>>>,
@@ -50,7 +50,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Fails the test if there is no answer at all.
+    /// Fails the test if there is no response at all.
     pub async fn open(request: RequestBuilder) -> Self {
         match Self::try_open(request).await {
             Ok(exchange) => exchange,
@@ -94,7 +94,7 @@ impl Exchange {
         }
     }
 
-    /// The same for who expects silence: an error if nothing came, not even the end.
+    /// As `next`, with a time limit: an error if nothing came, not even the end.
     pub async fn next_within(&mut self, patience: Duration) -> Result<Option<Message>, String> {
         match tokio::time::timeout(patience, self.read()).await {
             Ok(next) => {
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// Everything up to the end.
+    /// All messages up to the end.
     pub async fn rest(&mut self) -> Vec<Message> {
         let mut messages = Vec::new();
         while let Some(message) = self.next().await {
@@ -114,7 +114,7 @@ impl Exchange {
         messages
     }
 
-    /// Reads on to the first message that is wanted.
+    /// Reads up to the first matching message.
     pub async fn until(&mut self, what: &str, wanted: impl Fn(&Message) -> bool) -> Message {
         while let Some(message) = self.next().await {
             if wanted(&message) {
@@ -125,31 +125,31 @@ impl Exchange {
         panic!("{status} ended without {what} ({broken:?}): {seen:?}");
     }
 
-    /// Reads on to the answer and gives it whole.
+    /// Reads up to the response and returns it whole.
     pub async fn reply(&mut self) -> Value {
         self.until("an answer", Message::is_reply).await.json
     }
 
-    /// Reads on to the answer and gives its result.
+    /// Reads up to the response and returns its result.
     pub async fn result(&mut self) -> Value {
         let reply = self.reply().await;
         assert!(reply.get("error").is_none(), "{} {reply}", self.status);
         reply["result"].clone()
     }
 
-    /// Reads on to the answer, which must be an error of this code, and gives the error.
+    /// Reads up to the response, which must be an error with this code, and returns the error.
     pub async fn error(&mut self, code: i64) -> Value {
         let reply = self.reply().await;
         assert_eq!(reply["error"]["code"], code, "{} {reply}", self.status);
         reply["error"].clone()
     }
 
-    /// Reads on to the next question and gives it whole.
+    /// Reads up to the next request of the server and returns it whole.
     pub async fn question(&mut self) -> Value {
         self.until("a question", Message::is_question).await.json
     }
 
-    /// The last event id that came, by which the stream can be resumed.
+    /// The last event id, by which the stream can be resumed.
     pub fn last_event_id(&self) -> Option<&str> {
         self.seen.iter().rev().find_map(|message| message.event_id.as_deref())
     }

@@ -1,4 +1,4 @@
-//! A client of the protocol's older era: it opens a session and names it on every request.
+//! A client of the protocol's older era: it opens a session and names it in every request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::{ACCEPT, PATH};
 use crate::client::Client;
 
-/// What a client says of itself.
+/// The client's self-description.
 #[derive(Clone, Debug)]
 pub struct Hello {
     pub protocol: String,
@@ -19,7 +19,7 @@ pub struct Hello {
 }
 
 impl Default for Hello {
-    /// The newest revision with sessions; can be asked everything.
+    /// The newest revision with sessions. Accepts every request of the server.
     fn default() -> Self {
         Self {
             protocol: "2025-11-25".to_owned(),
@@ -29,7 +29,7 @@ impl Default for Hello {
     }
 }
 
-/// One session. Clones share it, as the many tasks of one host do.
+/// One session. Clones share it, like the tasks of one host.
 #[derive(Clone, Debug)]
 pub struct McpClient {
     client: Client,
@@ -39,7 +39,7 @@ pub struct McpClient {
 }
 
 impl McpClient {
-    /// A session of a client that can be asked everything.
+    /// A session of a client that accepts every request.
     pub async fn connect(client: &Client) -> Self {
         Self::open(client, Hello::default()).await
     }
@@ -71,7 +71,7 @@ impl McpClient {
             .await
     }
 
-    /// A session that was opened before, perhaps elsewhere.
+    /// A session that was opened before, perhaps at another server.
     pub fn resumed(client: &Client, session: &str, protocol: &str) -> Self {
         Self {
             client: client.clone(),
@@ -81,7 +81,7 @@ impl McpClient {
         }
     }
 
-    /// The same session through another door, or with another key.
+    /// The same session at another server, or with another key.
     #[must_use]
     pub fn through(&self, client: &Client) -> Self {
         Self { client: client.clone(), ..self.clone() }
@@ -99,7 +99,7 @@ impl McpClient {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A request with this session's headers, to be finished by the caller.
+    /// A request with this session's headers, for the caller to complete.
     pub fn http(&self, method: Method) -> RequestBuilder {
         let accept = if method == Method::GET { "text/event-stream" } else { ACCEPT };
         let request = self.client.request(method, PATH);
@@ -114,12 +114,12 @@ impl McpClient {
         Exchange::open(self.http(Method::POST).json(body)).await
     }
 
-    /// A request under an id of its own.
+    /// Sends a request with an id of its own.
     pub async fn request(&self, method: &str, params: Value) -> Exchange {
         self.post(&message(Some(json!(self.next_id())), method, params)).await
     }
 
-    /// The result of a request that succeeds.
+    /// The result of a successful request.
     pub async fn result(&self, method: &str, params: Value) -> Value {
         self.request(method, params).await.result().await
     }
@@ -130,7 +130,7 @@ impl McpClient {
         self.call_as(&json!(id), &json!(format!("progress-{id}")), tool, arguments).await
     }
 
-    /// The same under a chosen id and token.
+    /// The same with a given id and token.
     pub async fn call_as(
         &self,
         id: &Value,
@@ -144,7 +144,7 @@ impl McpClient {
         self.post(&message(Some(id.clone()), "tools/call", params)).await
     }
 
-    /// The result of a tool call that asks nothing.
+    /// The result of a tool call without questions.
     pub async fn called(&self, tool: &str, arguments: Value) -> Value {
         self.call(tool, arguments).await.result().await
     }
@@ -153,23 +153,23 @@ impl McpClient {
         self.post(&message(None, method, params)).await
     }
 
-    /// Answers a question of the server.
+    /// Answers a request of the server.
     pub async fn answer(&self, question: &Value, result: Value) -> Exchange {
         self.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result })).await
     }
 
-    /// Fails at a question of the server.
+    /// Answers a request of the server with an error.
     pub async fn fail(&self, question: &Value, code: i64, message: &str) -> Exchange {
         let error = json!({ "code": code, "message": message });
         self.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": error })).await
     }
 
-    /// The session's own stream.
+    /// Opens the session's own stream.
     pub async fn listen(&self) -> Exchange {
         Exchange::open(self.http(Method::GET)).await
     }
 
-    /// The stream that this event was of, after it.
+    /// Resumes the stream of this event, after it.
     pub async fn resume(&self, last_event_id: &str) -> Exchange {
         Exchange::open(self.http(Method::GET).header("last-event-id", last_event_id)).await
     }

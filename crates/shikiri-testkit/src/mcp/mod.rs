@@ -1,5 +1,5 @@
-//! Raw MCP clients: they send exactly what a test wants, right or wrong, and show status, headers
-//! and every event of what comes back. No library of the protocol stands between.
+//! Raw MCP clients: they send exactly what a test wants, valid or not, and show status, headers and
+//! every event of the response. They use no library of the protocol.
 
 mod exchange;
 mod legacy;
@@ -15,10 +15,10 @@ pub use stdio::StdioClient;
 
 use std::time::Duration;
 
-/// Nothing that a test waits for may take longer, on a busy machine either.
+/// No expected event may take longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the door is.
+/// The path of the endpoint.
 const PATH: &str = "/mcp";
-/// What a client of the protocol takes.
+/// The content types that a client accepts.
 const ACCEPT: &str = "application/json, text/event-stream";

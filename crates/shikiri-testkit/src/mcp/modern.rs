@@ -1,4 +1,4 @@
-//! A client of 2026-07-28: every request says for itself who sends it.
+//! A client of 2026-07-28: every request identifies its sender.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,7 +22,7 @@ pub struct ModernClient {
     next_id: Arc<AtomicI64>,
 }
 
-/// A request that can still be spoilt.
+/// A request that a test can still make invalid.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub headers: Vec<(String, String)>,
@@ -30,7 +30,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Another value for a header, or none at all.
+    /// Replaces or removes a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: Option<&str>) -> Self {
         self.headers.retain(|(known, _)| known != name);
@@ -44,7 +44,7 @@ impl Prepared {
 }
 
 impl ModernClient {
-    /// Can be asked everything, but takes no tasks.
+    /// A client that accepts every request, but no tasks.
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
@@ -60,7 +60,7 @@ impl ModernClient {
         self
     }
 
-    /// Takes tasks as well.
+    /// Accepts tasks as well.
     #[must_use]
     pub fn with_tasks(mut self) -> Self {
         self.capabilities["extensions"] = json!({ TASKS: {} });
@@ -79,7 +79,7 @@ impl ModernClient {
         Self { client: client.clone(), ..self.clone() }
     }
 
-    /// A request as the specification wants it.
+    /// A request that follows the specification.
     pub fn prepare(&self, method: &str, mut params: Value) -> Prepared {
         let meta = |name: &str| format!("{META}{name}");
         params["_meta"][meta("protocolVersion")] = json!(VERSION);
@@ -127,7 +127,7 @@ impl ModernClient {
         self.send(&self.prepare(method, params)).await
     }
 
-    /// The result of a request that succeeds.
+    /// The result of a successful request.
     pub async fn result(&self, method: &str, params: Value) -> Value {
         self.request(method, params).await.result().await
     }
@@ -141,13 +141,13 @@ impl ModernClient {
         self.request("tools/call", params).await
     }
 
-    /// The result of a tool call, whichever type it is of.
+    /// The result of a tool call, of any type.
     pub async fn called(&self, tool: &str, arguments: Value) -> Value {
         self.call(tool, arguments).await.result().await
     }
 
-    /// The same call again, with what its last answer asked for: `asked` is that answer's result,
-    /// `responses` its questions' answers by their keys.
+    /// Repeats a call with the requested input: `asked` is the former result, `responses` has the
+    /// answers by their keys.
     pub async fn go_on(
         &self,
         tool: &str,

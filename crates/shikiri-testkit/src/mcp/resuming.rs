@@ -1,5 +1,5 @@
-//! A client of the older era that does not give up: whatever cuts its stream, it comes back with the
-//! last id that it has, and keeps a log of everything that it lived through.
+//! A client of the older era that never gives up: after every interruption it resumes its stream
+//! with its last id. It logs everything that happened.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,39 +13,39 @@ use serde_json::{Value, json};
 use super::{McpClient, PATIENCE};
 use crate::reader::{Frame, Parser};
 
-/// Between two tries: a server that was killed is back soon.
+/// The pause between tries: a killed server is back soon.
 const PAUSE: Duration = Duration::from_millis(15);
 
 /// What the client does when it is asked something.
 #[derive(Clone, Debug)]
 pub enum Policy {
-    /// It posts this result, until somebody says that it was taken.
+    /// Posts this result until it was accepted.
     Answer(Value),
-    /// It leaves the question to the test.
+    /// Leaves the question to the test.
     Leave,
 }
 
-/// One stream, over however many connections and servers: a call's, or the session's own.
+/// One stream over any number of connections and servers: a call's, or the session's own.
 pub struct Resuming {
-    door: McpClient,
-    /// What is posted; nothing for the session's own stream.
+    client: McpClient,
+    /// The call to post; None for the session's own stream.
     call: Option<Value>,
     policy: Policy,
     log: StreamLog,
     last_id: Option<String>,
     open: Option<Open>,
-    /// Bytes after which the connection is dropped, in the middle of an event if it so falls.
+    /// Drops the connection after this many bytes, even in the middle of an event.
     cut_after: Option<usize>,
 }
 
-/// What the client lived through.
+/// Everything that happened to the client.
 #[derive(Clone, Debug, Default)]
 pub struct StreamLog {
     /// Every event with content, in the order of arrival.
     pub events: Vec<Frame>,
-    /// The id that stood before the first event.
+    /// The id before the first event.
     pub first_id: Option<String>,
-    /// How often a stream was opened.
+    /// The number of opened streams.
     pub connections: u32,
     /// Posts that may have started a run which this client can never find again.
     pub unheard: u32,
@@ -54,7 +54,7 @@ pub struct StreamLog {
     pub reply: Option<Value>,
 }
 
-/// An answer of the client's: what each try came to, None where nobody told.
+/// An answer of the client, with the status of each try. None if no response came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub question: String,
@@ -78,12 +78,12 @@ impl Policy {
 }
 
 impl StreamLog {
-    /// The events that can be read again; the others are signs of life.
+    /// The events that can be replayed. The others are keep-alives.
     pub fn numbered(&self) -> Vec<Frame> {
         self.events.iter().filter(|event| event.id.is_some()).cloned().collect()
     }
 
-    /// The run that was called, from the link in the response.
+    /// The run of the call, from the link in the response.
     #[track_caller]
     pub fn run_id(&self) -> String {
         let reply = self.reply.as_ref().expect("an answered call");
@@ -109,23 +109,23 @@ impl fmt::Display for StreamLog {
 }
 
 impl Resuming {
-    /// A call of a tool. Nothing is sent before the first `next`.
-    pub fn call(door: &McpClient, tool: &str, arguments: Value, policy: Policy) -> Self {
+    /// Calls a tool. Nothing is sent before the first `next`.
+    pub fn call(client: &McpClient, tool: &str, arguments: Value, policy: Policy) -> Self {
         let params = json!({
             "name": tool, "arguments": arguments, "_meta": { "progressToken": "進み" },
         });
         let call = json!({ "jsonrpc": "2.0", "method": "tools/call", "params": params });
-        Self::new(door, Some(call), policy)
+        Self::new(client, Some(call), policy)
     }
 
-    /// The session's own stream, which has no end.
-    pub fn listen(door: &McpClient) -> Self {
-        Self::new(door, None, Policy::Leave)
+    /// The session's own stream, which never ends.
+    pub fn listen(client: &McpClient) -> Self {
+        Self::new(client, None, Policy::Leave)
     }
 
-    fn new(door: &McpClient, call: Option<Value>, policy: Policy) -> Self {
+    fn new(client: &McpClient, call: Option<Value>, policy: Policy) -> Self {
         let (log, last_id, open, cut_after) = (StreamLog::default(), None, None, None);
-        Self { door: door.clone(), call, policy, log, last_id, open, cut_after }
+        Self { client: client.clone(), call, policy, log, last_id, open, cut_after }
     }
 
     pub fn log(&self) -> &StreamLog {
@@ -136,24 +136,23 @@ impl Resuming {
         self.last_id.as_deref()
     }
 
-    /// Somebody else with the same past, who goes on through another door.
+    /// A second reader with the same history, at another server.
     #[must_use]
-    pub fn twin(&self, door: &McpClient) -> Self {
+    pub fn twin(&self, client: &McpClient) -> Self {
         Self {
             log: self.log.clone(),
             last_id: self.last_id.clone(),
-            ..Self::new(door, self.call.clone(), self.policy.clone())
+            ..Self::new(client, self.call.clone(), self.policy.clone())
         }
     }
 
-    /// Lets go of the connection; the next `next` comes back.
+    /// Drops the connection; the next `next` reconnects.
     pub fn cut(&mut self) {
         self.open = None;
         self.cut_after = None;
     }
 
-    /// Lets go of the connection once so many more bytes have come, those among them that nobody
-    /// has asked for yet: much may have come at once.
+    /// Drops the connection after this many more bytes. Bytes that have arrived unread count too.
     pub fn cut_after(&mut self, bytes: usize) {
         let ready = self.open.iter().flat_map(|open| &open.ready);
         match bytes.checked_sub(ready.map(|frame| frame.data.len()).sum()) {
@@ -162,9 +161,9 @@ impl Resuming {
         }
     }
 
-    /// From the next connection on, through this door.
-    pub fn go_through(&mut self, door: &McpClient) {
-        self.door = door.clone();
+    /// Uses this server from the next connection on.
+    pub fn go_through(&mut self, client: &McpClient) {
+        self.client = client.clone();
     }
 
     /// The next event with content; None after the response.
@@ -189,17 +188,17 @@ impl Resuming {
         None
     }
 
-    /// Up to the response; gives that.
+    /// Reads up to the response and returns it.
     pub async fn finish(&mut self) -> Value {
         while self.next().await.is_some() {}
         self.log.reply.clone().expect("a response")
     }
 
-    /// Reads once more, from before the first event, as many numbered events as the log has; a
-    /// stream that ends before, or tells no more, gives fewer.
+    /// Replays from before the first event as many numbered events as the log has. A stream that
+    /// ends early gives fewer.
     pub async fn replay(&self) -> Vec<Frame> {
         let first = self.log.first_id.as_deref().expect("a stream with an id");
-        let response = in_time(after(&self.door, first)).await.expect("an answer");
+        let response = in_time(after(&self.client, first)).await.expect("an answer");
         assert_eq!(response.status(), 200, "a stream to be read again");
         let mut open = Open::new(response);
         let wanted = self.log.numbered().len();
@@ -226,16 +225,16 @@ impl Resuming {
         }
     }
 
-    /// Posts an answer until it is known what became of it; gives the last status.
+    /// Posts an answer until its outcome is known. Returns the last status.
     pub async fn answer(&mut self, question: &Value, result: &Value) -> u16 {
         let body = json!({ "jsonrpc": "2.0", "id": question, "result": result });
         let mut sent = Sent { question: text(question), tries: Vec::new() };
         let status = loop {
-            let posted = in_time(self.door.http(Method::POST).json(&body)).await;
+            let posted = in_time(self.client.http(Method::POST).json(&body)).await;
             match posted.map(|response| response.status().as_u16()) {
                 Ok(status) if !is_passing(status) => break status,
                 Ok(status) => sent.tries.push(Some(status)),
-                // Nobody was there to be told.
+                // No server received it.
                 Err(error) if error.is_connect() => {}
                 Err(_) => sent.tries.push(None),
             }
@@ -246,16 +245,16 @@ impl Resuming {
         status
     }
 
-    /// Posts the call, or comes back to its stream; false if that was not possible this time.
+    /// Posts the call, or resumes its stream; false if that was impossible this time.
     async fn connect(&mut self) -> bool {
         let posting = self.last_id.is_none() && self.call.is_some();
         let request = match (&self.last_id, &mut self.call) {
-            (Some(id), _) => after(&self.door, id),
+            (Some(id), _) => after(&self.client, id),
             (None, Some(call)) => {
-                call["id"] = json!(self.door.next_id());
-                self.door.http(Method::POST).json(call)
+                call["id"] = json!(self.client.next_id());
+                self.client.http(Method::POST).json(call)
             }
-            (None, None) => self.door.http(Method::GET),
+            (None, None) => self.client.http(Method::GET),
         };
         match in_time(request).await {
             Ok(response) if response.status() == 200 => {
@@ -274,12 +273,12 @@ impl Resuming {
         false
     }
 
-    /// The next event of this connection; None when it is over.
+    /// The next event of this connection; None when it has ended.
     async fn read(&mut self) -> Option<Frame> {
         let next = self.open.as_mut()?.read(&mut self.cut_after).await;
         if next.is_none() {
             self.open = None;
-            // Without an id there is no way back: the call must be made again.
+            // Without an id the stream cannot be resumed: the call must be repeated.
             self.log.unheard += u32::from(self.last_id.is_none());
         }
         next
@@ -292,7 +291,7 @@ impl Open {
         Self { bytes: bytes.boxed(), parser: Parser::default(), ready: VecDeque::new() }
     }
 
-    /// None at the end, which comes after so many bytes if `cut` says so.
+    /// None at the end, which comes after the number of bytes in `cut`, if there is one.
     async fn read(&mut self, cut: &mut Option<usize>) -> Option<Frame> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -313,12 +312,12 @@ impl Open {
     }
 }
 
-/// The stream that this event was of, after it.
-fn after(door: &McpClient, id: &str) -> RequestBuilder {
-    door.http(Method::GET).header("last-event-id", id)
+/// Resumes the stream of this event, after it.
+fn after(client: &McpClient, id: &str) -> RequestBuilder {
+    client.http(Method::GET).header("last-event-id", id)
 }
 
-/// A server that is paused takes a connection and says nothing.
+/// A paused server accepts connections and does not answer.
 async fn in_time(request: RequestBuilder) -> reqwest::Result<Response> {
     let sending = tokio::time::timeout(PATIENCE, request.send());
     sending.await.expect("an answer's head in time")

@@ -3,21 +3,21 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::PATIENCE;
 use crate::process::code;
+use crate::wait::until_blocking;
 
-/// The child is killed when this is dropped.
+/// The child is killed on drop.
 #[derive(Debug)]
 pub struct StdioClient {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     errors: Receiver<String>,
-    /// Every message that came, in order.
+    /// All messages so far, in order.
     pub seen: Vec<Value>,
     next_id: i64,
 }
@@ -51,7 +51,7 @@ impl StdioClient {
         self.child.id()
     }
 
-    /// Writes a line as it is.
+    /// Writes a raw line.
     pub fn write(&mut self, line: &str) {
         let input = self.input.as_mut().expect("an open input");
         input.write_all(format!("{line}\n").as_bytes()).expect("a process that reads");
@@ -62,7 +62,7 @@ impl StdioClient {
         self.write(&message.to_string());
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub fn request(&mut self, method: &str, params: Value) -> i64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -70,8 +70,7 @@ impl StdioClient {
         id
     }
 
-    /// The next message; None after the last. Anything on the output that is no message fails
-    /// the test.
+    /// The next message; None after the last. Output that is no message fails the test.
     pub fn hear(&mut self) -> Option<Value> {
         let line = match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => line,
@@ -85,7 +84,7 @@ impl StdioClient {
         Some(message)
     }
 
-    /// Reads on to the first message that is wanted.
+    /// Reads up to the first matching message.
     pub fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         while let Some(message) = self.hear() {
             if wanted(&message) {
@@ -95,7 +94,7 @@ impl StdioClient {
         panic!("the output ended without {what}: {:?}", self.seen);
     }
 
-    /// The answer to this request, which may have come already.
+    /// The response to this request, which may have arrived already.
     pub fn reply(&mut self, id: i64) -> Value {
         let answers = move |m: &Value| m["id"] == id && m.get("method").is_none();
         match self.seen.iter().find(|message| answers(message)) {
@@ -104,7 +103,7 @@ impl StdioClient {
         }
     }
 
-    /// The result of a request that succeeds.
+    /// The result of a successful request.
     pub fn result(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params);
         let reply = self.reply(id);
@@ -124,20 +123,14 @@ impl StdioClient {
         result
     }
 
-    /// Closes the input, reads what still comes, and gives the exit code and what the process
-    /// wrote to its other output.
+    /// Closes the input, reads the remaining messages, and returns the exit code and the stderr
+    /// output.
     pub fn end(&mut self) -> (i32, String) {
         drop(self.input.take());
         while self.hear().is_some() {}
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                let errors = self.errors.recv_timeout(PATIENCE).unwrap_or_default();
-                return (code(status), errors);
-            }
-            assert!(start.elapsed() < PATIENCE, "the process did not end after its input");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let ended = || self.child.try_wait().expect("a child");
+        let status = until_blocking("the process ends after its input", ended);
+        (code(status), self.errors.recv_timeout(PATIENCE).unwrap_or_default())
     }
 
     pub fn kill9(&mut self) {

@@ -1,14 +1,12 @@
 //! Creators that die without dropping their cluster. The creator is this test program itself,
 //! run again with only the ignored test `creator` below.
 
-use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{env, fs, thread};
 
 use shikiri_testpg::{Cluster, Installed};
 

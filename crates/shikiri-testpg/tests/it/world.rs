@@ -1,10 +1,9 @@
 //! What the tests look with: `psql` on a cluster, `/proc`, and patience.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use shikiri_testpg::Installed;
 

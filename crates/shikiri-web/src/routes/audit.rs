@@ -7,16 +7,16 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use shikiri_model::ids::TenantId;
-use shikiri_model::tenant::{Limits, Tenant};
+use shikiri_model::tenant::{Tenant, TenantLimits};
 use utoipa::IntoParams;
 
-use crate::access::{Admin, TenantAccess};
-use crate::error::Problem;
-use crate::openapi::{Failures, Guarded};
-use crate::query::Query;
-use crate::sse::{self, Feed, Source};
-use crate::state::Shared;
-use crate::views::{AuditJson, AuditPage};
+use crate::access_extractors::{AdminAccess, TenantAccess};
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::Query;
+use crate::sse::{self, SseEventFeed, SseEventSource};
+use crate::views::AuditPage;
+use crate::web_state::SharedWebState;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -36,32 +36,33 @@ pub(crate) struct AuditQuery {
 /// with those that are to come.
 #[utoipa::path(get, path = "/v1/audit", tag = "audit", params(AuditQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "The last entry that was seen")),
-    responses((status = 200, description = "A page of entries", body = AuditPage), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of entries", body = AuditPage), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_audit(
-    Admin(caller): Admin,
-    State(web): State<Shared>,
+    AdminAccess(caller): AdminAccess,
+    State(web): State<SharedWebState>,
     Query(query): Query<AuditQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemResponse> {
     let after = sse::cursor(&headers, query.after.as_deref())?;
-    if wants_events(&headers) {
-        web.app.open_audit_log().await?;
+    if accepts_event_stream(&headers) {
+        web.app.runtime.open_audit_log().await?;
         let tenant = TenantId::system();
         let mut record = Tenant::new(tenant.clone(), String::new());
-        record.limits = Limits::default();
+        record.limits = TenantLimits::default();
         let access = TenantAccess { tenant, record: Arc::new(record), caller };
-        return Ok(sse::respond(Feed::open(web, access, Source::audit(), after).await?));
+        return Ok(sse::respond(
+            SseEventFeed::open(web, access, SseEventSource::audit(), after).await?,
+        ));
     }
     let limit = query.limit.unwrap_or(50);
     if !(1..=200).contains(&limit) {
-        return Err(Problem::invalid("limit", "must be 1 to 200"));
+        return Err(ProblemResponse::invalid("limit", "must be 1 to 200"));
     }
-    let (entries, next) = web.app.audit_page(after, limit as usize).await?;
-    let items = entries.into_iter().map(AuditJson::from).collect();
-    Ok(axum::Json(AuditPage::new(items, next)).into_response())
+    let (entries, next) = web.app.runtime.audit_page(after, limit as usize).await?;
+    Ok(axum::Json(AuditPage::new(entries, next)).into_response())
 }
 
-fn wants_events(headers: &HeaderMap) -> bool {
+fn accepts_event_stream(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/event-stream"))
 }

@@ -1,54 +1,44 @@
 //! `/v1/tenants/{t}/projects/{p}/delegations`
 
 use axum::extract::State;
-use serde::Deserialize;
-use shikiri_model::ids::DelegationId;
 use shikiri_model::team::DelegationStatus;
-use utoipa::IntoParams;
 
-use crate::error::Problem;
-use crate::openapi::{Failures, Guarded};
-use crate::query::{Paging, Query};
-use crate::state::Shared;
-use crate::team_access::{InProject, ProjectAccess};
-use crate::views::{DelegationJson, DelegationStatusJson, Page};
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::path_items::{DelegationItem, ProjectAccess, ProjectItemAccess};
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::{Query, list_query};
+use crate::views::{DelegationJson, DelegationStatusSchema, ListPage};
+use crate::web_state::SharedWebState;
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct DelegationsQuery {
+list_query!(DelegationsQuery {
     /// Only delegations with this status.
-    #[param(inline)]
-    status: Option<DelegationStatusJson>,
-    /// At most this many items, 1 to 200. A page also ends after 4 MiB of them.
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    limit: Option<u32>,
-    /// `next_cursor` of the page before.
-    cursor: Option<String>,
-}
+    #[param(inline, value_type = Option<DelegationStatusSchema>)]
+    status: Option<DelegationStatus>,
+});
 
 /// Lists the delegations of a project, oldest first
 #[utoipa::path(get, path = "/v1/tenants/{t}/projects/{p}/delegations", tag = "teams",
     params(("t" = String, Path), ("p" = String, Path), DelegationsQuery),
-    responses((status = 200, description = "A page of delegations", body = Page<DelegationJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of delegations", body = ListPage<DelegationJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_delegations(
-    ProjectAccess { access, project }: ProjectAccess,
-    State(web): State<Shared>,
+    ProjectAccess { access, id: project }: ProjectAccess,
+    State(web): State<SharedWebState>,
     Query(query): Query<DelegationsQuery>,
-) -> Result<axum::Json<Page<DelegationJson>>, Problem> {
-    let (after, limit) = Paging { limit: query.limit, cursor: query.cursor }.read()?;
-    let status = query.status.map(DelegationStatus::from);
-    let page = web.app.list_delegations(&access.tenant, &project, status, after, limit).await?;
-    Ok(axum::Json(Page::new(page)))
+) -> Result<axum::Json<ListPage<DelegationJson>>, ProblemResponse> {
+    let (after, limit) = query.position_and_limit()?;
+    let status = query.status;
+    let page =
+        web.app.teams.list_delegations(&access.tenant, &project, status, after, limit).await?;
+    Ok(axum::Json(ListPage::new(page)))
 }
 
 /// Shows a delegation
 #[utoipa::path(get, path = "/v1/tenants/{t}/projects/{p}/delegations/{delegation}", tag = "teams",
     params(("t" = String, Path), ("p" = String, Path), ("delegation" = String, Path)),
-    responses((status = 200, description = "The delegation", body = DelegationJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The delegation", body = DelegationJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn show_delegation(
-    InProject { access, project, id }: InProject<DelegationId>,
-    State(web): State<Shared>,
-) -> Result<axum::Json<DelegationJson>, Problem> {
-    Ok(axum::Json(web.app.find_delegation(&access.tenant, &project, &id).await?.into()))
+    ProjectItemAccess { access, project, id }: ProjectItemAccess<DelegationItem>,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<DelegationJson>, ProblemResponse> {
+    Ok(axum::Json(web.app.teams.find_delegation(&access.tenant, &project, &id).await?.into()))
 }

@@ -20,7 +20,7 @@ pub(crate) async fn openapi_document() -> impl IntoResponse {
 pub(crate) async fn docs() -> impl IntoResponse {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, openapi::page::POLICY),
+        (header::CONTENT_SECURITY_POLICY, openapi::docs_page::POLICY),
     ];
     (headers, openapi::page())
 }

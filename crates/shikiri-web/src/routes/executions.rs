@@ -6,31 +6,32 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use shikiri_app::execution::NewExecution;
-use shikiri_model::execution::{Cost, Executor};
+use shikiri_executions::execution::NewExecution;
+use shikiri_model::execution::{Cost, ExecutionUser};
 use shikiri_model::ids::ModelId;
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
 use utoipa::ToSchema;
 
-use super::run_events::EventsQuery;
-use crate::access::{ConversationAccess, ExecutionAccess};
-use crate::error::Problem;
-use crate::json::{Json, Object};
-use crate::openapi::{Failures, Guarded};
-use crate::query::{Paging, Query};
-use crate::sse::{self, Feed, Source};
-use crate::state::Shared;
-use crate::views::{ExecutionJson, Page, ToolCallJson, UsageRowJson, Whole};
+use super::run_events::RunEventsQuery;
+use crate::json_extractor::{Json, JsonObject};
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::path_items::{ConversationAccess, ExecutionAccess};
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::{PageQuery, Query};
+use crate::sse::{self, SseEventFeed, SseEventSource};
+use crate::views::{ExecutionJson, ListPage, ToolCallJson, UnpagedList, UsageRowJson};
+use crate::web_state::SharedWebState;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Execute {
+#[schema(as = Execute)]
+pub(crate) struct StartExecutionBody {
     /// At most 1 MiB.
     user_input: String,
     #[schema(value_type = ExecutorBody)]
-    executor: Object<ExecutorBody>,
+    executor: JsonObject<ExecutorBody>,
     /// Secrets for the headers of MCP servers: kept in memory until the execution has ended.
     #[serde(default)]
     tokens: BTreeMap<String, String>,
@@ -41,15 +42,16 @@ pub(crate) struct Execute {
     #[schema(value_type = Option<String>)]
     model_id: Option<ModelId>,
     /// What it may use up; only native engines (`anthropic`, `bedrock`) keep any.
-    #[schema(value_type = Option<LimitsBody>)]
-    limits: Option<Object<LimitsBody>>,
+    #[schema(value_type = Option<ExecutionLimitsBody>)]
+    limits: Option<JsonObject<ExecutionLimitsBody>>,
 }
 
 /// Checked before each request to the model, against what is spent and set aside by then. An
 /// execution that a limit ended has `limit` in its `result`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LimitsBody {
+#[schema(as = LimitsBody)]
+pub(crate) struct ExecutionLimitsBody {
     /// Replies of the model, without those to subagents.
     #[schema(minimum = 1)]
     max_turns: Option<u64>,
@@ -61,7 +63,7 @@ pub(crate) struct LimitsBody {
     max_cost_usd: Option<f64>,
     /// The same of each subagent, with the subagents that it has itself.
     #[schema(value_type = Option<SubagentLimitsBody>)]
-    subagent: Option<Object<SubagentLimitsBody>>,
+    subagent: Option<JsonObject<SubagentLimitsBody>>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -75,25 +77,28 @@ pub(crate) struct SubagentLimitsBody {
     max_cost_usd: Option<f64>,
 }
 
-impl LimitsBody {
-    fn read(self) -> Result<Limits, Problem> {
-        let of_each = |Object(own): Object<SubagentLimitsBody>| {
-            let max_cost_usd = money("limits.subagent.max_cost_usd", own.max_cost_usd)?;
+impl ExecutionLimitsBody {
+    fn read(self) -> Result<ExecutionLimits, ProblemResponse> {
+        let of_each = |JsonObject(own): JsonObject<SubagentLimitsBody>| {
+            let max_cost_usd = parse_dollars("limits.subagent.max_cost_usd", own.max_cost_usd)?;
             let (max_turns, max_tokens) = (own.max_turns, own.max_tokens);
-            let own = Limits { max_turns, max_tokens, max_cost_usd, subagent: None };
-            Ok::<_, Problem>(Box::new(own))
+            let own = ExecutionLimits { max_turns, max_tokens, max_cost_usd, subagent: None };
+            Ok::<_, ProblemResponse>(Box::new(own))
         };
-        Ok(Limits {
+        Ok(ExecutionLimits {
             max_turns: self.max_turns,
             max_tokens: self.max_tokens,
-            max_cost_usd: money("limits.max_cost_usd", self.max_cost_usd)?,
+            max_cost_usd: parse_dollars("limits.max_cost_usd", self.max_cost_usd)?,
             subagent: self.subagent.map(of_each).transpose()?,
         })
     }
 }
 
-fn money(field: &'static str, dollars: Option<f64>) -> Result<Option<Cost>, Problem> {
-    let wrong = || Problem::invalid(field, "must be an amount of dollars");
+fn parse_dollars(
+    field: &'static str,
+    dollars: Option<f64>,
+) -> Result<Option<Cost>, ProblemResponse> {
+    let wrong = || ProblemResponse::invalid(field, "must be an amount of dollars");
     dollars.map(|dollars| Cost::from_dollars(dollars).ok_or_else(wrong)).transpose()
 }
 
@@ -117,37 +122,41 @@ pub(crate) struct ExecutorBody {
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 200 characters"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the stream"),
     ),
-    request_body = Execute,
+    request_body = StartExecutionBody,
     responses(
         (status = 200, description = "The stream", body = String, content_type = "text/event-stream"),
         (status = 202, description = "The execution", body = ExecutionJson),
-        Guarded, Failures,
+        GuardedResponses, FailureResponses,
     ),
     security(("key" = [])))]
 pub(crate) async fn execute(
-    ConversationAccess { access, conversation }: ConversationAccess,
-    State(web): State<Shared>,
+    ConversationAccess { access, id: conversation }: ConversationAccess,
+    State(web): State<SharedWebState>,
     headers: HeaderMap,
-    Json(body): Json<Execute>,
-) -> Result<Response, Problem> {
-    let Object(ExecutorBody { user_id, name, email }) = body.executor;
+    Json(body): Json<StartExecutionBody>,
+) -> Result<Response, ProblemResponse> {
+    let JsonObject(ExecutorBody { user_id, name, email }) = body.executor;
     let request = NewExecution {
         conversation,
         user_input: body.user_input,
-        executor: Executor { user_id, name, email },
+        executor: ExecutionUser { user_id, name, email },
         tokens: body.tokens,
         preferred_skills: body.preferred_skills,
         model_id: body.model_id,
         idempotency_key: idempotency_key(&headers)?,
-        limits: body.limits.map(|Object(limits)| limits.read()).transpose()?.unwrap_or_default(),
+        limits: body
+            .limits
+            .map(|JsonObject(limits)| limits.read())
+            .transpose()?
+            .unwrap_or_default(),
     };
-    let run = web.app.execute(&access.tenant, request).await?;
+    let run = web.app.executions.execute(&access.tenant, request).await?;
     let location = format!("/v1/tenants/{}/executions/{}", access.tenant, run.value.id);
-    let mut response = if wants_no_stream(&headers) {
+    let mut response = if prefers_async(&headers) {
         let applied = [("Preference-Applied", "respond-async")];
         (StatusCode::ACCEPTED, applied, axum::Json(ExecutionJson::from(run))).into_response()
     } else {
-        sse::respond(Feed::open(web, access, Source::run(&run.value.id), 0).await?)
+        sse::respond(SseEventFeed::open(web, access, SseEventSource::run(&run.value.id), 0).await?)
     };
     if let Ok(location) = HeaderValue::try_from(location) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -155,14 +164,14 @@ pub(crate) async fn execute(
     Ok(response)
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ProblemResponse> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes());
-    let text = text.map_err(|_| Problem::invalid(IDEMPOTENCY_KEY, "must be UTF-8"))?;
+    let text = text.map_err(|_| ProblemResponse::invalid(IDEMPOTENCY_KEY, "must be UTF-8"))?;
     Ok(Some(text.to_owned()))
 }
 
-fn wants_no_stream(headers: &HeaderMap) -> bool {
+fn prefers_async(headers: &HeaderMap) -> bool {
     let preferences = headers.get_all("Prefer").iter().filter_map(|value| value.to_str().ok());
     preferences
         .flat_map(|value| value.split([',', ';']))
@@ -171,27 +180,28 @@ fn wants_no_stream(headers: &HeaderMap) -> bool {
 
 /// Lists a conversation's executions, newest first
 #[utoipa::path(get, path = "/v1/tenants/{t}/conversations/{c}/executions", tag = "executions",
-    params(("t" = String, Path), ("c" = String, Path), Paging),
-    responses((status = 200, description = "A page of executions", body = Page<ExecutionJson>), Guarded, Failures), security(("key" = [])))]
+    params(("t" = String, Path), ("c" = String, Path), PageQuery),
+    responses((status = 200, description = "A page of executions", body = ListPage<ExecutionJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_executions(
-    ConversationAccess { access, conversation }: ConversationAccess,
-    State(web): State<Shared>,
-    Query(paging): Query<Paging>,
-) -> Result<axum::Json<Page<ExecutionJson>>, Problem> {
-    let (after, limit) = paging.read()?;
-    let page = web.app.list_executions(&access.tenant, &conversation, after, limit).await?;
-    Ok(axum::Json(Page::new(page)))
+    ConversationAccess { access, id: conversation }: ConversationAccess,
+    State(web): State<SharedWebState>,
+    Query(paging): Query<PageQuery>,
+) -> Result<axum::Json<ListPage<ExecutionJson>>, ProblemResponse> {
+    let (after, limit) = paging.position_and_limit()?;
+    let page =
+        web.app.executions.list_executions(&access.tenant, &conversation, after, limit).await?;
+    Ok(axum::Json(ListPage::new(page)))
 }
 
 /// Shows an execution
 #[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}", tag = "executions",
     params(("t" = String, Path), ("e" = String, Path)),
-    responses((status = 200, description = "The execution", body = ExecutionJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The execution", body = ExecutionJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn show_execution(
-    ExecutionAccess { access, execution }: ExecutionAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<ExecutionJson>, Problem> {
-    Ok(axum::Json(web.app.execution(&access.tenant, &execution).await?.into()))
+    ExecutionAccess { access, id: execution }: ExecutionAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<ExecutionJson>, ProblemResponse> {
+    Ok(axum::Json(web.app.executions.execution(&access.tenant, &execution).await?.into()))
 }
 
 /// Follows an execution: what has happened after the cursor, then what happens
@@ -202,59 +212,59 @@ pub(crate) async fn show_execution(
 /// longer kept gets `event: resync` with `kept_after` and goes on from there.
 #[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}/events", tag = "executions",
     params(
-        ("t" = String, Path), ("e" = String, Path), EventsQuery,
+        ("t" = String, Path), ("e" = String, Path), RunEventsQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen"),
     ),
     responses(
-        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"), Guarded, Failures,
+        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"), GuardedResponses, FailureResponses,
     ),
     security(("key" = [])))]
 pub(crate) async fn follow_execution(
-    ExecutionAccess { access, execution }: ExecutionAccess,
-    State(web): State<Shared>,
-    Query(query): Query<EventsQuery>,
+    ExecutionAccess { access, id: execution }: ExecutionAccess,
+    State(web): State<SharedWebState>,
+    Query(query): Query<RunEventsQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemResponse> {
     let after = sse::cursor(&headers, query.after.as_deref())?;
-    web.app.execution(&access.tenant, &execution).await?;
-    Ok(sse::respond(Feed::open(web, access, Source::run(&execution), after).await?))
+    web.app.executions.execution(&access.tenant, &execution).await?;
+    Ok(sse::respond(SseEventFeed::open(web, access, SseEventSource::run(&execution), after).await?))
 }
 
 /// Lists the tools that an execution called
 #[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}/tools", tag = "executions",
     params(("t" = String, Path), ("e" = String, Path)),
-    responses((status = 200, description = "Every call, in the order of their beginning", body = Whole<ToolCallJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "Every call, in the order of their beginning", body = UnpagedList<ToolCallJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn execution_tools(
-    ExecutionAccess { access, execution }: ExecutionAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<Whole<ToolCallJson>>, Problem> {
-    let calls = web.app.execution_tools(&access.tenant, &execution).await?;
-    Ok(axum::Json(Whole::new(calls.into_iter().map(ToolCallJson::from))))
+    ExecutionAccess { access, id: execution }: ExecutionAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<UnpagedList<ToolCallJson>>, ProblemResponse> {
+    let calls = web.app.executions.execution_tools(&access.tenant, &execution).await?;
+    Ok(axum::Json(UnpagedList::new(calls.into_iter().map(ToolCallJson::from))))
 }
 
 /// Shows who spent what in an execution
 #[utoipa::path(get, path = "/v1/tenants/{t}/executions/{e}/usage", tag = "executions",
     params(("t" = String, Path), ("e" = String, Path)),
-    responses((status = 200, description = "Rows that add up to the execution's usage", body = Whole<UsageRowJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "Rows that add up to the execution's usage", body = UnpagedList<UsageRowJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn execution_usage(
-    ExecutionAccess { access, execution }: ExecutionAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<Whole<UsageRowJson>>, Problem> {
-    let (status, rows) = web.app.execution_usage(&access.tenant, &execution).await?;
-    Ok(axum::Json(Whole::new(rows.into_iter().map(|row| UsageRowJson::new(row, status)))))
+    ExecutionAccess { access, id: execution }: ExecutionAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<UnpagedList<UsageRowJson>>, ProblemResponse> {
+    let (status, rows) = web.app.executions.execution_usage(&access.tenant, &execution).await?;
+    Ok(axum::Json(UnpagedList::new(rows.into_iter().map(|row| UsageRowJson::new(row, status)))))
 }
 
 /// Asks an execution to stop
 #[utoipa::path(post, path = "/v1/tenants/{t}/executions/{e}/cancel", tag = "executions",
     params(("t" = String, Path), ("e" = String, Path)),
-    responses((status = 200, description = "The execution", body = ExecutionJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The execution", body = ExecutionJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn cancel_execution(
-    ExecutionAccess { access, execution }: ExecutionAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<ExecutionJson>, Problem> {
-    web.app.execution(&access.tenant, &execution).await?;
-    web.app.cancel_run(&access.tenant, &execution).await?;
-    Ok(axum::Json(web.app.execution(&access.tenant, &execution).await?.into()))
+    ExecutionAccess { access, id: execution }: ExecutionAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<ExecutionJson>, ProblemResponse> {
+    web.app.executions.execution(&access.tenant, &execution).await?;
+    web.app.runtime.cancel_run(&access.tenant, &execution).await?;
+    Ok(axum::Json(web.app.executions.execution(&access.tenant, &execution).await?.into()))
 }
 
 #[cfg(test)]
@@ -266,11 +276,11 @@ mod tests {
         let wants = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert("Prefer", HeaderValue::from_static(value));
-            wants_no_stream(&headers)
+            prefers_async(&headers)
         };
         for yes in ["respond-async", "wait=5, Respond-Async", "respond-async; wait=10"] {
             assert!(wants(yes), "{yes}");
         }
-        assert!(!wants("return=minimal") && !wants_no_stream(&HeaderMap::new()));
+        assert!(!wants("return=minimal") && !prefers_async(&HeaderMap::new()));
     }
 }

@@ -1,5 +1,5 @@
-//! `/v1/tenants/{t}/conversations/{c}/files`: what lies in a conversation's workspace, byte for
-//! byte. Files pass through in pieces; none is ever held in memory as a whole.
+//! `/v1/tenants/{t}/conversations/{c}/files`: the files of a conversation's workspace, byte for
+//! byte. Files are streamed; none is held in memory as a whole.
 
 use std::io;
 use std::sync::Arc;
@@ -12,30 +12,31 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, stream};
 use http_body_util::BodyExt as _;
-use shikiri_app::gate::BodyMemory;
-use shikiri_app::workspace::{FilePath, MAX_FILE, Upload};
+use shikiri_executions::workspace::{FilePath, FileUpload, MAX_FILE};
 use shikiri_model::ids::ConversationId;
+use shikiri_tenancy::gate::BodyMemory;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{ConversationAccess, TenantAccess, path_id};
-use crate::error::{Code, Problem};
-use crate::openapi::{Failures, Guarded};
-use crate::state::Shared;
-use crate::views::{FileJson, Page};
+use crate::access_extractors::{TenantAccess, path_id};
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::path_items::ConversationAccess;
+use crate::problem_response::{Code, ProblemResponse};
+use crate::views::{FileJson, ListPage};
+use crate::web_state::SharedWebState;
 
 /// Between two pieces of a body.
 const PAUSE: Duration = Duration::from_secs(8);
 /// For a whole body: 100 MiB over a slow line, but not for ever.
 const TOTAL: Duration = Duration::from_secs(600);
-/// A body that is refused is still read up to here, so that the sender gets to our answer instead
-/// of a broken connection.
+/// A refused body is still read up to here, so that the sender receives our answer instead of a
+/// broken connection.
 const MAX_SKIPPED: u64 = MAX_FILE + 16 * 1024 * 1024;
 /// Read from the disk at once.
 const PIECE: usize = 64 * 1024;
-/// What one upload holds in memory.
+/// Memory reserved for one upload.
 const UPLOAD_MEMORY: usize = 256 * 1024;
 
 /// The bytes of a file.
@@ -44,16 +45,19 @@ const UPLOAD_MEMORY: usize = 256 * 1024;
 #[expect(dead_code, reason = "read by utoipa alone")]
 pub(crate) struct FileBytes(Vec<u8>);
 
-/// As `ConversationAccess`, with the file in the path, which is only known to have a valid name.
+/// As `ConversationAccess`, with the file in the path. Only its name has been checked.
 pub(crate) struct FileAccess {
     of: ConversationAccess,
     path: FilePath,
 }
 
-impl FromRequestParts<Shared> for FileAccess {
-    type Rejection = Problem;
+impl FromRequestParts<SharedWebState> for FileAccess {
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, web: &Shared) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        web: &SharedWebState,
+    ) -> Result<Self, ProblemResponse> {
         let of = ConversationAccess::from_request_parts(parts, web).await?;
         let path = FilePath::parse(&path_id(parts, "path").await)?;
         Ok(Self { of, path })
@@ -63,13 +67,13 @@ impl FromRequestParts<Shared> for FileAccess {
 /// Lists the files of a conversation's workspace by path, at most 10,000
 #[utoipa::path(get, path = "/v1/tenants/{t}/conversations/{c}/files", tag = "files",
     params(("t" = String, Path), ("c" = String, Path)),
-    responses((status = 200, description = "All files on one page", body = Page<FileJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "All files on one page", body = ListPage<FileJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_files(
-    ConversationAccess { access, conversation }: ConversationAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<Page<FileJson>>, Problem> {
-    let files = web.app.list_files(&access.tenant, &conversation).await?;
-    Ok(axum::Json(Page::new((files, None))))
+    ConversationAccess { access, id: conversation }: ConversationAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<ListPage<FileJson>>, ProblemResponse> {
+    let files = web.app.executions.list_files(&access.tenant, &conversation).await?;
+    Ok(axum::Json(ListPage::new((files, None))))
 }
 
 /// Puts a file into the workspace, at most 100 MiB, in place of one of the same name
@@ -78,21 +82,21 @@ pub(crate) async fn list_files(
         ("path" = String, Path, description = "Relative; slashes part folders")),
     request_body(content = FileBytes, content_type = "application/octet-stream"),
     responses((status = 201, description = "A new file", body = FileJson),
-        (status = 200, description = "A new version of a file", body = FileJson), Guarded, Failures), security(("key" = [])))]
+        (status = 200, description = "A new version of a file", body = FileJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn put_file(
-    FileAccess { of: ConversationAccess { access, conversation }, path }: FileAccess,
-    State(web): State<Shared>,
+    FileAccess { of: ConversationAccess { access, id: conversation }, path }: FileAccess,
+    State(web): State<SharedWebState>,
     request: Request,
-) -> Result<Response, Problem> {
-    // What is on its way from the connection to the disk.
+) -> Result<Response, ProblemResponse> {
+    // For the data on its way from the connection to the disk.
     let memory = request.extensions().get::<Arc<BodyMemory>>().cloned();
     if let Some(memory) = &memory {
         memory.grow(UPLOAD_MEMORY).await?;
     }
     let location = location(&access, &conversation, &path);
-    let mut incoming = Incoming::of(request);
+    let mut incoming = FileUploadBody::of(request);
     let announced = incoming.body.size_hint().lower();
-    let starting = web.app.start_upload(&access.tenant, &conversation, path, announced);
+    let starting = web.app.executions.start_upload(&access.tenant, &conversation, path, announced);
     let upload = match starting.await {
         Ok(upload) => incoming.receive(upload).await,
         Err(error) => Err(error.into()),
@@ -115,16 +119,16 @@ pub(crate) async fn put_file(
 #[utoipa::path(get, path = "/v1/tenants/{t}/conversations/{c}/files/{*path}", tag = "files",
     params(("t" = String, Path), ("c" = String, Path),
         ("path" = String, Path, description = "Relative; slashes part folders")),
-    responses((status = 200, description = "The file", body = FileBytes, content_type = "application/octet-stream"), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The file", body = FileBytes, content_type = "application/octet-stream"), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn get_file(
-    FileAccess { of: ConversationAccess { access, conversation }, path }: FileAccess,
-    State(web): State<Shared>,
-) -> Result<Response, Problem> {
+    FileAccess { of: ConversationAccess { access, id: conversation }, path }: FileAccess,
+    State(web): State<SharedWebState>,
+) -> Result<Response, ProblemResponse> {
     let attachment = format!("attachment; filename*=UTF-8''{}", encoded(path.name()));
-    let (record, file) = web.app.read_file(&access.tenant, &conversation, path).await?;
+    let (record, file) = web.app.executions.read_file(&access.tenant, &conversation, path).await?;
     let mut response = Body::from_stream(pieces(file, record.size)).into_response();
     let headers = response.headers_mut();
-    // Whatever an agent wrote: a browser must keep it, not run it.
+    // An agent may have written anything: a browser must save it, not run it.
     let unknown = HeaderValue::from_static("application/octet-stream");
     headers.insert(header::CONTENT_TYPE, unknown);
     headers.insert(header::CONTENT_LENGTH, record.size.into());
@@ -138,34 +142,34 @@ pub(crate) async fn get_file(
 #[utoipa::path(delete, path = "/v1/tenants/{t}/conversations/{c}/files/{*path}", tag = "files",
     params(("t" = String, Path), ("c" = String, Path),
         ("path" = String, Path, description = "Relative; slashes part folders")),
-    responses((status = 204, description = "Removed"), Guarded, Failures), security(("key" = [])))]
+    responses((status = 204, description = "Removed"), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn remove_file(
-    FileAccess { of: ConversationAccess { access, conversation }, path }: FileAccess,
-    State(web): State<Shared>,
-) -> Result<StatusCode, Problem> {
-    web.app.remove_file(&access.tenant, &conversation, path).await?;
+    FileAccess { of: ConversationAccess { access, id: conversation }, path }: FileAccess,
+    State(web): State<SharedWebState>,
+) -> Result<StatusCode, ProblemResponse> {
+    web.app.executions.remove_file(&access.tenant, &conversation, path).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// A body that is read piece by piece.
-struct Incoming {
+struct FileUploadBody {
     body: Body,
     seen: u64,
     end: Instant,
-    /// The sender has sent nothing yet: it waits to be told to go on.
+    /// The sender has sent nothing yet and waits for `100 Continue`.
     waits: bool,
-    /// Nothing more will come.
+    /// The body has ended.
     is_over: bool,
 }
 
-impl Incoming {
+impl FileUploadBody {
     fn of(request: Request) -> Self {
-        let waits = expects(request.headers());
+        let waits = has_expect_header(request.headers());
         let (body, end) = (request.into_body(), Instant::now() + TOTAL);
         Self { body, seen: 0, end, waits, is_over: false }
     }
 
-    async fn receive(&mut self, mut upload: Upload) -> Result<Upload, Problem> {
+    async fn receive(&mut self, mut upload: FileUpload) -> Result<FileUpload, ProblemResponse> {
         self.waits = false;
         while let Some(piece) = self.next().await? {
             upload.write(&piece).await?;
@@ -173,22 +177,22 @@ impl Incoming {
         Ok(upload)
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    async fn next(&mut self) -> Result<Option<Bytes>, ProblemResponse> {
         let piece = self.wait().await;
         self.is_over = !matches!(piece, Ok(Some(_)));
         piece
     }
 
-    async fn wait(&mut self) -> Result<Option<Bytes>, Problem> {
+    async fn wait(&mut self) -> Result<Option<Bytes>, ProblemResponse> {
         loop {
             let deadline = self.end.min(Instant::now() + PAUSE);
             let Ok(frame) = timeout_at(deadline, self.body.frame()).await else {
                 let detail = "the body did not arrive in time: send it again";
-                return Err(Problem::new(Code::RequestTimeout, detail));
+                return Err(ProblemResponse::new(Code::RequestTimeout, detail));
             };
             let Some(frame) = frame else { return Ok(None) };
-            let broke_off = |_| Problem::new(Code::InvalidRequest, "the body broke off");
-            // What is not data is a trailer.
+            let broke_off = |_| ProblemResponse::new(Code::InvalidRequest, "the body broke off");
+            // A frame without data is a trailer.
             if let Ok(data) = frame.map_err(broke_off)?.into_data() {
                 self.seen += data.len() as u64;
                 return Ok(Some(data));
@@ -207,11 +211,11 @@ impl Incoming {
     }
 }
 
-fn expects(headers: &HeaderMap) -> bool {
+fn has_expect_header(headers: &HeaderMap) -> bool {
     headers.contains_key(header::EXPECT)
 }
 
-/// The first `size` bytes: a file that grows meanwhile must not outgrow what was announced.
+/// The first `size` bytes: a growing file must not exceed the announced length.
 fn pieces(file: tokio::fs::File, size: u64) -> impl Stream<Item = io::Result<Bytes>> {
     stream::try_unfold(file.take(size), |mut file| async move {
         let mut piece = vec![0; PIECE];
@@ -226,7 +230,7 @@ fn location(access: &TenantAccess, conversation: &ConversationId, path: &FilePat
     format!("/v1/tenants/{}/conversations/{conversation}/files/{}", access.tenant, parts.join("/"))
 }
 
-/// For a part of a URL, and for a header's extended value (RFC 8187).
+/// Percent-encoded, for a part of a URL and for a header's extended value (RFC 8187).
 fn encoded(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let each = text.bytes().map(|byte| match is_plain(byte) {

@@ -1,27 +1,28 @@
-//! For those who run the server: is it there, can it work, what has it done.
+//! For operators: liveness, readiness and metrics.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use shikiri_app::gate::Peer;
+use shikiri_tenancy::gate::PeerAddress;
 use utoipa::ToSchema;
 
-use crate::error::Problem;
 use crate::metrics;
+use crate::problem_response::ProblemResponse;
 use crate::readiness::ReadinessJson;
-use crate::state::Shared;
+use crate::web_state::SharedWebState;
 
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Health {
+#[schema(as = Health)]
+pub(crate) struct HealthJson {
     status: &'static str,
 }
 
 /// Says that the process answers
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does", body = Health)))]
-pub(crate) async fn healthz() -> Json<Health> {
-    Json(Health { status: "ok" })
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does", body = HealthJson)))]
+pub(crate) async fn healthz() -> Json<HealthJson> {
+    Json(HealthJson { status: "ok" })
 }
 
 /// Says whether the server can do its work
@@ -29,7 +30,7 @@ pub(crate) async fn healthz() -> Json<Health> {
     (status = 200, description = "It can", body = ReadinessJson),
     (status = 503, description = "The store cannot be written or is not one that this server knows, or the server is draining", body = ReadinessJson),
 ))]
-pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<ReadinessJson>) {
+pub(crate) async fn readyz(State(web): State<SharedWebState>) -> (StatusCode, Json<ReadinessJson>) {
     let readiness = web.readiness.check(&web.app, web.gate.draining().is_cancelled()).await;
     let ready = readiness.status == "ready";
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -42,20 +43,23 @@ pub(crate) async fn readyz(State(web): State<Shared>) -> (StatusCode, Json<Readi
     (status = 404, description = "Not for other machines"),
 ))]
 pub(crate) async fn metrics(
-    State(web): State<Shared>,
+    State(web): State<SharedWebState>,
     headers: HeaderMap,
     extensions: Extensions,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemResponse> {
     if !web.options.metrics_public && !is_local(&headers, &extensions) {
-        return Err(Problem::not_found());
+        return Err(ProblemResponse::not_found());
     }
     let text = web.metrics.text(web.gate.open_streams());
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 
-/// A proxy on this machine connects from loopback on behalf of anybody.
+/// A proxy on this machine connects from loopback on behalf of any client.
 fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
     let proxied = ["forwarded", "x-forwarded-for", "x-real-ip"];
     let direct = !proxied.iter().any(|name| headers.contains_key(*name));
-    direct && extensions.get::<Peer>().is_some_and(|Peer(address)| address.ip().is_loopback())
+    direct
+        && extensions
+            .get::<PeerAddress>()
+            .is_some_and(|PeerAddress(address)| address.ip().is_loopback())
 }

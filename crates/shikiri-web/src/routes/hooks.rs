@@ -1,4 +1,4 @@
-//! `/hooks/claude`: events of Claude Code's hooks, and what became of them.
+//! `/hooks/claude`: events of Claude Code's hooks, and their reports.
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -7,24 +7,25 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_app::hooks::{HookAnswer, HookDelivery};
-use shikiri_model::hook::{LogQuery, SubagentQuery, SubagentState};
-use shikiri_model::record::Position;
+use shikiri_model::hook::{HookLogRecord, HookStats, LogQuery, SubagentQuery, SubagentState};
+use shikiri_model::record::RecordPosition;
 use shikiri_model::time::Timestamp;
+use shikiri_subagents::{HookAnswer, HookDelivery};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::access::{HooksAccess, TenantAccess};
-use crate::error::Problem;
-use crate::json::RawJson;
-use crate::openapi::{Failures, Guarded};
-use crate::query::{Paging, Query};
-use crate::state::Shared;
-use crate::views::{HookLogJson, HookStatsJson, Page, SubagentJson, SubagentStateJson};
+use crate::access_extractors::{HooksAccess, TenantAccess};
+use crate::json_extractor::RawJson;
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::{Query, parse_paging};
+use crate::views::{HookLogSchema, HookStatsSchema, ListPage, SubagentJson, SubagentStateSchema};
+use crate::web_state::SharedWebState;
 
 /// What Claude Code sends; whatever else it sends is let through.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "read by utoipa alone")]
-pub(crate) struct HookPayload {
+#[schema(as = HookPayload)]
+pub(crate) struct HookEventBody {
     #[schema(min_length = 1, max_length = 256)]
     session_id: String,
     #[schema(min_length = 1, max_length = 256)]
@@ -44,8 +45,8 @@ pub(crate) struct SubagentsQuery {
     /// Only subagents of this session of Claude Code.
     session: Option<String>,
     /// Only subagents in this state.
-    #[param(inline)]
-    state: Option<SubagentStateJson>,
+    #[param(inline, value_type = Option<SubagentStateSchema>)]
+    state: Option<SubagentState>,
     /// At most this many items, 1 to 200.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
@@ -70,24 +71,24 @@ pub(crate) struct HookLogQuery {
 ///
 /// For a key that is for hooks alone, for a tenant's, and for the admin key, which acts for the
 /// tenant `local`.
-#[utoipa::path(post, path = "/hooks/claude", tag = "hooks", request_body = HookPayload,
-    responses((status = 200, description = "What Claude Code is told; `{}` if there is nothing to say", body = Object), Guarded, Failures), security(("key" = [])))]
+#[utoipa::path(post, path = "/hooks/claude", tag = "hooks", request_body = HookEventBody,
+    responses((status = 200, description = "What Claude Code is told; `{}` if there is nothing to say", body = Object), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn take_hook(
     HooksAccess(tenant): HooksAccess,
-    State(web): State<Shared>,
+    State(web): State<SharedWebState>,
     RawJson(event): RawJson,
-) -> Result<Response, Problem> {
-    let HookAnswer { json, delivery } = web.app.hook(&tenant, &event).await?;
+) -> Result<Response, ProblemResponse> {
+    let HookAnswer { json, delivery } = web.app.subagents.hook(&tenant, &event).await?;
     let json = json.unwrap_or_else(|| json!({}));
     Ok(match delivery {
         None => axum::Json(json).into_response(),
-        Some(delivery) => delivered(&json, delivery),
+        Some(delivery) => delivery_response(&json, delivery),
     })
 }
 
-/// The answer, which ends only when it is confirmed: one that breaks off is not taken, and what it
-/// held is delivered again.
-fn delivered(json: &Value, delivery: HookDelivery) -> Response {
+/// The body ends only when the delivery is confirmed. If it breaks off, the same content is
+/// delivered again.
+fn delivery_response(json: &Value, delivery: HookDelivery) -> Response {
     let said = stream::iter([Ok(Bytes::from(json.to_string()))]);
     let confirmed = stream::once(delivery.confirm()).filter_map(async |confirmed| {
         confirmed.err().map(|error| {
@@ -102,65 +103,65 @@ fn delivered(json: &Value, delivery: HookDelivery) -> Response {
 /// Lists the tenant's subagents, newest first
 #[utoipa::path(get, path = "/v1/tenants/{t}/subagents", tag = "hooks",
     params(("t" = String, Path), SubagentsQuery),
-    responses((status = 200, description = "A page of subagents", body = Page<SubagentJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of subagents", body = ListPage<SubagentJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_subagents(
     access: TenantAccess,
-    State(web): State<Shared>,
+    State(web): State<SharedWebState>,
     Query(query): Query<SubagentsQuery>,
-) -> Result<axum::Json<Page<SubagentJson>>, Problem> {
-    let (_, limit) = Paging { limit: query.limit, cursor: None }.read()?;
-    let after = query.cursor.as_deref().map(|text| place(text).ok_or_else(no_cursor));
+) -> Result<axum::Json<ListPage<SubagentJson>>, ProblemResponse> {
+    let (_, limit) = parse_paging(query.limit, None)?;
+    let after = query.cursor.as_deref().map(|text| parse_position(text).ok_or_else(no_cursor));
     let query = SubagentQuery {
         session_id: query.session.map(without_nul).transpose()?,
-        state: query.state.map(SubagentState::from),
+        state: query.state,
         after: after.transpose()?,
         limit,
     };
-    Ok(axum::Json(Page::new(web.app.subagents(&access.tenant, query).await?)))
+    Ok(axum::Json(ListPage::new(web.app.subagents.subagents(&access.tenant, query).await?)))
 }
 
 /// Shows events of the tenant's hooks, newest first
 #[utoipa::path(get, path = "/v1/tenants/{t}/hooks/log", tag = "hooks",
     params(("t" = String, Path), HookLogQuery),
-    responses((status = 200, description = "A page of events", body = Page<HookLogJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of events", body = ListPage<HookLogSchema>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn hook_log(
     access: TenantAccess,
-    State(web): State<Shared>,
+    State(web): State<SharedWebState>,
     Query(query): Query<HookLogQuery>,
-) -> Result<axum::Json<Page<HookLogJson>>, Problem> {
-    let (after, limit) = Paging { limit: query.limit, cursor: query.cursor }.read()?;
+) -> Result<axum::Json<ListPage<HookLogRecord>>, ProblemResponse> {
+    let (after, limit) = parse_paging(query.limit, query.cursor.as_deref())?;
     let before = after.map(|after| after.id.parse().map_err(|_| no_cursor()));
     let session_id = query.session.map(without_nul).transpose()?;
     let query = LogQuery { session_id, before: before.transpose()?, limit };
-    Ok(axum::Json(Page::new(web.app.hook_log(&access.tenant, query).await?)))
+    Ok(axum::Json(ListPage::new(web.app.subagents.hook_log(&access.tenant, query).await?)))
 }
 
 /// Shows figures about the tenant's hooks
 #[utoipa::path(get, path = "/v1/tenants/{t}/hooks/stats", tag = "hooks",
     params(("t" = String, Path)),
-    responses((status = 200, description = "The figures", body = HookStatsJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The figures", body = HookStatsSchema), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn hook_stats(
     access: TenantAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<HookStatsJson>, Problem> {
-    Ok(axum::Json(web.app.hook_stats(&access.tenant).await?.into()))
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<HookStats>, ProblemResponse> {
+    Ok(axum::Json(web.app.subagents.hook_stats(&access.tenant).await?))
 }
 
-/// Ids of subagents are Claude Code's and may hold what ours do not.
-fn place(text: &str) -> Option<Position> {
+/// Ids of subagents come from Claude Code and may hold characters that ours do not.
+fn parse_position(text: &str) -> Option<RecordPosition> {
     let (at, id) = text.split_once('.')?;
     let created_at = Timestamp::from_millis(i64::from_str_radix(at, 16).ok()?);
-    (!id.contains('\0')).then(|| Position { created_at, id: id.to_owned() })
+    (!id.contains('\0')).then(|| RecordPosition { created_at, id: id.to_owned() })
 }
 
-fn no_cursor() -> Problem {
-    Problem::invalid("cursor", "is not a `next_cursor` of this list")
+fn no_cursor() -> ProblemResponse {
+    ProblemResponse::invalid("cursor", "is not a `next_cursor` of this list")
 }
 
-/// PostgreSQL has no form for it.
-fn without_nul(session: String) -> Result<String, Problem> {
+/// PostgreSQL cannot store NUL.
+fn without_nul(session: String) -> Result<String, ProblemResponse> {
     match session.contains('\0') {
-        true => Err(Problem::invalid("session", "has a NUL in it")),
+        true => Err(ProblemResponse::invalid("session", "has a NUL in it")),
         false => Ok(session),
     }
 }

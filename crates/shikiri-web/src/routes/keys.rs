@@ -4,22 +4,24 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use shikiri_app::keys;
 use shikiri_model::time::Timestamp;
+use shikiri_tenancy::keys;
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{ActingApp, KeyManagement, TenantManagement};
-use crate::error::Problem;
-use crate::json::Json;
-use crate::openapi::{Failures, Guarded};
-use crate::query::{Paging, Query};
-use crate::state::Shared;
-use crate::views::{KeyJson, KeyScopeJson, MadeKey, Page};
+use crate::access_extractors::{ActingApp, TenantManagement};
+use crate::json_extractor::Json;
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::path_items::KeyManagement;
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::{PageQuery, Query};
+use crate::views::{CreatedKeyJson, KeyJson, KeyScopeJson, ListPage};
+use crate::web_state::SharedWebState;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewKey {
+#[schema(as = NewKey)]
+pub(crate) struct NewKeyBody {
     /// What it is for, 1 to 200 characters.
     #[serde(default = "unnamed")]
     name: String,
@@ -38,47 +40,47 @@ fn unnamed() -> String {
 
 /// Makes a key that reaches this tenant only
 #[utoipa::path(post, path = "/v1/tenants/{t}/keys", tag = "keys", params(("t" = String, Path)),
-    request_body = NewKey,
-    responses((status = 201, description = "The key, with its secret", body = MadeKey), Guarded, Failures), security(("key" = [])))]
+    request_body = NewKeyBody,
+    responses((status = 201, description = "The key, with its secret", body = CreatedKeyJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn create_key(
     access: TenantManagement,
     ActingApp(app): ActingApp,
-    Json(new): Json<NewKey>,
-) -> Result<Response, Problem> {
-    let key = keys::NewKey { name: new.name, expires_at: new.expires_at };
+    Json(new): Json<NewKeyBody>,
+) -> Result<Response, ProblemResponse> {
+    let key = keys::NewApiKey { name: new.name, expires_at: new.expires_at };
     let made = match new.scope {
-        KeyScopeJson::Tenant => app.create_key(&access.tenant, key).await,
-        KeyScopeJson::Hooks => app.create_hooks_key(&access.tenant, key).await,
+        KeyScopeJson::Tenant => app.tenancy.create_key(&access.tenant, key).await,
+        KeyScopeJson::Hooks => app.tenancy.create_hooks_key(&access.tenant, key).await,
     };
     let (stored, secret) = made?;
-    let made = MadeKey::new(stored, &secret);
+    let made = CreatedKeyJson::new(stored, &secret);
     let location = format!("/v1/tenants/{}/keys/{}", access.tenant, made.record.id);
     Ok(created(&location, &made))
 }
 
 /// Lists a tenant's keys, without their secrets
 #[utoipa::path(get, path = "/v1/tenants/{t}/keys", tag = "keys",
-    params(("t" = String, Path), Paging),
-    responses((status = 200, description = "A page of keys", body = Page<KeyJson>), Guarded, Failures), security(("key" = [])))]
+    params(("t" = String, Path), PageQuery),
+    responses((status = 200, description = "A page of keys", body = ListPage<KeyJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_keys(
     access: TenantManagement,
-    State(web): State<Shared>,
-    Query(paging): Query<Paging>,
-) -> Result<axum::Json<Page<KeyJson>>, Problem> {
-    let (after, limit) = paging.read()?;
-    Ok(axum::Json(Page::new(web.app.list_keys(&access.tenant, after, limit).await?)))
+    State(web): State<SharedWebState>,
+    Query(paging): Query<PageQuery>,
+) -> Result<axum::Json<ListPage<KeyJson>>, ProblemResponse> {
+    let (after, limit) = paging.position_and_limit()?;
+    Ok(axum::Json(ListPage::new(web.app.tenancy.list_keys(&access.tenant, after, limit).await?)))
 }
 
 /// Revokes a key: it stops working within 5 seconds on every node
 #[utoipa::path(delete, path = "/v1/tenants/{t}/keys/{key}", tag = "keys",
     params(("t" = String, Path), ("key" = String, Path)),
-    responses((status = 204, description = "Revoked"), Guarded, Failures), security(("key" = [])))]
+    responses((status = 204, description = "Revoked"), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn revoke_key(
-    KeyManagement { access, key }: KeyManagement,
+    KeyManagement { access, id: key }: KeyManagement,
     ActingApp(app): ActingApp,
-    State(web): State<Shared>,
-) -> Result<StatusCode, Problem> {
-    app.revoke_key(&access.tenant, &key).await?;
+    State(web): State<SharedWebState>,
+) -> Result<StatusCode, ProblemResponse> {
+    app.tenancy.revoke_key(&access.tenant, &key).await?;
     web.gate.forget_keys();
     Ok(StatusCode::NO_CONTENT)
 }

@@ -27,7 +27,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// 201 with the thing that was made and where it is.
+/// 201 with the created item and its location.
 fn created(location: &str, body: &impl Serialize) -> Response {
     let mut response = (StatusCode::CREATED, axum::Json(body)).into_response();
     if let Ok(location) = HeaderValue::from_str(location) {

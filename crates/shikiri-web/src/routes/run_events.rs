@@ -6,17 +6,17 @@ use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::access::RunAccess;
-use crate::error::Problem;
-use crate::openapi::{Failures, Guarded};
-use crate::query::Query;
-use crate::sse::{self, Feed, Source};
-use crate::state::Shared;
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::path_items::RunAccess;
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::Query;
+use crate::sse::{self, SseEventFeed, SseEventSource};
+use crate::web_state::SharedWebState;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct EventsQuery {
+pub(crate) struct RunEventsQuery {
     /// Start after this event. A `Last-Event-ID` header wins.
     #[param(value_type = Option<u64>)]
     pub(crate) after: Option<String>,
@@ -30,19 +30,19 @@ pub(crate) struct EventsQuery {
 /// longer kept gets `event: resync` with `kept_after` and goes on from there.
 #[utoipa::path(get, path = "/v1/tenants/{t}/runs/{r}/events", tag = "runs",
     params(
-        ("t" = String, Path), ("r" = String, Path), EventsQuery,
+        ("t" = String, Path), ("r" = String, Path), RunEventsQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was seen"),
     ),
     responses(
-        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"), Guarded, Failures,
+        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"), GuardedResponses, FailureResponses,
     ),
     security(("key" = [])))]
 pub(crate) async fn follow_run(
-    RunAccess { access, run }: RunAccess,
-    State(web): State<Shared>,
-    Query(query): Query<EventsQuery>,
+    RunAccess { access, id: run }: RunAccess,
+    State(web): State<SharedWebState>,
+    Query(query): Query<RunEventsQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemResponse> {
     let after = sse::cursor(&headers, query.after.as_deref())?;
-    Ok(sse::respond(Feed::open(web, access, Source::run(&run), after).await?))
+    Ok(sse::respond(SseEventFeed::open(web, access, SseEventSource::run(&run), after).await?))
 }

@@ -4,25 +4,26 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_app::lane;
-use shikiri_app::run::NewRun;
 use shikiri_model::ids::QuestionId;
-use shikiri_model::lane::{Identity, Way};
-use shikiri_model::run::{Answer, AnswerAction, RunStatus};
-use utoipa::{IntoParams, ToSchema};
+use shikiri_model::lane::{CallerIdentity, CallerOrigin};
+use shikiri_model::run::{AnswerAction, QuestionAnswer, RunStatus};
+use shikiri_runtime::run::NewRun;
+use utoipa::ToSchema;
 
 use super::created;
-use crate::access::{RunAccess, TenantAccess};
-use crate::error::Problem;
-use crate::json::Json;
-use crate::openapi::{Failures, Guarded};
-use crate::query::{Paging, Query};
-use crate::state::Shared;
-use crate::views::{Page, RunJson, RunStatusJson};
+use crate::access_extractors::TenantAccess;
+use crate::json_extractor::Json;
+use crate::openapi::{FailureResponses, GuardedResponses};
+use crate::path_items::RunAccess;
+use crate::problem_response::ProblemResponse;
+use crate::query_extractor::{Query, list_query};
+use crate::views::{ListPage, RunJson, RunStatusSchema};
+use crate::web_state::SharedWebState;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct StartRun {
+#[schema(as = StartRun)]
+pub(crate) struct StartRunBody {
     agent: String,
     /// What the agent gets; `{}` if left out.
     #[serde(default = "empty")]
@@ -37,11 +38,12 @@ fn empty() -> Value {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AnswerQuestion {
+#[schema(as = AnswerQuestion)]
+pub(crate) struct AnswerQuestionBody {
     #[schema(value_type = String)]
     question_id: QuestionId,
     #[serde(default)]
-    action: Action,
+    action: AnswerActionBody,
     /// Needed to accept. `content` is another name for it.
     #[serde(alias = "content")]
     answer: Option<Value>,
@@ -49,7 +51,8 @@ pub(crate) struct AnswerQuestion {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct UpdateRun {
+#[schema(as = UpdateRun)]
+pub(crate) struct UpdateRunBody {
     /// What the agent should go by from now on; each agent says what it takes.
     input: Value,
 }
@@ -57,45 +60,37 @@ pub(crate) struct UpdateRun {
 #[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = AnswerAction)]
-enum Action {
+enum AnswerActionBody {
     #[default]
     Accept,
     Decline,
     Cancel,
 }
 
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct RunsQuery {
+list_query!(RunsQuery {
     /// Only runs with this status.
-    #[param(inline)]
-    status: Option<RunStatusJson>,
-    /// At most this many items, 1 to 200. A page also ends after 4 MiB of them.
-    #[param(minimum = 1, maximum = 200, default = 50)]
-    limit: Option<u32>,
-    /// `next_cursor` of the page before.
-    cursor: Option<String>,
-}
+    #[param(inline, value_type = Option<RunStatusSchema>)]
+    status: Option<RunStatus>,
+});
 
 /// Starts a run; it goes on whether or not anybody listens
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs", tag = "runs", params(("t" = String, Path)),
-    request_body = StartRun,
-    responses((status = 201, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
+    request_body = StartRunBody,
+    responses((status = 201, description = "The run", body = RunJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn start_run(
     access: TenantAccess,
-    State(web): State<Shared>,
-    Json(new): Json<StartRun>,
-) -> Result<Response, Problem> {
+    State(web): State<SharedWebState>,
+    Json(new): Json<StartRunBody>,
+) -> Result<Response, ProblemResponse> {
     let tenant = access.tenant;
-    let StartRun { agent, input, idempotency_key } = new;
-    // A key's chats are its own: here it is all that tells callers apart.
-    let origin = lane::is_tool(&agent).then(|| {
-        let way = Way::Token { principal: access.caller.key.to_string(), handle: None };
-        json!({ "door": "rest", "lane": Identity::of(&way, "rest") })
+    let StartRunBody { agent, input, idempotency_key } = new;
+    // A key's chats are its own: only the key distinguishes callers here.
+    let origin = shikiri_lanes::is_tool(&agent).then(|| {
+        let way = CallerOrigin::Token { principal: access.caller.key.to_string(), handle: None };
+        json!({ "door": "rest", "lane": CallerIdentity::of(&way, "rest") })
     });
     let new = NewRun { agent, input, idempotency_key, origin };
-    let view = web.app.start_run(&tenant, new).await?;
+    let view = web.app.runtime.start_run(&tenant, new).await?;
     let location = format!("/v1/tenants/{tenant}/runs/{}", view.run.id);
     Ok(created(&location, &RunJson::from(view)))
 }
@@ -103,72 +98,74 @@ pub(crate) async fn start_run(
 /// Lists a tenant's runs, newest first
 #[utoipa::path(get, path = "/v1/tenants/{t}/runs", tag = "runs",
     params(("t" = String, Path), RunsQuery),
-    responses((status = 200, description = "A page of runs", body = Page<RunJson>), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "A page of runs", body = ListPage<RunJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn list_runs(
     access: TenantAccess,
-    State(web): State<Shared>,
+    State(web): State<SharedWebState>,
     Query(query): Query<RunsQuery>,
-) -> Result<axum::Json<Page<RunJson>>, Problem> {
-    let (after, limit) = Paging { limit: query.limit, cursor: query.cursor }.read()?;
-    let status = query.status.map(RunStatus::from);
-    Ok(axum::Json(Page::new(web.app.list_runs(&access.tenant, status, after, limit).await?)))
+) -> Result<axum::Json<ListPage<RunJson>>, ProblemResponse> {
+    let (after, limit) = query.position_and_limit()?;
+    let status = query.status;
+    Ok(axum::Json(ListPage::new(
+        web.app.runtime.list_runs(&access.tenant, status, after, limit).await?,
+    )))
 }
 
 /// Shows a run
 #[utoipa::path(get, path = "/v1/tenants/{t}/runs/{r}", tag = "runs",
     params(("t" = String, Path), ("r" = String, Path)),
-    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The run", body = RunJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn show_run(
-    RunAccess { access, run }: RunAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<RunJson>, Problem> {
-    Ok(axum::Json(web.app.run(&access.tenant, &run).await?.into()))
+    RunAccess { access, id: run }: RunAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<RunJson>, ProblemResponse> {
+    Ok(axum::Json(web.app.runtime.run(&access.tenant, &run).await?.into()))
 }
 
 /// Asks a run, and the runs that it called, to stop
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs/{r}/cancel", tag = "runs",
     params(("t" = String, Path), ("r" = String, Path)),
-    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
+    responses((status = 200, description = "The run", body = RunJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn cancel_run(
-    RunAccess { access, run }: RunAccess,
-    State(web): State<Shared>,
-) -> Result<axum::Json<RunJson>, Problem> {
-    Ok(axum::Json(web.app.cancel_run(&access.tenant, &run).await?.into()))
+    RunAccess { access, id: run }: RunAccess,
+    State(web): State<SharedWebState>,
+) -> Result<axum::Json<RunJson>, ProblemResponse> {
+    Ok(axum::Json(web.app.runtime.cancel_run(&access.tenant, &run).await?.into()))
 }
 
 /// Answers an open question of a run
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs/{r}/answers", tag = "runs",
-    params(("t" = String, Path), ("r" = String, Path)), request_body = AnswerQuestion,
-    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
+    params(("t" = String, Path), ("r" = String, Path)), request_body = AnswerQuestionBody,
+    responses((status = 200, description = "The run", body = RunJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn answer_run(
-    RunAccess { access, run }: RunAccess,
-    State(web): State<Shared>,
-    Json(body): Json<AnswerQuestion>,
-) -> Result<axum::Json<RunJson>, Problem> {
+    RunAccess { access, id: run }: RunAccess,
+    State(web): State<SharedWebState>,
+    Json(body): Json<AnswerQuestionBody>,
+) -> Result<axum::Json<RunJson>, ProblemResponse> {
     let action = match body.action {
-        Action::Accept if body.answer.is_none() => {
-            return Err(Problem::invalid(
+        AnswerActionBody::Accept if body.answer.is_none() => {
+            return Err(ProblemResponse::invalid(
                 "answer",
                 "is needed unless `action` is decline or cancel",
             ));
         }
-        Action::Accept => AnswerAction::Accept,
-        Action::Decline => AnswerAction::Decline,
-        Action::Cancel => AnswerAction::Cancel,
+        AnswerActionBody::Accept => AnswerAction::Accept,
+        AnswerActionBody::Decline => AnswerAction::Decline,
+        AnswerActionBody::Cancel => AnswerAction::Cancel,
     };
-    let answer = Answer::new(action, body.answer.unwrap_or_default());
-    let view = web.app.answer_run(&access.tenant, &run, &body.question_id, answer).await?;
+    let answer = QuestionAnswer::new(action, body.answer.unwrap_or_default());
+    let view = web.app.runtime.answer_run(&access.tenant, &run, &body.question_id, answer).await?;
     Ok(axum::Json(view.into()))
 }
 
 /// Redirects a run that has not ended: its agent takes the new input up where it can
 #[utoipa::path(post, path = "/v1/tenants/{t}/runs/{r}/input", tag = "runs",
-    params(("t" = String, Path), ("r" = String, Path)), request_body = UpdateRun,
-    responses((status = 200, description = "The run", body = RunJson), Guarded, Failures), security(("key" = [])))]
+    params(("t" = String, Path), ("r" = String, Path)), request_body = UpdateRunBody,
+    responses((status = 200, description = "The run", body = RunJson), GuardedResponses, FailureResponses), security(("key" = [])))]
 pub(crate) async fn update_run(
-    RunAccess { access, run }: RunAccess,
-    State(web): State<Shared>,
-    Json(body): Json<UpdateRun>,
-) -> Result<axum::Json<RunJson>, Problem> {
-    Ok(axum::Json(web.app.update_run(&access.tenant, &run, body.input).await?.into()))
+    RunAccess { access, id: run }: RunAccess,
+    State(web): State<SharedWebState>,
+    Json(body): Json<UpdateRunBody>,
+) -> Result<axum::Json<RunJson>, ProblemResponse> {
+    Ok(axum::Json(web.app.runtime.update_run(&access.tenant, &run, body.input).await?.into()))
 }

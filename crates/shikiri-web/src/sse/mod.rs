@@ -1,12 +1,12 @@
 //! A stream's events as Server-Sent Events.
 //!
 //! The stream is a cursor on the log: everything sent was committed, its `id` is its number, and
-//! the bytes of an event are the same whenever they are sent. So a reader that was cut off, for
-//! whatever reason, goes on with `Last-Event-ID` as if nothing had happened; only the terminal
-//! event of the run itself says that there is nothing more to come.
+//! the bytes of an event never change. So a reader that was cut off continues with `Last-Event-ID`
+//! without losing anything. Only the terminal event of the run itself says that nothing more will
+//! come.
 
-mod feed;
-mod format;
+mod event_feed;
+mod event_format;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -14,30 +14,30 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use shikiri_model::event::Seq;
 
-pub(crate) use feed::{Feed, Source};
+pub(crate) use event_feed::{SseEventFeed, SseEventSource};
 
-use crate::error::Problem;
+use crate::problem_response::ProblemResponse;
 
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-/// Where the reader wants to go on: the header wins, since a browser sets it by itself when it
-/// reconnects to an address that still carries the first `?after=`.
-pub(crate) fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Seq, Problem> {
+/// Where the reader continues. The header wins: a browser sets it when it reconnects to an address
+/// that still carries the first `?after=`.
+pub(crate) fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Seq, ProblemResponse> {
     let (field, text) = match (headers.get(LAST_EVENT_ID), after) {
         (Some(value), _) => (LAST_EVENT_ID, value.to_str().unwrap_or_default()),
         (None, Some(text)) => ("after", text),
         (None, None) => return Ok(0),
     };
-    // Digits only: `+1` is a number to Rust, but no id of ours.
+    // Digits only: Rust parses `+1` as a number, but our ids never look like that.
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = if digits { text.parse().ok() } else { None };
-    // The log counts in a signed column; what does not fit never existed.
+    // The log counts in a signed column; larger numbers never existed.
     number
         .filter(|seq| i64::try_from(*seq).is_ok())
-        .ok_or_else(|| Problem::invalid(field, "must be the id of an event of this stream"))
+        .ok_or_else(|| ProblemResponse::invalid(field, "must be the id of an event of this stream"))
 }
 
-pub(crate) fn respond(feed: Feed) -> Response {
+pub(crate) fn respond(feed: SseEventFeed) -> Response {
     // Boxed once, so that moving it through the stream's steps costs a pointer.
     let frames = stream::unfold(Box::new(feed), |mut feed| async move {
         let frame = feed.next_frame().await?;

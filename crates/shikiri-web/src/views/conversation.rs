@@ -1,11 +1,13 @@
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use shikiri_model::conversation::{Conversation, ConversationStatus};
 use shikiri_model::execution::{MessageKind, MessageLog};
 use shikiri_model::ids::{ConversationId, ModelId, RunId};
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::time::Timestamp;
 use utoipa::ToSchema;
+
+use super::words::{ConversationStatusSchema, MessageKindSchema};
 
 /// A thread of executions. One execution at a time writes to it.
 #[derive(Serialize, ToSchema)]
@@ -16,7 +18,8 @@ pub struct ConversationJson {
     title: Option<String>,
     /// The engine's session that the next execution resumes.
     session_id: Option<String>,
-    status: ConversationStatusJson,
+    #[schema(value_type = ConversationStatusSchema)]
+    status: ConversationStatus,
     /// In place of the tenant's.
     #[schema(value_type = Option<String>)]
     model_id: Option<ModelId>,
@@ -30,15 +33,6 @@ pub struct ConversationJson {
     updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = ConversationStatus)]
-pub enum ConversationStatusJson {
-    Active,
-    /// Kept, and no execution can be started in it.
-    Archived,
-}
-
 /// One message of a conversation.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Message)]
@@ -50,7 +44,8 @@ pub struct MessageJson {
     /// Position in its execution, from 1.
     seq: usize,
     #[serde(rename = "type")]
-    kind: MessageKindJson,
+    #[schema(value_type = MessageKindSchema)]
+    kind: MessageKind,
     subtype: Option<String>,
     content: Value,
     /// The call that started the subagent whose message this is.
@@ -59,27 +54,14 @@ pub struct MessageJson {
     at: Timestamp,
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = MessageType)]
-enum MessageKindJson {
-    System,
-    Assistant,
-    User,
-    Result,
-}
-
-impl From<Stored<Conversation>> for ConversationJson {
-    fn from(stored: Stored<Conversation>) -> Self {
+impl From<StoredDocument<Conversation>> for ConversationJson {
+    fn from(stored: StoredDocument<Conversation>) -> Self {
         let conversation = stored.value;
         Self {
             id: conversation.id,
             title: conversation.title,
             session_id: conversation.session_id,
-            status: match conversation.status {
-                ConversationStatus::Active => ConversationStatusJson::Active,
-                ConversationStatus::Archived => ConversationStatusJson::Archived,
-            },
+            status: conversation.status,
             model_id: conversation.model_id,
             workspace_enabled: conversation.workspace_enabled,
             turns: conversation.turns,
@@ -89,29 +71,15 @@ impl From<Stored<Conversation>> for ConversationJson {
     }
 }
 
-impl From<ConversationStatusJson> for ConversationStatus {
-    fn from(status: ConversationStatusJson) -> Self {
-        match status {
-            ConversationStatusJson::Active => Self::Active,
-            ConversationStatusJson::Archived => Self::Archived,
-        }
-    }
-}
-
-impl From<Stored<MessageLog>> for MessageJson {
-    fn from(stored: Stored<MessageLog>) -> Self {
+impl From<StoredDocument<MessageLog>> for MessageJson {
+    fn from(stored: StoredDocument<MessageLog>) -> Self {
         let message = stored.value;
         Self {
             id: message.id,
             execution_id: message.execution,
             turn: message.turn,
             seq: message.seq,
-            kind: match message.kind {
-                MessageKind::System => MessageKindJson::System,
-                MessageKind::Assistant => MessageKindJson::Assistant,
-                MessageKind::User => MessageKindJson::User,
-                MessageKind::Result => MessageKindJson::Result,
-            },
+            kind: message.kind,
             subtype: message.subtype,
             content: message.content,
             parent_tool_use_id: message.parent_tool_use_id,

@@ -1,13 +1,15 @@
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use shikiri_app::team::Line;
 use shikiri_model::ids::{AgentId, DelegationId, DialogueId, MessageId, ProjectId, TaskId};
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::team::{
-    Delegation, DelegationStatus, Dialogue, DialogueState, EndReason, Message,
+    Delegation, DelegationStatus, Dialogue, DialogueEndReason, DialogueState, TeamMessage,
 };
 use shikiri_model::time::Timestamp;
+use shikiri_teams::DialogueLine;
 use utoipa::ToSchema;
+
+use super::words::{DelegationStatusSchema, DialogueStateSchema, EndReasonSchema};
 
 /// What one agent said to another outside a dialogue.
 #[derive(Serialize, ToSchema)]
@@ -53,7 +55,8 @@ pub struct DelegationJson {
     target_agent_id: AgentId,
     purpose: String,
     context: Option<String>,
-    status: DelegationStatusJson,
+    #[schema(value_type = DelegationStatusSchema)]
+    status: DelegationStatus,
     /// Chat sessions that have taken it on.
     attempts: u32,
     #[schema(value_type = Option<String>)]
@@ -84,8 +87,10 @@ pub struct DialogueJson {
     #[schema(value_type = String)]
     participant_agent_id: AgentId,
     purpose: Option<String>,
-    state: DialogueStateJson,
-    end_reason: Option<EndReasonJson>,
+    #[schema(value_type = DialogueStateSchema)]
+    state: DialogueState,
+    #[schema(value_type = Option<EndReasonSchema>)]
+    end_reason: Option<DialogueEndReason>,
     /// How many there are.
     messages: u32,
     max_turns: u32,
@@ -119,40 +124,8 @@ pub struct DialogueLineJson {
     created_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = DelegationStatus)]
-pub enum DelegationStatusJson {
-    Pending,
-    Processing,
-    Completed,
-    Failed,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = DialogueState)]
-pub enum DialogueStateJson {
-    /// The participant has not come.
-    Pending,
-    Active,
-    Ended,
-}
-
-#[derive(Clone, Copy, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = EndReason)]
-enum EndReasonJson {
-    InitiatorEnded,
-    ParticipantEnded,
-    MaxTurns,
-    Timeout,
-    SessionExpired,
-    Cancelled,
-}
-
-impl From<Stored<Message>> for TeamMessageJson {
-    fn from(stored: Stored<Message>) -> Self {
+impl From<StoredDocument<TeamMessage>> for TeamMessageJson {
+    fn from(stored: StoredDocument<TeamMessage>) -> Self {
         let message = stored.value;
         Self {
             id: message.id.clone(),
@@ -169,8 +142,8 @@ impl From<Stored<Message>> for TeamMessageJson {
     }
 }
 
-impl From<Stored<Delegation>> for DelegationJson {
-    fn from(stored: Stored<Delegation>) -> Self {
+impl From<StoredDocument<Delegation>> for DelegationJson {
+    fn from(stored: StoredDocument<Delegation>) -> Self {
         let delegation = stored.value;
         Self {
             id: delegation.id.clone(),
@@ -180,12 +153,7 @@ impl From<Stored<Delegation>> for DelegationJson {
             target_agent_id: delegation.target,
             purpose: delegation.purpose,
             context: delegation.context,
-            status: match delegation.status {
-                DelegationStatus::Pending => DelegationStatusJson::Pending,
-                DelegationStatus::Processing => DelegationStatusJson::Processing,
-                DelegationStatus::Completed => DelegationStatusJson::Completed,
-                DelegationStatus::Failed => DelegationStatusJson::Failed,
-            },
+            status: delegation.status,
             attempts: delegation.attempts,
             task_id: delegation.task,
             conversation_id: delegation.dialogue,
@@ -196,8 +164,8 @@ impl From<Stored<Delegation>> for DelegationJson {
     }
 }
 
-impl From<Stored<Dialogue>> for DialogueJson {
-    fn from(stored: Stored<Dialogue>) -> Self {
+impl From<StoredDocument<Dialogue>> for DialogueJson {
+    fn from(stored: StoredDocument<Dialogue>) -> Self {
         let dialogue = stored.value;
         let turn = dialogue.is_living().then(|| dialogue.agent(dialogue.turn).clone());
         Self {
@@ -208,12 +176,8 @@ impl From<Stored<Dialogue>> for DialogueJson {
             initiator_agent_id: dialogue.initiator,
             participant_agent_id: dialogue.participant,
             purpose: dialogue.purpose,
-            state: match dialogue.state {
-                DialogueState::Pending => DialogueStateJson::Pending,
-                DialogueState::Active => DialogueStateJson::Active,
-                DialogueState::Ended => DialogueStateJson::Ended,
-            },
-            end_reason: dialogue.end.as_ref().map(|end| end.reason.into()),
+            state: dialogue.state,
+            end_reason: dialogue.end.as_ref().map(|end| end.reason),
             messages: dialogue.messages,
             max_turns: dialogue.max_turns,
             turn_agent_id: turn,
@@ -224,8 +188,8 @@ impl From<Stored<Dialogue>> for DialogueJson {
     }
 }
 
-impl From<Line> for DialogueLineJson {
-    fn from(Line { seq, said }: Line) -> Self {
+impl From<DialogueLine> for DialogueLineJson {
+    fn from(DialogueLine { seq, said }: DialogueLine) -> Self {
         Self {
             id: said.message_id.clone(),
             message_id: said.message_id,
@@ -233,40 +197,6 @@ impl From<Line> for DialogueLineJson {
             from_agent_id: said.from_agent_id,
             content: said.content,
             created_at: said.created_at,
-        }
-    }
-}
-
-impl From<EndReason> for EndReasonJson {
-    fn from(reason: EndReason) -> Self {
-        match reason {
-            EndReason::InitiatorEnded => Self::InitiatorEnded,
-            EndReason::ParticipantEnded => Self::ParticipantEnded,
-            EndReason::MaxTurns => Self::MaxTurns,
-            EndReason::Timeout => Self::Timeout,
-            EndReason::SessionExpired => Self::SessionExpired,
-            EndReason::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<DelegationStatusJson> for DelegationStatus {
-    fn from(status: DelegationStatusJson) -> Self {
-        match status {
-            DelegationStatusJson::Pending => Self::Pending,
-            DelegationStatusJson::Processing => Self::Processing,
-            DelegationStatusJson::Completed => Self::Completed,
-            DelegationStatusJson::Failed => Self::Failed,
-        }
-    }
-}
-
-impl From<DialogueStateJson> for DialogueState {
-    fn from(state: DialogueStateJson) -> Self {
-        match state {
-            DialogueStateJson::Pending => Self::Pending,
-            DialogueStateJson::Active => Self::Active,
-            DialogueStateJson::Ended => Self::Ended,
         }
     }
 }

@@ -1,14 +1,15 @@
 use serde::Serialize;
 use serde_json::Value;
 use shikiri_model::confinement::ConfinementLevel;
-use shikiri_model::execution::{Cost, Executor, SpenderKind, ToolCall, Usage, UsageRow};
+use shikiri_model::execution::{Cost, ExecutionUser, SpenderKind, TokenUsage, ToolCall, UsageRow};
 use shikiri_model::ids::{ConversationId, ModelId, RunId};
-use shikiri_model::record::Stored;
-use shikiri_model::run::{Run, RunStatus};
+use shikiri_model::record::StoredDocument;
+use shikiri_model::run::{Run, RunError, RunStatus};
 use shikiri_model::time::Timestamp;
 use utoipa::ToSchema;
 
-use super::run::{ErrorJson, Status};
+use super::schemas::{ExecutorSchema, RunErrorSchema, UsageSchema};
+use super::words::RunStatusSchema;
 
 /// One turn of a conversation.
 #[derive(Serialize, ToSchema)]
@@ -19,7 +20,8 @@ pub struct ExecutionJson {
     id: RunId,
     #[schema(value_type = String)]
     conversation_id: Option<ConversationId>,
-    status: Status,
+    #[schema(value_type = RunStatusSchema)]
+    status: RunStatus,
     /// 1 for the conversation's first.
     turn: u64,
     #[schema(value_type = String)]
@@ -29,7 +31,8 @@ pub struct ExecutionJson {
     /// `none`. Missing for an engine that starts none.
     #[serde(skip_serializing_if = "Option::is_none")]
     confinement: Option<&'static str>,
-    executor: Option<ExecutorJson>,
+    #[schema(value_type = Option<ExecutorSchema>)]
+    executor: Option<ExecutionUser>,
     user_input: Value,
     preferred_skills: Value,
     /// The answer; of one that was stopped, what there was of it.
@@ -38,9 +41,11 @@ pub struct ExecutionJson {
     session_id: Option<Value>,
     num_turns: Option<Value>,
     duration_ms: Option<Value>,
-    error: Option<ErrorJson>,
+    #[schema(value_type = Option<RunErrorSchema>)]
+    error: Option<RunError>,
     /// The whole run's, subagents included; while it runs, nothing.
-    usage: UsageJson,
+    #[schema(value_type = UsageSchema)]
+    usage: TokenUsage,
     #[schema(value_type = f64)]
     total_cost_usd: Cost,
     #[schema(value_type = String, format = DateTime)]
@@ -49,27 +54,6 @@ pub struct ExecutionJson {
     updated_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
     ended_at: Option<Timestamp>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = Executor)]
-pub(crate) struct ExecutorJson {
-    user_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    email: Option<String>,
-}
-
-/// Tokens.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Usage)]
-pub struct UsageJson {
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_write_5m_tokens: u64,
-    cache_write_1h_tokens: u64,
-    cache_read_tokens: u64,
 }
 
 /// What one spender spent on one model. An execution's rows add up to its usage and cost.
@@ -86,10 +70,12 @@ pub(crate) struct UsageRowJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     subagent_type: Option<String>,
     model: String,
-    usage: UsageJson,
+    #[schema(value_type = UsageSchema)]
+    usage: TokenUsage,
     #[schema(value_type = f64)]
     cost_usd: Cost,
-    status: Status,
+    #[schema(value_type = RunStatusSchema)]
+    status: RunStatus,
 }
 
 /// A call of a tool.
@@ -111,20 +97,21 @@ pub(crate) struct ToolCallJson {
 
 /// All there is, on one page.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Whole<T> {
+#[schema(as = Whole)]
+pub(crate) struct UnpagedList<T> {
     pub(crate) items: Vec<T>,
     pub(crate) next_cursor: Option<String>,
 }
 
-impl<T> Whole<T> {
+impl<T> UnpagedList<T> {
     pub(crate) fn new(items: impl IntoIterator<Item = T>) -> Self {
         Self { items: items.into_iter().collect(), next_cursor: None }
     }
 }
 
-impl From<Stored<Run>> for ExecutionJson {
-    fn from(stored: Stored<Run>) -> Self {
-        let Stored { created_at, updated_at, value: run, .. } = stored;
+impl From<StoredDocument<Run>> for ExecutionJson {
+    fn from(stored: StoredDocument<Run>) -> Self {
+        let StoredDocument { created_at, updated_at, value: run, .. } = stored;
         let execution = run.execution;
         let result = run.result.as_ref();
         let part = |name: &str| result.and_then(|data| data.get(name)).cloned();
@@ -145,33 +132,15 @@ impl From<Stored<Run>> for ExecutionJson {
             engine: execution.as_ref().map_or("", |e| e.engine.as_str()).to_owned(),
             model_id: execution.as_ref().map(|execution| execution.model_id.clone()),
             conversation_id: execution.as_ref().map(|execution| execution.conversation.clone()),
-            usage: execution.as_ref().map(|e| e.usage).unwrap_or_default().into(),
+            usage: execution.as_ref().map(|e| e.usage).unwrap_or_default(),
             total_cost_usd: execution.as_ref().map(|e| e.total_cost_usd).unwrap_or_default(),
-            executor: execution.map(|execution| execution.executor.into()),
-            status: run.status.into(),
-            error: run.error.map(ErrorJson::from),
+            executor: execution.map(|execution| execution.executor),
+            status: run.status,
+            error: run.error,
             id: run.id,
             created_at,
             updated_at,
             ended_at: run.ended_at,
-        }
-    }
-}
-
-impl From<Executor> for ExecutorJson {
-    fn from(Executor { user_id, name, email }: Executor) -> Self {
-        Self { user_id, name, email }
-    }
-}
-
-impl From<Usage> for UsageJson {
-    fn from(usage: Usage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cache_write_5m_tokens: usage.cache_write_5m_tokens,
-            cache_write_1h_tokens: usage.cache_write_1h_tokens,
-            cache_read_tokens: usage.cache_read_tokens,
         }
     }
 }
@@ -184,9 +153,9 @@ impl UsageRowJson {
             agent_id: row.agent_id,
             subagent_type: row.subagent_type,
             model: row.model,
-            usage: row.usage.into(),
+            usage: row.usage,
             cost_usd: row.cost_usd,
-            status: status.into(),
+            status,
         }
     }
 }

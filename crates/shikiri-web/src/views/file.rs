@@ -1,7 +1,7 @@
 //! Files of a workspace.
 
 use serde::Serialize;
-use shikiri_app::workspace::FileRecord;
+use shikiri_executions::workspace::FileRecord;
 use utoipa::ToSchema;
 
 #[derive(Serialize, ToSchema)]

@@ -1,9 +1,9 @@
 use serde::{Deserialize, Serialize};
-use shikiri_app::keys::ListedKey;
 use shikiri_model::ids::KeyId;
-use shikiri_model::key::{ApiKey, KeyScope, Secret};
-use shikiri_model::record::Stored;
+use shikiri_model::key::{ApiKey, KeyScope, SecretToken};
+use shikiri_model::record::StoredDocument;
 use shikiri_model::time::Timestamp;
+use shikiri_tenancy::keys::ListedKey;
 use utoipa::ToSchema;
 
 /// A key of a tenant. The secret itself is shown only when it is made.
@@ -35,21 +35,22 @@ pub(crate) enum KeyScopeJson {
 }
 
 #[derive(Serialize, ToSchema)]
-pub struct MadeKey {
+#[schema(as = MadeKey)]
+pub struct CreatedKeyJson {
     #[serde(flatten)]
     pub(crate) record: KeyJson,
     /// The secret: keep it, it is not shown again.
     key: String,
 }
 
-impl MadeKey {
-    pub fn new(stored: Stored<ApiKey>, secret: &Secret) -> Self {
+impl CreatedKeyJson {
+    pub fn new(stored: StoredDocument<ApiKey>, secret: &SecretToken) -> Self {
         Self { record: stored.into(), key: secret.reveal().to_owned() }
     }
 }
 
-impl From<Stored<ApiKey>> for KeyJson {
-    fn from(stored: Stored<ApiKey>) -> Self {
+impl From<StoredDocument<ApiKey>> for KeyJson {
+    fn from(stored: StoredDocument<ApiKey>) -> Self {
         let ApiKey { id, name, scope, expires_at, .. } = stored.value;
         let scope = match scope {
             KeyScope::Hooks(_) => KeyScopeJson::Hooks,

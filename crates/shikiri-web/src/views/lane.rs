@@ -2,10 +2,16 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use shikiri_model::ids::{InquiryId, LaneId, RunId};
-use shikiri_model::lane::{Inquiry, InquiryState, Lane, Sent, Tab, Thread, Timings};
-use shikiri_model::record::Stored;
+use shikiri_model::lane::{
+    AskTimings, Lane, ProviderChat, ProviderQuestion, ProviderQuestionError, ProviderQuestionState,
+    SendStatus, TabId,
+};
+use shikiri_model::record::StoredDocument;
 use shikiri_model::time::Timestamp;
 use utoipa::ToSchema;
+
+use super::schemas::{InquiryErrorSchema, TimingsSchema};
+use super::words::{ProviderQuestionStateSchema, SendStatusSchema};
 
 /// An agent's own chats at the providers.
 #[derive(Serialize, ToSchema)]
@@ -51,13 +57,13 @@ struct ThreadJson {
     url: Option<String>,
     /// A browser's target id; a number if it was imported.
     #[schema(value_type = Option<Object>)]
-    tab_id: Option<Tab>,
+    tab_id: Option<TabId>,
 }
 
-impl From<Stored<Lane>> for LaneJson {
-    fn from(stored: Stored<Lane>) -> Self {
-        let Stored { created_at, updated_at, value: lane, .. } = stored;
-        let thread = |thread: Thread| ThreadJson { url: thread.url, tab_id: thread.tab };
+impl From<StoredDocument<Lane>> for LaneJson {
+    fn from(stored: StoredDocument<Lane>) -> Self {
+        let StoredDocument { created_at, updated_at, value: lane, .. } = stored;
+        let thread = |thread: ProviderChat| ThreadJson { url: thread.url, tab_id: thread.tab };
         Self {
             ends_at: lane.ends_at(),
             id: lane.id,
@@ -99,57 +105,21 @@ pub struct InquiryJson {
     /// Text of a web page: not to be trusted.
     answer: Option<String>,
     url: Option<String>,
-    status: InquiryStatusJson,
+    #[schema(value_type = ProviderQuestionStateSchema)]
+    status: ProviderQuestionState,
     /// Whether the provider has the question.
-    sent: SentJson,
-    error: Option<InquiryErrorJson>,
-    timings: TimingsJson,
+    #[schema(value_type = SendStatusSchema)]
+    sent: SendStatus,
+    #[schema(value_type = Option<InquiryErrorSchema>)]
+    error: Option<ProviderQuestionError>,
+    #[schema(value_type = TimingsSchema)]
+    timings: AskTimings,
     #[schema(value_type = Option<String>, format = DateTime)]
     ended_at: Option<Timestamp>,
 }
 
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = InquiryStatus)]
-enum InquiryStatusJson {
-    Asking,
-    Answered,
-    Failed,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = Sent)]
-enum SentJson {
-    No,
-    Yes,
-    Unknown,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = InquiryError)]
-struct InquiryErrorJson {
-    code: String,
-    message: String,
-}
-
-/// How long each part took, in milliseconds.
-#[derive(Serialize, ToSchema)]
-#[schema(as = InquiryTimings)]
-struct TimingsJson {
-    connect_ms: u64,
-    wait_input_ms: u64,
-    input_ms: u64,
-    send_ms: u64,
-    wait_response_ms: u64,
-    total_ms: u64,
-}
-
-impl From<Stored<Inquiry>> for InquiryJson {
-    fn from(Stored { value, .. }: Stored<Inquiry>) -> Self {
-        let Timings { connect_ms, wait_input_ms, input_ms, send_ms, wait_response_ms, total_ms } =
-            value.timings;
-        let error = value.error;
+impl From<StoredDocument<ProviderQuestion>> for InquiryJson {
+    fn from(StoredDocument { value, .. }: StoredDocument<ProviderQuestion>) -> Self {
         Self {
             id: value.id,
             at: value.asked_at,
@@ -164,25 +134,10 @@ impl From<Stored<Inquiry>> for InquiryJson {
             question: value.question,
             answer: value.answer,
             url: value.url,
-            status: match value.state {
-                InquiryState::Asking => InquiryStatusJson::Asking,
-                InquiryState::Answered => InquiryStatusJson::Answered,
-                InquiryState::Failed => InquiryStatusJson::Failed,
-            },
-            sent: match value.sent {
-                Sent::No => SentJson::No,
-                Sent::Yes => SentJson::Yes,
-                Sent::Unknown => SentJson::Unknown,
-            },
-            error: error.map(|e| InquiryErrorJson { code: e.code, message: e.message }),
-            timings: TimingsJson {
-                connect_ms,
-                wait_input_ms,
-                input_ms,
-                send_ms,
-                wait_response_ms,
-                total_ms,
-            },
+            status: value.state,
+            sent: value.sent,
+            error: value.error,
+            timings: value.timings,
             ended_at: value.ended_at,
         }
     }

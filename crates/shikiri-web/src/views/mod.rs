@@ -1,4 +1,4 @@
-//! What the outside sees of things, as JSON. The command line prints the same.
+//! The JSON views of records, for the REST API and the command line.
 
 mod audit;
 mod conversation;
@@ -10,51 +10,50 @@ mod key;
 mod lane;
 mod model;
 mod run;
+mod schemas;
 mod server;
 mod skill;
 mod team;
 mod tenant;
 mod usage;
+mod words;
 
 use serde::Serialize;
-use shikiri_model::record::Position;
+use shikiri_model::record::RecordPosition;
 use utoipa::ToSchema;
 
-pub use audit::{AuditJson, AuditPage};
-pub use conversation::{ConversationJson, ConversationStatusJson, MessageJson};
-pub use dialogue::{
-    DelegationJson, DelegationStatusJson, DialogueJson, DialogueLineJson, DialogueStateJson,
-    TeamMessageJson,
-};
-pub use execution::{ExecutionJson, UsageJson};
-pub(crate) use execution::{ToolCallJson, UsageRowJson, Whole};
+pub use audit::AuditPage;
+pub use conversation::{ConversationJson, MessageJson};
+pub use dialogue::{DelegationJson, DialogueJson, DialogueLineJson, TeamMessageJson};
+pub use execution::ExecutionJson;
+pub(crate) use execution::{ToolCallJson, UnpagedList, UsageRowJson};
 pub use file::FileJson;
-pub use hook::{HookLogJson, HookStatsJson, SubagentJson, SubagentStateJson};
+pub use hook::SubagentJson;
 pub(crate) use key::KeyScopeJson;
-pub use key::{KeyJson, MadeKey};
+pub use key::{CreatedKeyJson, KeyJson};
 pub use lane::{InquiryJson, LaneJson};
-pub use model::{EngineJson, ModelJson, StatusJson};
+pub use model::ModelJson;
 pub use run::RunJson;
-pub(crate) use run::Status as RunStatusJson;
+pub(crate) use schemas::{HookLogSchema, HookStatsSchema};
 pub use server::{ServerCheckJson, ServerJson, ServerTypeJson};
 pub use skill::SkillJson;
-pub use team::{
-    AgentKindJson, ProjectJson, RankJson, SpawnJson, TaskJson, TaskStatusJson, TeamAgentJson,
-};
+pub use team::{ProjectJson, TaskJson, TeamAgentJson};
 pub use tenant::TenantJson;
-pub(crate) use tenant::{EgressJson, Status as TenantStatusJson};
 pub use usage::UsageReportJson;
+pub use words::Word;
+pub(crate) use words::*;
 
 /// A page of a list.
 #[derive(Serialize, ToSchema)]
-pub struct Page<T> {
+#[schema(as = Page)]
+pub struct ListPage<T> {
     items: Vec<T>,
     /// Where the next page starts; null on the last.
     next_cursor: Option<String>,
 }
 
-impl<T> Page<T> {
-    pub fn new<U>((items, next): (Vec<U>, Option<Position>)) -> Self
+impl<T> ListPage<T> {
+    pub fn new<U>((items, next): (Vec<U>, Option<RecordPosition>)) -> Self
     where
         T: From<U>,
     {

@@ -1,13 +1,16 @@
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use shikiri_app::models::HIDDEN;
-use shikiri_model::execution::{Price, Prices};
+use serde::Serialize;
+use shikiri_model::execution::ModelPrices;
 use shikiri_model::ids::ModelId;
-use shikiri_model::models::{EngineKind, Model, Status};
-use shikiri_model::record::Stored;
+use shikiri_model::models::{ActiveStatus, EngineKind, Model};
+use shikiri_model::record::StoredDocument;
 use shikiri_model::time::Timestamp;
+use shikiri_tenancy::models::HIDDEN;
 use utoipa::ToSchema;
+
+use super::schemas::PricesSchema;
+use super::words::{ActiveStatusSchema, EngineSchema};
 
 /// An AI model with its engine and prices. It belongs to the server.
 #[derive(Serialize, ToSchema)]
@@ -15,11 +18,13 @@ use utoipa::ToSchema;
 pub struct ModelJson {
     #[schema(value_type = String)]
     pub(crate) id: ModelId,
-    engine: EngineJson,
+    #[schema(value_type = EngineSchema)]
+    engine: EngineKind,
     /// As the provider calls it.
     model_name: String,
     region: Option<String>,
-    status: StatusJson,
+    #[schema(value_type = ActiveStatusSchema)]
+    status: ActiveStatus,
     /// Short names that stand for this model, such as `haiku`.
     aliases: Vec<String>,
     /// What subagents use that ask for nothing.
@@ -31,118 +36,37 @@ pub struct ModelJson {
     /// admin only.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret_env: Option<Vec<String>>,
-    prices: PricesJson,
+    #[schema(value_type = PricesSchema)]
+    prices: ModelPrices,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schema(as = Engine)]
-pub enum EngineJson {
-    ClaudeCode,
-    Anthropic,
-    Bedrock,
-    Offline,
-}
-
-/// What is inactive is kept and not used.
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = Status)]
-pub enum StatusJson {
-    Active,
-    Inactive,
-}
-
-/// Dollars per million tokens.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Prices)]
-struct PricesJson {
-    #[schema(value_type = f64)]
-    input: Price,
-    #[schema(value_type = f64)]
-    output: Price,
-    #[schema(value_type = f64)]
-    cache_write_5m: Price,
-    #[schema(value_type = f64)]
-    cache_write_1h: Price,
-    #[schema(value_type = f64)]
-    cache_read: Price,
-}
-
 impl ModelJson {
-    /// What a tenant sees of it.
-    pub(crate) fn for_tenant(stored: Stored<Model>) -> Self {
+    /// The parts that a tenant may see.
+    pub(crate) fn for_tenant(stored: StoredDocument<Model>) -> Self {
         Self { env: None, secret_env: None, ..stored.into() }
     }
 }
 
-impl From<Stored<Model>> for ModelJson {
-    fn from(stored: Stored<Model>) -> Self {
+impl From<StoredDocument<Model>> for ModelJson {
+    fn from(stored: StoredDocument<Model>) -> Self {
         let model = stored.value;
         Self {
             id: model.id,
-            engine: model.engine.into(),
+            engine: model.engine,
             model_name: model.model_name,
             region: model.region,
-            status: model.status.into(),
+            status: model.status,
             aliases: model.aliases,
             subagent_model: model.subagent_model,
             env: Some(model.env.into_keys().map(|name| (name, HIDDEN.to_owned())).collect()),
             secret_env: Some(model.secret_env),
-            prices: model.prices.into(),
+            prices: model.prices,
             created_at: stored.created_at,
             updated_at: stored.updated_at,
-        }
-    }
-}
-
-impl From<Prices> for PricesJson {
-    fn from(prices: Prices) -> Self {
-        let Prices { input, output, cache_write_5m, cache_write_1h, cache_read } = prices;
-        Self { input, output, cache_write_5m, cache_write_1h, cache_read }
-    }
-}
-
-impl From<EngineKind> for EngineJson {
-    fn from(kind: EngineKind) -> Self {
-        match kind {
-            EngineKind::ClaudeCode => Self::ClaudeCode,
-            EngineKind::Anthropic => Self::Anthropic,
-            EngineKind::Bedrock => Self::Bedrock,
-            EngineKind::Offline => Self::Offline,
-        }
-    }
-}
-
-impl From<EngineJson> for EngineKind {
-    fn from(engine: EngineJson) -> Self {
-        match engine {
-            EngineJson::ClaudeCode => Self::ClaudeCode,
-            EngineJson::Anthropic => Self::Anthropic,
-            EngineJson::Bedrock => Self::Bedrock,
-            EngineJson::Offline => Self::Offline,
-        }
-    }
-}
-
-impl From<Status> for StatusJson {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Active => Self::Active,
-            Status::Inactive => Self::Inactive,
-        }
-    }
-}
-
-impl From<StatusJson> for Status {
-    fn from(status: StatusJson) -> Self {
-        match status {
-            StatusJson::Active => Self::Active,
-            StatusJson::Inactive => Self::Inactive,
         }
     }
 }

@@ -1,11 +1,14 @@
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use shikiri_app::run::RunView;
 use shikiri_model::ids::{QuestionId, RunId};
-use shikiri_model::record::Stored;
-use shikiri_model::run::{Question, QuestionKind, Run, RunError, RunStatus};
+use shikiri_model::record::StoredDocument;
+use shikiri_model::run::{QuestionKind, Run, RunError, RunQuestion, RunStatus};
 use shikiri_model::time::Timestamp;
+use shikiri_runtime::run::RunView;
 use utoipa::ToSchema;
+
+use super::schemas::RunErrorSchema;
+use super::words::{QuestionKindSchema, RunStatusSchema};
 
 /// One durable piece of agent work.
 #[derive(Serialize, ToSchema)]
@@ -18,7 +21,8 @@ pub struct RunJson {
     run_id: RunId,
     agent: String,
     input: Value,
-    status: Status,
+    #[schema(value_type = RunStatusSchema)]
+    status: RunStatus,
     /// How far it is, of `total`. Lists leave progress out.
     progress: Value,
     total: Value,
@@ -26,7 +30,8 @@ pub struct RunJson {
     /// Open questions.
     questions: Vec<QuestionJson>,
     result: Option<Value>,
-    error: Option<ErrorJson>,
+    #[schema(value_type = Option<RunErrorSchema>)]
+    error: Option<RunError>,
     #[schema(value_type = Option<String>)]
     parent_run_id: Option<RunId>,
     #[schema(value_type = String, format = DateTime)]
@@ -37,45 +42,18 @@ pub struct RunJson {
     ended_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = RunStatus)]
-pub enum Status {
-    Queued,
-    Running,
-    Waiting,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
 #[derive(Serialize, ToSchema)]
 #[schema(as = Question)]
 struct QuestionJson {
     #[schema(value_type = String)]
     question_id: QuestionId,
-    kind: Kind,
+    #[schema(value_type = QuestionKindSchema)]
+    kind: QuestionKind,
     message: String,
     /// What a good answer looks like.
     schema: Value,
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = QuestionKind)]
-enum Kind {
-    Human,
-    Model,
-    Roots,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = RunError)]
-pub(super) struct ErrorJson {
-    code: String,
-    message: String,
 }
 
 impl From<RunView> for RunJson {
@@ -91,8 +69,8 @@ impl From<RunView> for RunJson {
     }
 }
 
-impl From<Stored<Run>> for RunJson {
-    fn from(stored: Stored<Run>) -> Self {
+impl From<StoredDocument<Run>> for RunJson {
+    fn from(stored: StoredDocument<Run>) -> Self {
         run_json(stored.value, stored.created_at, stored.updated_at)
     }
 }
@@ -103,13 +81,13 @@ fn run_json(run: Run, created_at: Timestamp, updated_at: Timestamp) -> RunJson {
         run_id: run.id,
         agent: run.agent,
         input: run.input,
-        status: run.status.into(),
+        status: run.status,
         progress: Value::Null,
         total: Value::Null,
         message: Value::Null,
         questions: run.questions.into_iter().map(QuestionJson::from).collect(),
         result: run.result,
-        error: run.error.map(ErrorJson::from),
+        error: run.error,
         parent_run_id: run.parent.map(|parent| parent.run),
         created_at,
         updated_at,
@@ -117,50 +95,14 @@ fn run_json(run: Run, created_at: Timestamp, updated_at: Timestamp) -> RunJson {
     }
 }
 
-impl From<RunError> for ErrorJson {
-    fn from(RunError { code, message }: RunError) -> Self {
-        Self { code, message }
-    }
-}
-
-impl From<Question> for QuestionJson {
-    fn from(question: Question) -> Self {
+impl From<RunQuestion> for QuestionJson {
+    fn from(question: RunQuestion) -> Self {
         Self {
             question_id: question.id,
-            kind: match question.kind {
-                QuestionKind::Human => Kind::Human,
-                QuestionKind::Model => Kind::Model,
-                QuestionKind::Roots => Kind::Roots,
-            },
+            kind: question.kind,
             message: question.message,
             schema: question.schema,
             expires_at: question.expires_at,
-        }
-    }
-}
-
-impl From<RunStatus> for Status {
-    fn from(status: RunStatus) -> Self {
-        match status {
-            RunStatus::Queued => Self::Queued,
-            RunStatus::Running => Self::Running,
-            RunStatus::Waiting => Self::Waiting,
-            RunStatus::Completed => Self::Completed,
-            RunStatus::Failed => Self::Failed,
-            RunStatus::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<Status> for RunStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Queued => Self::Queued,
-            Status::Running => Self::Running,
-            Status::Waiting => Self::Waiting,
-            Status::Completed => Self::Completed,
-            Status::Failed => Self::Failed,
-            Status::Cancelled => Self::Cancelled,
         }
     }
 }

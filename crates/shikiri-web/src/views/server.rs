@@ -2,15 +2,16 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use shikiri_app::servers::{ServerKind, ServerReport, TriedServer};
+use shikiri_executions::servers::{ServerIdentity, ServerKind, ServerReport};
 use shikiri_model::ids::ServerId;
-use shikiri_model::record::Stored;
-use shikiri_model::server::{McpServer, Transport};
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::record::StoredDocument;
+use shikiri_model::server::{McpServer, McpServerTransport};
 use shikiri_model::time::Timestamp;
-use shikiri_model::tool::{ChangeKind, Definition, ToolChange};
+use shikiri_model::tool::{ToolChange, ToolChangeKind, ToolDescription};
 use utoipa::ToSchema;
 
-use super::StatusJson;
+use super::words::{ActiveStatusSchema, ToolChangeKindSchema};
 
 /// An MCP server that a tenant's executions can reach.
 #[derive(Serialize, ToSchema)]
@@ -38,7 +39,8 @@ pub struct ServerJson {
     allowed_tools: Option<Vec<String>>,
     /// Whether it may be at an address of this machine or this network.
     allow_private: bool,
-    status: StatusJson,
+    #[schema(value_type = ActiveStatusSchema)]
+    status: ActiveStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
@@ -76,22 +78,14 @@ pub struct ServerCheckJson {
 #[schema(as = ToolChange)]
 struct ToolChangeJson {
     tool: String,
-    kind: ToolChangeKindJson,
+    #[schema(value_type = ToolChangeKindSchema)]
+    kind: ToolChangeKind,
     /// What the server said of it; absent for a new tool, and where too much was said to be kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<ToolDefinitionJson>,
     /// What the server says of it now; absent for a tool that is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<ToolDefinitionJson>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = ToolChangeKind)]
-enum ToolChangeKindJson {
-    Changed,
-    Added,
-    Removed,
 }
 
 /// What a server says of a tool, without invisible characters.
@@ -111,15 +105,17 @@ struct TriedServerJson {
     version: String,
 }
 
-impl From<Stored<McpServer>> for ServerJson {
-    fn from(stored: Stored<McpServer>) -> Self {
+impl From<StoredDocument<McpServer>> for ServerJson {
+    fn from(stored: StoredDocument<McpServer>) -> Self {
         let server = stored.value;
         let headers_template = server.shown_headers();
         let (kind, url, command, spec) = match server.transport {
-            Transport::Http { url } => (ServerTypeJson::Http, Some(url), None, None),
-            Transport::Sse { url } => (ServerTypeJson::Sse, Some(url), None, None),
-            Transport::Stdio { command } => (ServerTypeJson::Stdio, None, Some(command), None),
-            Transport::Openapi { spec, url } => {
+            McpServerTransport::Http { url } => (ServerTypeJson::Http, Some(url), None, None),
+            McpServerTransport::Sse { url } => (ServerTypeJson::Sse, Some(url), None, None),
+            McpServerTransport::Stdio { command } => {
+                (ServerTypeJson::Stdio, None, Some(command), None)
+            }
+            McpServerTransport::Openapi { spec, url } => {
                 let object = serde_json::from_str(&spec).ok().filter(Value::is_object);
                 let spec = object.unwrap_or(Value::String(spec));
                 (ServerTypeJson::Openapi, url, None, Some(spec))
@@ -135,7 +131,7 @@ impl From<Stored<McpServer>> for ServerJson {
             headers_template,
             allowed_tools: server.allowed_tools,
             allow_private: server.allow_private,
-            status: server.status.into(),
+            status: server.status,
             created_at: stored.created_at,
             updated_at: stored.updated_at,
         }
@@ -156,7 +152,8 @@ impl From<ServerTypeJson> for ServerKind {
 impl From<ServerReport> for ServerCheckJson {
     fn from(report: ServerReport) -> Self {
         let ServerReport { reachable, detail, server, tools, changes } = report;
-        let server = server.map(|TriedServer { name, version }| TriedServerJson { name, version });
+        let server =
+            server.map(|ServerIdentity { name, version }| TriedServerJson { name, version });
         let changes = changes.into_iter().map(ToolChangeJson::from).collect();
         Self { reachable, detail, server, tools, changes }
     }
@@ -165,18 +162,13 @@ impl From<ServerReport> for ServerCheckJson {
 impl From<ToolChange> for ToolChangeJson {
     fn from(change: ToolChange) -> Self {
         let ToolChange { tool, kind, before, after } = change;
-        let kind = match kind {
-            ChangeKind::Changed => ToolChangeKindJson::Changed,
-            ChangeKind::Added => ToolChangeKindJson::Added,
-            ChangeKind::Removed => ToolChangeKindJson::Removed,
-        };
         Self { tool, kind, before: before.map(Into::into), after: after.map(Into::into) }
     }
 }
 
-impl From<Definition> for ToolDefinitionJson {
-    fn from(definition: Definition) -> Self {
-        let Definition { title, description, input_schema, annotations } = definition;
+impl From<ToolDescription> for ToolDefinitionJson {
+    fn from(definition: ToolDescription) -> Self {
+        let ToolDescription { title, description, input_schema, annotations } = definition;
         let annotations = Some(annotations).filter(|value| !value.is_null());
         Self { title, description, input_schema, annotations }
     }

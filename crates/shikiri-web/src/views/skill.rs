@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use shikiri_model::record::Stored;
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::skill::Skill;
 use shikiri_model::time::Timestamp;
 use utoipa::ToSchema;
 
-use super::StatusJson;
+use super::words::ActiveStatusSchema;
 
 /// Instructions that an engine may take up, in a folder of its own.
 #[derive(Serialize, ToSchema)]
@@ -18,22 +19,23 @@ pub struct SkillJson {
     content: String,
     /// Other files, by their path below the skill's folder.
     files: BTreeMap<String, String>,
-    status: StatusJson,
+    #[schema(value_type = ActiveStatusSchema)]
+    status: ActiveStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
 }
 
-impl From<Stored<Skill>> for SkillJson {
-    fn from(stored: Stored<Skill>) -> Self {
+impl From<StoredDocument<Skill>> for SkillJson {
+    fn from(stored: StoredDocument<Skill>) -> Self {
         let Skill { name, description, content, files, status, .. } = stored.value;
         Self {
             name,
             description,
             content,
             files,
-            status: status.into(),
+            status,
             created_at: stored.created_at,
             updated_at: stored.updated_at,
         }

@@ -1,9 +1,9 @@
 use serde::Serialize;
-use shikiri_app::usage::{Spending, UsageGroup, UsageReport};
-use shikiri_model::execution::{Cost, SpenderKind};
+use shikiri_model::execution::{Cost, SpenderKind, TokenUsage};
+use shikiri_tenancy::usage::{UsageGroup, UsageReport, UsageTotals};
 use utoipa::ToSchema;
 
-use super::execution::UsageJson;
+use super::schemas::UsageSchema;
 
 /// What was spent, in groups that add up to the total exactly.
 #[derive(Serialize, ToSchema)]
@@ -39,7 +39,8 @@ struct UsageGroupJson {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Spending)]
 struct SpendingJson {
-    usage: UsageJson,
+    #[schema(value_type = UsageSchema)]
+    usage: TokenUsage,
     #[schema(value_type = f64)]
     cost_usd: Cost,
     /// How many executions spent it.
@@ -63,9 +64,9 @@ impl From<UsageGroup> for UsageGroupJson {
     }
 }
 
-impl From<Spending> for SpendingJson {
-    fn from(spending: Spending) -> Self {
-        let Spending { usage, cost, executions } = spending;
-        Self { usage: usage.into(), cost_usd: cost, executions }
+impl From<UsageTotals> for SpendingJson {
+    fn from(spending: UsageTotals) -> Self {
+        let UsageTotals { usage, cost, executions } = spending;
+        Self { usage, cost_usd: cost, executions }
     }
 }

@@ -3,23 +3,14 @@
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
+use shikiri_testkit::read_frames;
 
 use crate::world::World;
 
-/// Events as (id, name, data) and whatever else was sent.
+/// Events as (id, name, data).
 fn frames(text: &str) -> Vec<(Option<u64>, String, Value)> {
-    let blocks = text.split_terminator("\n\n").filter(|block| block.contains("data: "));
-    let part = |block: &str, name: &str| {
-        let line = block.lines().find_map(|line| line.strip_prefix(name));
-        line.map(|rest| rest.trim_start_matches(": ").to_owned())
-    };
-    blocks
-        .map(|block| {
-            let id = part(block, "id").map(|id| id.parse().unwrap());
-            let data = serde_json::from_str(&part(block, "data").unwrap()).unwrap();
-            (id, part(block, "event").unwrap(), data)
-        })
-        .collect()
+    let frames = read_frames(text.as_bytes()).into_iter();
+    frames.map(|frame| (frame.seq(), frame.event.clone(), frame.json())).collect()
 }
 
 #[tokio::test]
@@ -83,11 +74,10 @@ async fn a_cursor_whose_events_are_gone_starts_over_where_they_begin() {
     let world = World::new().await;
     let run = world.run("local", "echo", json!({})).await;
     world.append("local", &run, json!({ "n": 2 }), false).await;
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    let cut = world.app.store().now().await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let cut = world.next_moment().await;
+    world.next_moment().await;
     world.append("local", &run, json!({ "n": 3 }), true).await;
-    world.app.store().purge(cut, 100).await.unwrap();
+    world.app.runtime.store().purge(cut, 100).await.unwrap();
 
     let path = format!("/v1/tenants/local/runs/{run}/events");
     let events = frames(&world.get(&path).await.text);

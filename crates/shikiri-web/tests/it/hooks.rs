@@ -6,10 +6,12 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
-use shikiri_app::gate::{Gate, GateOptions};
-use shikiri_app::hooks::HookFiles;
-use shikiri_model::hook::{Conventions, Evidence, Payload, ReadTo, Want};
-use shikiri_web::{Server, WebOptions};
+use shikiri_model::hook::{
+    Conventions, EvidenceRequest, HookEvidence, HookInput, TranscriptOffset,
+};
+use shikiri_subagents::HookFiles;
+use shikiri_tenancy::gate::{AccessGate, GateOptions};
+use shikiri_web::{WebOptions, WebServer};
 use tower::ServiceExt as _;
 
 use crate::world::World;
@@ -29,19 +31,19 @@ impl HookFiles for Disk {
 
     fn find(
         &self,
-        _: &Payload,
-        want: &Want,
-        evidence: &mut Evidence,
-        _: Option<ReadTo>,
-    ) -> Vec<(String, ReadTo)> {
+        _: &HookInput,
+        want: &EvidenceRequest,
+        evidence: &mut HookEvidence,
+        _: Option<TranscriptOffset>,
+    ) -> Vec<(String, TranscriptOffset)> {
         match want {
-            Want::Spawns => evidence.spawns = Some(Vec::new()),
+            EvidenceRequest::Spawns => evidence.spawns = Some(Vec::new()),
             other => panic!("{other:?} is not wanted at a start"),
         }
         Vec::new()
     }
 
-    fn lives(&self, _: &str) -> bool {
+    fn is_claimant_alive(&self, _: &str) -> bool {
         true
     }
 }
@@ -66,8 +68,8 @@ async fn read(response: Response<Body>) -> Value {
 async fn an_answer_that_nobody_took_is_given_again() {
     let world = World::new().await;
     let app = world.app.clone().with_hook_files(Arc::new(Disk));
-    let gate = Gate::new(app.clone(), GateOptions::default());
-    let router = Server::new(gate, WebOptions::default()).router();
+    let gate = AccessGate::new(app.tenancy.clone(), GateOptions::default());
+    let router = WebServer::new(app.clone(), gate, WebOptions::default()).router();
     let text = json!({ "hookSpecificOutput": {
         "hookEventName": "SubagentStart", "additionalContext": "default text",
     } });

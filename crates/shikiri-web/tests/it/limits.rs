@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use serde_json::json;
+use shikiri_testkit::until;
 use shikiri_web::WebOptions;
 
 use crate::serving::connect;
@@ -50,12 +51,9 @@ async fn streams_are_counted_and_given_back() {
     third.until("LIMIT_EXCEEDED").await;
     connect(serving.address, &key, "/metrics").await.until("shikiri_open_streams 2\n").await;
     drop(first);
-    for _ in 0..200 {
+    until("the place of the closed stream is free", async || {
         let mut again = connect(serving.address, &key, &path).await;
-        if again.head().await.starts_with("HTTP/1.1 200") {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    panic!("the place of a reader that left was not given back");
+        again.head().await.starts_with("HTTP/1.1 200")
+    })
+    .await;
 }

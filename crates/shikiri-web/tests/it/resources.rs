@@ -158,13 +158,7 @@ async fn a_question_is_answered_once() {
     let node = world.node();
     let run = world.run("local", "asks", json!({})).await;
     let path = format!("/v1/tenants/local/runs/{run}");
-    let question = loop {
-        let shown = world.get(&path).await.json();
-        if let Some(question) = shown["questions"].get(0) {
-            break question.clone();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    };
+    let question = world.question_of(&path).await;
     assert_eq!(fields(&question), ["expires_at", "kind", "message", "question_id", "schema"]);
     assert_eq!(
         (&question["kind"], &question["message"]),
@@ -219,14 +213,8 @@ async fn a_run_is_redirected_until_it_has_ended() {
     let given = world.post(&input, update.clone()).await;
     assert_eq!((given.status, &given.json()["id"]), (StatusCode::OK, &json!(run)));
     let node = world.node();
-    let question = loop {
-        let shown = world.get(&path).await.json();
-        if let Some(question) = shown["questions"].get(0) {
-            break question["question_id"].clone();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    };
-    let answer = json!({ "question_id": question, "answer": 1 });
+    let question = world.question_of(&path).await;
+    let answer = json!({ "question_id": question["question_id"], "answer": 1 });
     assert_eq!(world.post(&format!("{path}/answers"), answer).await.status, StatusCode::OK);
     let events = world.get(&format!("{path}/events")).await;
     assert!(events.text.contains("event: input\n"), "{}", events.text);

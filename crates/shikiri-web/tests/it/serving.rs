@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use shikiri_testkit::until;
 use shikiri_web::WebOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -175,13 +176,10 @@ async fn a_full_house_says_so() {
     let refused = open(serving.address).await.until_end().await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     drop(first);
-    for _ in 0..100 {
+    until("the place of the closed connection is free", async || {
         let mut again = open(serving.address).await;
         again.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-        if again.until_end().await.contains("200 OK") {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("the place of a connection that left was not given back");
+        again.until_end().await.contains("200 OK")
+    })
+    .await;
 }

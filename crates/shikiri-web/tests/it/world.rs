@@ -9,16 +9,18 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::{Value, json};
-use shikiri_app::gate::{Gate, GateOptions};
-use shikiri_app::run::{Agent, AgentError, Context, Node};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::stream_of;
-use shikiri_sqlite::{Database, OpenOptions};
-use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
-use shikiri_store::{Append, Commit, SystemClock};
-use shikiri_web::{Server, WebOptions, bind};
+use shikiri_model::run::run_stream;
+use shikiri_model::time::Timestamp;
+use shikiri_runtime::run::{AgentError, DurableAgent, RunContext, WorkerNode};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
+use shikiri_store::sqlite::{SqliteDurability, SqliteOptions, SqliteStore};
+use shikiri_store::{Commit, StreamAppend, SystemClock};
+use shikiri_tenancy::gate::{AccessGate, GateOptions};
+use shikiri_testkit::until;
+use shikiri_web::{WebOptions, WebServer, bind};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -57,28 +59,28 @@ impl World {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options =
-            SqliteOptions { clock: Arc::new(SystemClock), durability: Durability::Normal };
+            SqliteOptions { clock: Arc::new(SystemClock), durability: SqliteDurability::Normal };
         let store = SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
-        let agents: Vec<Arc<dyn Agent>> = vec![Arc::new(Echo), Arc::new(Asks)];
+        let agents: Vec<Arc<dyn DurableAgent>> = vec![Arc::new(Echo), Arc::new(Asks)];
         let data = Some(folder.path().to_owned());
         let app = App::new(Arc::new(store), agents, AppOptions { data, ..AppOptions::default() });
-        app.ensure_local_tenant().await.unwrap();
-        let secret = App::mint_secret().unwrap();
-        app.ensure_admin_key(&secret).await.unwrap();
-        let gate = Gate::new(app.clone(), GateOptions::default());
-        let router = Server::new(gate, WebOptions::default()).router();
+        app.tenancy.ensure_local_tenant().await.unwrap();
+        let secret = shikiri_tenancy::Tenancy::mint_secret().unwrap();
+        app.tenancy.ensure_admin_key(&secret).await.unwrap();
+        let gate = AccessGate::new(app.tenancy.clone(), GateOptions::default());
+        let router = WebServer::new(app.clone(), gate, WebOptions::default()).router();
         Self { app, admin: secret.reveal().to_owned(), router, folder }
     }
 
     /// Another program's connection to the database.
-    pub(crate) fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> SqliteDatabase {
         let path = self.folder.path().join("state.db");
-        Database::open(&path, &OpenOptions::default()).unwrap()
+        SqliteDatabase::open(&path, &DatabaseOptions::default()).unwrap()
     }
 
     /// A worker that carries runs.
-    pub(crate) fn node(&self) -> Node {
-        Node::start(self.app.clone())
+    pub(crate) fn node(&self) -> WorkerNode {
+        self.app.start_worker()
     }
 
     pub(crate) async fn raw(&self, request: Request<Body>) -> Answer {
@@ -137,12 +139,26 @@ impl World {
         made.json()["id"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until the store's clock shows a later moment, and gives it.
+    pub(crate) async fn next_moment(&self) -> Timestamp {
+        let now = async || self.app.runtime.store().now().await.unwrap();
+        let before = now().await;
+        until("the clock moves", async || Some(now().await).filter(|now| *now > before)).await
+    }
+
+    /// Waits until the run at this path asks, and gives its question.
+    pub(crate) async fn question_of(&self, path: &str) -> Value {
+        until("the run asks", async || self.get(path).await.json()["questions"].get(0).cloned())
+            .await
+    }
+
     /// Adds an event to a run's stream behind everybody's back.
     pub(crate) async fn append(&self, tenant: &str, run: &str, data: Value, close: bool) {
         let (tenant, run) = (tenant.parse::<TenantId>().unwrap(), run.parse::<RunId>().unwrap());
         let event = NewEvent::from_value("log", &data);
-        let append = Append { close, ..Append::new(tenant, stream_of(&run), vec![event]) };
-        self.app.store().commit(Commit::new().append(append)).await.unwrap();
+        let append =
+            StreamAppend { close, ..StreamAppend::new(tenant, run_stream(&run), vec![event]) };
+        self.app.runtime.store().commit(Commit::new().append(append)).await.unwrap();
     }
 
     pub(crate) async fn serve(&self, options: WebOptions) -> Serving {
@@ -150,8 +166,8 @@ impl World {
         let listener = bind(&options).await.unwrap();
         let address = listener.local_addr().unwrap();
         let drain = CancellationToken::new();
-        let gate = Gate::new(self.app.clone(), GateOptions::default());
-        let server = Server::new(gate, options);
+        let gate = AccessGate::new(self.app.tenancy.clone(), GateOptions::default());
+        let server = WebServer::new(self.app.clone(), gate, options);
         let ended = tokio::spawn(server.serve(listener, drain.clone()));
         Serving { address, drain, ended }
     }
@@ -168,7 +184,7 @@ pub(crate) struct Serving {
 struct Echo;
 
 #[async_trait]
-impl Agent for Echo {
+impl DurableAgent for Echo {
     fn name(&self) -> &'static str {
         "echo"
     }
@@ -185,7 +201,7 @@ impl Agent for Echo {
         if input["bad"] == true { Err("must not be bad".to_owned()) } else { Ok(()) }
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         context.progress(1.0, 2.0, "half way").await;
         Ok(input)
     }
@@ -195,7 +211,7 @@ impl Agent for Echo {
 struct Asks;
 
 #[async_trait]
-impl Agent for Asks {
+impl DurableAgent for Asks {
     fn name(&self) -> &'static str {
         "asks"
     }
@@ -216,7 +232,7 @@ impl Agent for Asks {
         if update["hint"].is_string() { Ok(()) } else { Err("needs a hint".to_owned()) }
     }
 
-    async fn run(&self, context: Context, _: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, _: Value) -> Result<Value, AgentError> {
         let schema = json!({ "type": "object" });
         let answer = context.ask_human(schema, "Which colour?", None).await;
         Ok(json!({ "accepted": answer.accepted(), "updates": context.updates().await }))

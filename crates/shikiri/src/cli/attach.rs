@@ -28,7 +28,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { run, after, tenant, json } = arguments;
-    let found = app.run(&tenant.id, &run).await?;
+    let found = app.runtime.run(&tenant.id, &run).await?;
     let ending = match found.run.execution {
         Some(_) => listen(app, &tenant.id, &run, after, json.json).await?,
         None => follow(app, &tenant.id, &run, after, json.json).await?,
@@ -41,7 +41,7 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     Ok(())
 }
 
-/// An execution is told as whoever started it has it told.
+/// Shows an execution as `shikiri run` does.
 async fn listen(
     app: &App,
     tenant: &TenantId,
@@ -62,7 +62,7 @@ async fn listen(
         last_seq = happening.data["seq"].as_u64().unwrap_or(last_seq);
         teller.tell(&happening)?;
     }
-    let stored = app.execution(tenant, execution).await?;
+    let stored = app.executions.execution(tenant, execution).await?;
     let status = stored.value.status;
     let record = serde_json::to_value(ExecutionJson::from(stored));
     teller.end(&record.map_err(|error| Failure::told(Exit::Failed, error))?)?;

@@ -1,9 +1,9 @@
-//! `shikiri audit`: who changed who may do what.
+//! `shikiri audit`: changes to permissions.
 
 use clap::Args;
 use shikiri_app::App;
-use shikiri_model::audit::{Actor, AuditRecord};
-use shikiri_web::views::{AuditJson, AuditPage};
+use shikiri_model::audit::{AuditActor, AuditRecord};
+use shikiri_web::views::AuditPage;
 
 use super::JsonArgument;
 use crate::exit::Failure;
@@ -25,21 +25,20 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// To follow a log, it has to be there.
+    /// A log must exist to be followed.
     pub(super) fn access(&self) -> Access {
         if self.follow { Access::Write } else { Access::Read }
     }
 }
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
-    let entries = app.newest_audit_entries(arguments.limit as usize).await?;
+    let entries = app.runtime.newest_audit_entries(arguments.limit as usize).await?;
     if arguments.follow {
         return follow(app, entries, arguments.json).await;
     }
     let output = Output::stdout();
     if arguments.json.json {
-        let items = entries.into_iter().map(AuditJson::from).collect();
-        return output.json(&AuditPage::new(items, None));
+        return output.json(&AuditPage::new(entries, None));
     }
     let rows: Vec<_> = entries.iter().map(row).collect();
     output.table(&["at", "who", "from", "action", "what", "fields"], &rows)
@@ -52,7 +51,7 @@ async fn follow(app: &App, past: Vec<AuditRecord>, json: JsonArgument) -> Result
     for entry in past {
         tell(entry, json)?;
     }
-    let mut watch = app.watch_audit(seen).await?;
+    let mut watch = app.runtime.watch_audit(seen).await?;
     loop {
         let delivery = tokio::select! {
             delivery = watch.next() => delivery?,
@@ -60,7 +59,7 @@ async fn follow(app: &App, past: Vec<AuditRecord>, json: JsonArgument) -> Result
         };
         let Some(delivery) = delivery else { return Ok(()) };
         for event in delivery.events() {
-            tell(AuditRecord::read(event).map_err(shikiri_app::AppError::from)?, json)?;
+            tell(AuditRecord::read(event).map_err(shikiri_runtime::AppError::from)?, json)?;
         }
     }
 }
@@ -68,7 +67,7 @@ async fn follow(app: &App, past: Vec<AuditRecord>, json: JsonArgument) -> Result
 fn tell(entry: AuditRecord, json: JsonArgument) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
-        return output.json_line(&AuditJson::from(entry));
+        return output.json_line(&entry);
     }
     output.line(&row(&entry).join("  "))
 }
@@ -76,9 +75,9 @@ fn tell(entry: AuditRecord, json: JsonArgument) -> Result<(), Failure> {
 fn row(record: &AuditRecord) -> Vec<String> {
     let entry = &record.entry;
     let who = match &entry.who {
-        Actor::Key { id, name } => format!("{} ({id})", one_line(name)),
-        Actor::Cli { user } => format!("cli: {}", one_line(user)),
-        Actor::System => "system".to_owned(),
+        AuditActor::Key { id, name } => format!("{} ({id})", one_line(name)),
+        AuditActor::Cli { user } => format!("cli: {}", one_line(user)),
+        AuditActor::System => "system".to_owned(),
     };
     let what = match &entry.tenant {
         Some(tenant) if tenant.as_str() != entry.id => {

@@ -1,13 +1,14 @@
-//! `shikiri browser`: a person logs in once, and sees whether the providers' pages are as described.
+//! `shikiri browser`: logs a person in, and checks whether the providers' pages match their
+//! descriptions.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use shikiri_browser::{Checked, LoginPage, State};
+use shikiri_browser::{LoginPage, PageCheck, PageCheckState};
 
 use super::{Global, JsonArgument, TenantArgument};
-use crate::config::{Config, Settings, Surroundings};
+use crate::config::{BrowserFlags, Config, Surroundings};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style, note};
 use crate::signals::Signals;
@@ -15,7 +16,7 @@ use crate::text::one_line;
 use crate::trust::ConfigUse;
 use crate::{data_folder, logging, trust_audit, wiring};
 
-/// Between two looks at whether somebody has logged in.
+/// Pause between two checks whether the login is done.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
@@ -29,26 +30,18 @@ pub(super) enum Command {
 #[derive(Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    browser: BrowserArgument,
+    browser: BrowserFlags,
     #[command(flatten)]
     tenant: TenantArgument,
     #[command(flatten)]
     json: JsonArgument,
 }
 
-/// For commands that put questions to providers' pages.
-#[derive(Args, Clone)]
-pub(super) struct BrowserArgument {
-    /// Use this running Chrome, such as http://127.0.0.1:9222 [default: one is started]
-    #[arg(long = "browser-url", value_name = "URL")]
-    pub(super) url: Option<String>,
-}
-
 pub(super) async fn run(global: &Global, command: Command) -> Result<(), Failure> {
     let arguments = match &command {
         Command::Login(arguments) | Command::Check(arguments) => arguments,
     };
-    let flags = Settings { browser_url: arguments.browser.url.clone(), ..global.settings() };
+    let flags = arguments.browser.settings.clone().or(global.settings());
     let uses = &[ConfigUse::Browser];
     let config = Config::load_for(uses, flags, &Surroundings::of_process())?;
     logging::start(&config, "warn")?;
@@ -67,7 +60,7 @@ async fn check(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json.json {
         #[derive(Serialize)]
         struct Found {
-            items: Vec<Checked>,
+            items: Vec<PageCheck>,
         }
         output.json(&Found { items: found.clone() })?;
     } else {
@@ -75,7 +68,9 @@ async fn check(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     }
     let wrong: Vec<&str> = found
         .iter()
-        .filter(|checked| !matches!(checked.state, State::Ready | State::Disabled))
+        .filter(|checked| {
+            !matches!(checked.state, PageCheckState::Ready | PageCheckState::Disabled)
+        })
         .map(|checked| checked.name.as_str())
         .collect();
     match wrong.is_empty() {
@@ -87,13 +82,13 @@ async fn check(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn show(output: Output, checked: &Checked) -> Result<(), Failure> {
+fn show(output: Output, checked: &PageCheck) -> Result<(), Failure> {
     let (style, word) = match checked.state {
-        State::Ready => (Style::Good, "ready"),
-        State::LoginRequired => (Style::Warning, "login required"),
-        State::PageChanged => (Style::Bad, "page changed"),
-        State::Unreachable => (Style::Bad, "unreachable"),
-        State::Disabled => (Style::Dim, "disabled"),
+        PageCheckState::Ready => (Style::Good, "ready"),
+        PageCheckState::LoginRequired => (Style::Warning, "login required"),
+        PageCheckState::PageChanged => (Style::Bad, "page changed"),
+        PageCheckState::Unreachable => (Style::Bad, "unreachable"),
+        PageCheckState::Disabled => (Style::Dim, "disabled"),
     };
     let name = output.paint(Style::Bold, &one_line(&checked.name));
     let text = one_line(&checked.text);

@@ -20,11 +20,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
-    let cancelled = app.cancel_run(&arguments.tenant.id, &arguments.run).await;
+    let cancelled = app.runtime.cancel_run(&arguments.tenant.id, &arguments.run).await;
     let view = cancelled.map_err(|error| Failure::not_now(error, "nothing is left to stop"))?;
     let output = Output::stdout();
     if arguments.json.json && view.run.execution.is_some() {
-        let stored = app.execution(&arguments.tenant.id, &arguments.run).await?;
+        let stored = app.executions.execution(&arguments.tenant.id, &arguments.run).await?;
         return output.json(&ExecutionJson::from(stored));
     }
     if arguments.json.json {

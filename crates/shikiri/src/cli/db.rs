@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::json;
-use shikiri_app::sealing::{SealingKeys, SealingState};
+use shikiri_runtime::sealing::{SealingKeys, SealingState};
 use shikiri_sqlite::OpenError;
-use shikiri_sqlite::maintenance::{self, MaintenanceError, Report};
+use shikiri_sqlite::maintenance::{self, IntegrityReport, MaintenanceError};
 
 use super::JsonArgument;
 use crate::config::Config;
@@ -64,13 +64,14 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
         }
         Command::Migrate => {
             wiring::open_store(config, Access::Write).await?;
-            let schema = shikiri_sqlite::migrate::known();
+            let schema = shikiri_sqlite::migrate::latest_version();
             output.line(&format!("{} has schema {schema}", config.store))
         }
     }
 }
 
-/// A backup is of use with the key that sealed its secrets: says where that is, or that it is not.
+/// A backup needs the key that sealed its secrets: names the key's file, or says that it is
+/// missing.
 async fn note_sealing(config: &Config) {
     let keys = SealingKeys::new(config.sealing_key());
     let Ok(store) = wiring::open_store(config, Access::Read).await else { return };
@@ -111,7 +112,7 @@ async fn check_postgres(config: &Config, json: JsonArgument) -> Result<(), Failu
     output.line("its files are PostgreSQL's own to check (pg_amcheck)")
 }
 
-fn report(report: &Report, json: JsonArgument) -> Result<(), Failure> {
+fn report(report: &IntegrityReport, json: JsonArgument) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
         output.json(&json!({

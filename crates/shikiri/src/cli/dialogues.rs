@@ -1,19 +1,19 @@
 //! `shikiri dialogues list|show|cancel`.
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde::Serialize;
 use serde_json::{Value, json};
 use shikiri_app::App;
-use shikiri_app::team::Line;
 use shikiri_model::event::EventRef;
 use shikiri_model::ids::DialogueId;
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::team::{Dialogue, DialogueState};
-use shikiri_web::views::{DialogueJson, DialogueLineJson, Page};
+use shikiri_teams::DialogueLine;
+use shikiri_web::views::{DialogueJson, DialogueLineJson};
 
 use super::JsonArgument;
-use super::parts::{or_none, sheet};
-use super::team::{ProjectArgument, Where, tell_of_more};
+use super::parts::{or_none, print_page, sheet, word};
+use super::team::{ProjectArgument, Where};
 use crate::exit::Failure;
 use crate::output::{Output, Style, note};
 use crate::signals::Signals;
@@ -24,8 +24,8 @@ use crate::wiring::Access;
 pub(super) enum Command {
     /// Show dialogues, oldest first
     List {
-        #[arg(long)]
-        state: Option<State>,
+        #[arg(long, value_parser = word::<DialogueState>())]
+        state: Option<DialogueState>,
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -48,23 +48,6 @@ pub(super) enum Command {
     },
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum State {
-    Pending,
-    Active,
-    Ended,
-}
-
-impl From<State> for DialogueState {
-    fn from(state: State) -> Self {
-        match state {
-            State::Pending => Self::Pending,
-            State::Active => Self::Active,
-            State::Ended => Self::Ended,
-        }
-    }
-}
-
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
@@ -76,22 +59,20 @@ impl Command {
 
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
-        Command::List { state, limit, project } => {
-            list(app, state.map(DialogueState::from), limit, &project).await
-        }
+        Command::List { state, limit, project } => list(app, state, limit, &project).await,
         Command::Show { dialogue, follow: true, project } => {
             let found = project.find(app).await?;
             follow(app, &found, &dialogue, project.json.json).await
         }
         Command::Show { dialogue, follow: false, project } => {
             let found = project.find(app).await?;
-            let stored = app.dialogue_of(&found.tenant, &found.project, &dialogue).await?;
-            let said = app.transcript(&found.tenant, &dialogue).await?;
+            let stored = app.teams.dialogue_of(&found.tenant, &found.project, &dialogue).await?;
+            let said = app.teams.transcript(&found.tenant, &dialogue).await?;
             show(stored, said, project.json)
         }
         Command::Cancel { dialogue, project } => {
             let found = project.find(app).await?;
-            let ended = app.cancel_dialogue(&found.tenant, &found.project, &dialogue).await?;
+            let ended = app.teams.cancel_dialogue(&found.tenant, &found.project, &dialogue).await?;
             if project.json.json {
                 return Output::stdout().json(&DialogueJson::from(ended));
             }
@@ -107,12 +88,8 @@ async fn list(
     project: &ProjectArgument,
 ) -> Result<(), Failure> {
     let found = project.find(app).await?;
-    let page = app.list_dialogues(&found.tenant, &found.project, state, None, limit).await?;
-    let output = Output::stdout();
-    if project.json.json {
-        return output.json(&Page::<DialogueJson>::new(page));
-    }
-    let row = |stored: &Stored<Dialogue>| {
+    let page = app.teams.list_dialogues(&found.tenant, &found.project, state, None, limit).await?;
+    let row = |stored: &StoredDocument<Dialogue>| {
         let dialogue = &stored.value;
         vec![
             dialogue.id.to_string(),
@@ -123,13 +100,15 @@ async fn list(
             short(dialogue.purpose.as_deref().unwrap_or_default(), 40),
         ]
     };
-    let rows: Vec<_> = page.0.iter().map(row).collect();
-    output.table(&["id", "state", "messages", "from", "with", "purpose"], &rows)?;
-    tell_of_more(page.1.is_some());
-    Ok(())
+    print_page::<DialogueJson, _>(
+        page,
+        project.json,
+        &["id", "state", "messages", "from", "with", "purpose"],
+        row,
+    )
 }
 
-/// Where it stands, and how it ended.
+/// The dialogue's state, and how it ended.
 fn state_word(dialogue: &Dialogue) -> String {
     match &dialogue.end {
         Some(end) => {
@@ -140,7 +119,7 @@ fn state_word(dialogue: &Dialogue) -> String {
     }
 }
 
-/// A dialogue with all that was said.
+/// A dialogue with all its messages.
 #[derive(Serialize)]
 struct Whole {
     #[serde(flatten)]
@@ -148,7 +127,11 @@ struct Whole {
     transcript: Vec<DialogueLineJson>,
 }
 
-fn show(stored: Stored<Dialogue>, said: Vec<Line>, json: JsonArgument) -> Result<(), Failure> {
+fn show(
+    stored: StoredDocument<Dialogue>,
+    said: Vec<DialogueLine>,
+    json: JsonArgument,
+) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
         let transcript = said.into_iter().map(DialogueLineJson::from).collect();
@@ -178,7 +161,7 @@ fn show(stored: Stored<Dialogue>, said: Vec<Line>, json: JsonArgument) -> Result
     Ok(())
 }
 
-/// Who said what when, whole: it is what somebody came to read.
+/// Time, speaker and text. The text is never cut, because this command exists to show it.
 fn said_line(output: Output, at: &str, from: &str, content: &str) -> String {
     let time = output.paint(Style::Dim, at.get(11..23).unwrap_or(at));
     format!("{time}  {}: {}", output.paint(Style::Bold, from), one_line(content))
@@ -186,8 +169,8 @@ fn said_line(output: Output, at: &str, from: &str, content: &str) -> String {
 
 async fn follow(app: &App, found: &Where, id: &DialogueId, as_json: bool) -> Result<(), Failure> {
     let mut signals = Signals::catch()?;
-    let dialogue = app.dialogue_of(&found.tenant, &found.project, id).await?;
-    let mut watch = app.watch(&found.tenant, dialogue.value.stream(), 0).await?;
+    let dialogue = app.teams.dialogue_of(&found.tenant, &found.project, id).await?;
+    let mut watch = app.runtime.watch(&found.tenant, dialogue.value.stream(), 0).await?;
     let output = Output::stdout();
     loop {
         let delivery = tokio::select! {

@@ -5,14 +5,15 @@ use serde_json::Value;
 use shikiri_app::App;
 use shikiri_model::execution::{ToolCall, UsageRow};
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::run::Run;
-use shikiri_web::views::{ExecutionJson, Page};
+use shikiri_web::views::{ExecutionJson, ListPage};
 
+use super::parts::{present, sheet, tell_of_more};
 use super::usage::{Figures, dollars, table};
-use super::{JsonArgument, TenantArgument};
+use super::{CommonArguments, JsonArgument};
 use crate::exit::Failure;
-use crate::output::{Output, Style, note};
+use crate::output::Output;
 use crate::text::{one_line, short};
 
 #[derive(Subcommand)]
@@ -25,53 +26,50 @@ pub(super) enum Command {
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show one execution: its answer, its tools, its bill
     Show {
         execution: RunId,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
 }
 
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
-        Command::List { conversation, limit, tenant, json } => {
+        Command::List { conversation, limit, common } => {
             let (runs, has_more) = match conversation {
                 Some(id) => {
-                    let (runs, next) = app.list_executions(&tenant.id, &id, None, limit).await?;
+                    let (runs, next) =
+                        app.executions.list_executions(&common.tenant.id, &id, None, limit).await?;
                     (runs, next.is_some())
                 }
-                None => newest(app, &tenant.id, limit as usize).await?,
+                None => newest(app, &common.tenant.id, limit as usize).await?,
             };
-            list(runs, has_more, json)
+            list(runs, has_more, common.json)
         }
-        Command::Show { execution, tenant, json } => {
-            let stored = app.execution(&tenant.id, &execution).await?;
-            if json.json {
+        Command::Show { execution, common } => {
+            let stored = app.executions.execution(&common.tenant.id, &execution).await?;
+            if common.json.json {
                 return Output::stdout().json(&ExecutionJson::from(stored));
             }
-            let tools = app.execution_tools(&tenant.id, &execution).await?;
-            let (_, rows) = app.execution_usage(&tenant.id, &execution).await?;
+            let tools = app.executions.execution_tools(&common.tenant.id, &execution).await?;
+            let (_, rows) = app.executions.execution_usage(&common.tenant.id, &execution).await?;
             show(&stored, &tools, &rows)
         }
     }
 }
 
-/// Of all conversations: the runs that are executions, and whether there are more.
+/// The newest executions over all conversations, and whether there are more.
 async fn newest(
     app: &App,
     tenant: &TenantId,
     limit: usize,
-) -> Result<(Vec<Stored<Run>>, bool), Failure> {
+) -> Result<(Vec<StoredDocument<Run>>, bool), Failure> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let (runs, next) = app.list_runs(tenant, None, after, 200).await?;
+        let (runs, next) = app.runtime.list_runs(tenant, None, after, 200).await?;
         found.extend(runs.into_iter().filter(|run| run.value.execution.is_some()));
         match next {
             Some(next) if found.len() <= limit => after = Some(next),
@@ -83,12 +81,12 @@ async fn newest(
     Ok((found, has_more))
 }
 
-fn list(runs: Vec<Stored<Run>>, has_more: bool, json: JsonArgument) -> Result<(), Failure> {
+fn list(runs: Vec<StoredDocument<Run>>, has_more: bool, json: JsonArgument) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
-        return output.json(&Page::<ExecutionJson>::new((runs, None)));
+        return output.json(&ListPage::<ExecutionJson>::new((runs, None)));
     }
-    let row = |stored: &Stored<Run>| {
+    let row = |stored: &StoredDocument<Run>| {
         let run = &stored.value;
         let execution = run.execution.as_ref()?;
         Some(vec![
@@ -104,13 +102,15 @@ fn list(runs: Vec<Stored<Run>>, has_more: bool, json: JsonArgument) -> Result<()
     let rows: Vec<_> = runs.iter().filter_map(row).collect();
     let head = ["id", "status", "turn", "created", "cost usd", "conversation", "input"];
     output.table(&head, &rows)?;
-    if has_more {
-        note("there are more: raise --limit");
-    }
+    tell_of_more(has_more);
     Ok(())
 }
 
-fn show(stored: &Stored<Run>, tools: &[ToolCall], rows: &[UsageRow]) -> Result<(), Failure> {
+fn show(
+    stored: &StoredDocument<Run>,
+    tools: &[ToolCall],
+    rows: &[UsageRow],
+) -> Result<(), Failure> {
     let run = &stored.value;
     let Some(execution) = &run.execution else { return Ok(()) };
     let output = Output::stdout();
@@ -129,9 +129,7 @@ fn show(stored: &Stored<Run>, tools: &[ToolCall], rows: &[UsageRow]) -> Result<(
         ("created", Some(stored.created_at.to_string())),
         ("ended", run.ended_at.map(|at| at.to_string())),
     ];
-    for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        output.line(&format!("{}  {value}", output.paint(Style::Dim, &format!("{name:12}"))))?;
-    }
+    sheet(&present(lines))?;
     if !tools.is_empty() {
         output.line("")?;
         let rows: Vec<_> = tools.iter().map(tool_row).collect();

@@ -1,13 +1,13 @@
-//! `shikiri history`: who asked what.
+//! `shikiri history`: the questions and who asked them.
 
 use clap::Args;
 use serde_json::{Value, json};
 use shikiri_app::App;
-use shikiri_app::lane::HistoryQuery;
-use shikiri_model::lane::Inquiry;
-use shikiri_model::record::Stored;
+use shikiri_lanes::HistoryQuery;
+use shikiri_model::lane::ProviderQuestion;
+use shikiri_model::record::StoredDocument;
 
-use super::team::tell_of_more;
+use super::parts::tell_of_more;
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
@@ -32,14 +32,14 @@ pub(super) struct Arguments {
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { agent, provider, limit, tenant, json } = arguments;
     let query = HistoryQuery { agent, provider, after: None, limit };
-    let (found, next) = app.history(&tenant.id, query).await?;
+    let (found, next) = app.lanes.history(&tenant.id, query).await?;
     let output = Output::stdout();
     if json.json {
         let items: Vec<Value> = found.iter().map(|stored| line(&stored.value)).collect();
         let next = next.map(|next| next.encode());
         return output.json(&json!({ "items": items, "next_cursor": next }));
     }
-    let row = |stored: &Stored<Inquiry>| {
+    let row = |stored: &StoredDocument<ProviderQuestion>| {
         let asked = &stored.value;
         vec![
             asked.asked_at.to_string(),
@@ -56,8 +56,8 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The fields that the bridge wrote to its history.jsonl, under their names, and ours after them.
-fn line(asked: &Inquiry) -> Value {
+/// The fields of the bridge's history.jsonl under their old names, then ours.
+fn line(asked: &ProviderQuestion) -> Value {
     let timings = &asked.timings;
     json!({
         "ts": asked.asked_at,

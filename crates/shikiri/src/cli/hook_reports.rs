@@ -2,8 +2,8 @@
 
 use clap::Args;
 use shikiri_app::App;
-use shikiri_model::hook::{HookStats, LogQuery, Logged, USUAL_LOG};
-use shikiri_web::views::{HookLogJson, HookStatsJson, Page};
+use shikiri_model::hook::{HookLogRecord, HookStats, LogQuery, USUAL_LOG};
+use shikiri_web::views::ListPage;
 
 use super::hooks::Project;
 use super::{JsonArgument, TenantArgument};
@@ -42,10 +42,10 @@ impl Log {
     pub(super) async fn run(&self, app: &App) -> Result<(), Failure> {
         let session_id = self.session.clone();
         let query = LogQuery { session_id, before: None, limit: self.limit };
-        let (mut lines, _) = app.hook_log(&self.tenant.id, query).await?;
+        let (mut lines, _) = app.subagents.hook_log(&self.tenant.id, query).await?;
         lines.reverse();
         if self.json.json {
-            return Output::stdout().json(&Page::<HookLogJson>::new((lines, None)));
+            return Output::stdout().json(&ListPage::<HookLogRecord>::new((lines, None)));
         }
         let rows: Vec<_> = lines.iter().map(line).collect();
         let head = ["time", "session", "event", "hook", "agent", "result", "ms", "details"];
@@ -55,15 +55,15 @@ impl Log {
 
 impl Stats {
     pub(super) async fn run(&self, app: &App) -> Result<(), Failure> {
-        let stats = app.hook_stats(&self.tenant.id).await?;
+        let stats = app.subagents.hook_stats(&self.tenant.id).await?;
         if self.json.json {
-            return Output::stdout().json(&HookStatsJson::from(stats));
+            return Output::stdout().json(&stats);
         }
         show(&stats)
     }
 }
 
-fn line(line: &Logged) -> Vec<String> {
+fn line(line: &HookLogRecord) -> Vec<String> {
     let none = || "-".to_owned();
     let details = line.details.as_ref().map(|details| short(&details.to_string(), 120));
     vec![

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use shikiri_app::App;
-use shikiri_app::keys::{ListedKey, NewKey};
 use shikiri_model::ids::{KeyId, TenantId};
 use shikiri_model::time::Timestamp;
-use shikiri_web::views::{KeyJson, MadeKey, Page};
+use shikiri_tenancy::Tenancy;
+use shikiri_tenancy::keys::{ListedKey, NewApiKey};
+use shikiri_web::views::{CreatedKeyJson, KeyJson};
 
-use super::{JsonArgument, TenantArgument};
+use super::parts::{all_pages, print_page};
+use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::config::Config;
 use crate::data_folder;
 use crate::exit::Failure;
@@ -30,16 +32,12 @@ pub(super) enum Command {
         #[arg(long, value_name = "WHEN")]
         expires: Option<KeyEnd>,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show the keys of a tenant, without their secrets
     List {
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Make a key useless at once
     Revoke {
@@ -51,7 +49,7 @@ pub(super) enum Command {
     RotateAdmin,
 }
 
-/// When a key ends.
+/// When a key expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyEnd {
     After(Duration),
@@ -89,68 +87,57 @@ impl Command {
 pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     let output = Output::stdout();
     match command {
-        Command::Create { name, expires, tenant, json } => {
+        Command::Create { name, expires, common } => {
             let expires_at = match expires {
                 Some(KeyEnd::At(time)) => Some(time),
-                Some(KeyEnd::After(time)) => Some(app.store().now().await? + time),
+                Some(KeyEnd::After(time)) => Some(app.runtime.store().now().await? + time),
                 None => None,
             };
-            let new = NewKey { name, expires_at };
-            let (stored, secret) = app.create_key(&tenant.id, new).await?;
-            if json.json {
-                return output.json(&MadeKey::new(stored, &secret));
+            let new = NewApiKey { name, expires_at };
+            let (stored, secret) = app.tenancy.create_key(&common.tenant.id, new).await?;
+            if common.json.json {
+                return output.json(&CreatedKeyJson::new(stored, &secret));
             }
-            // Alone on stdout, so that a script can take it.
+            // Alone on stdout, so that a script can read it.
             output.line(secret.reveal())?;
-            note(&format!("{} opens tenant {}; it is shown this once", stored.value.id, tenant.id));
+            note(&format!(
+                "{} opens tenant {}; it is shown this once",
+                stored.value.id, common.tenant.id
+            ));
             Ok(())
         }
-        Command::List { tenant, json } => list(app, &tenant.id, json).await,
+        Command::List { common } => list(app, &common.tenant.id, common.json).await,
         Command::Revoke { key, tenant } => {
-            app.revoke_key(&tenant.id, &key).await?;
+            app.tenancy.revoke_key(&tenant.id, &key).await?;
             output.line(&format!("{key} is revoked"))
         }
         Command::RotateAdmin => rotate_admin(app, &config.key_file()).await,
     }
 }
 
-/// In this order, so that wherever it is broken off, the key in the file is good.
+/// In this order, so that the key in the file is valid even if this is interrupted.
 async fn rotate_admin(app: &App, path: &Path) -> Result<(), Failure> {
-    let secret = App::mint_secret()?;
-    app.ensure_admin_key(&secret).await?;
+    let secret = Tenancy::mint_secret()?;
+    app.tenancy.ensure_admin_key(&secret).await?;
     data_folder::replace_key(path, &secret)?;
-    let ended = app.revoke_other_admin_keys(&secret).await?;
+    let ended = app.tenancy.revoke_other_admin_keys(&secret).await?;
     let output = Output::stdout();
     output.line(&format!("{} holds a new admin key", path.display()))?;
     output.line(&format!("earlier admin keys that ended: {ended}"))
 }
 
 async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Failure> {
-    let (mut keys, mut after) = (Vec::new(), None);
-    loop {
-        let (page, next) = app.list_keys(tenant, after, 100).await?;
-        keys.extend(page);
-        match next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<KeyJson>::new((keys, None)));
-    }
-    let rows: Vec<Vec<String>> = keys
-        .iter()
-        .map(|ListedKey { stored, last_used_at }| {
-            let time = |time: Option<Timestamp>| time.map_or("-".to_owned(), |t| t.to_string());
-            vec![
-                stored.value.id.to_string(),
-                stored.created_at.to_string(),
-                time(stored.value.expires_at),
-                time(*last_used_at),
-                short(&stored.value.name, 60),
-            ]
-        })
-        .collect();
-    output.table(&["id", "created", "expires", "last used", "name"], &rows)
+    let keys = all_pages(async |after| app.tenancy.list_keys(tenant, after, 100).await).await?;
+    let row = |ListedKey { stored, last_used_at }: &ListedKey| {
+        let time = |time: Option<Timestamp>| time.map_or("-".to_owned(), |t| t.to_string());
+        vec![
+            stored.value.id.to_string(),
+            stored.created_at.to_string(),
+            time(stored.value.expires_at),
+            time(*last_used_at),
+            short(&stored.value.name, 60),
+        ]
+    };
+    let head = ["id", "created", "expires", "last used", "name"];
+    print_page::<KeyJson, _>((keys, None), json, &head, row)
 }

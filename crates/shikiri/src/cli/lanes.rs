@@ -6,11 +6,11 @@ use clap::Subcommand;
 use shikiri_app::App;
 use shikiri_model::ids::TenantId;
 use shikiri_model::lane::Lane;
-use shikiri_model::record::Stored;
-use shikiri_web::views::{LaneJson, Page};
+use shikiri_model::record::StoredDocument;
+use shikiri_web::views::LaneJson;
 
-use super::parts::{all_pages, or_none, sheet};
-use super::{JsonArgument, TenantArgument};
+use super::parts::{all_pages, or_none, print_page, print_record};
+use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::lane_files::read_named;
 use crate::output::{Output, note};
@@ -26,26 +26,20 @@ pub(super) enum Command {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show one lane
     Show {
         /// Its name, such as claude-code-12345
         name: String,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Take in a sessions.json of version 1 or 2, whole or not at all; the file stays as it is
     Import {
         file: PathBuf,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Write the lanes as a sessions.json of version 2
     Export {
@@ -70,14 +64,14 @@ impl Command {
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     let output = Output::stdout();
     match command {
-        Command::List { all, tenant, json } => list(app, &tenant.id, all, json).await,
-        Command::Show { name, tenant, json } => show(app, &tenant.id, &name, json).await,
-        Command::Import { file, tenant, json } => {
-            let imported = app.import_lanes(&tenant.id, &read_named(&file)?).await?;
+        Command::List { all, common } => list(app, &common.tenant.id, all, common.json).await,
+        Command::Show { name, common } => show(app, &common.tenant.id, &name, common.json).await,
+        Command::Import { file, common } => {
+            let imported = app.lanes.import_lanes(&common.tenant.id, &read_named(&file)?).await?;
             for url in &imported.left_out {
                 note(&format!("shikiri: left out, because it is no chat: {}", one_line(url)));
             }
-            if json.json {
+            if common.json.json {
                 return output.json(&serde_json::json!({
                     "version": imported.version,
                     "imported": imported.lanes,
@@ -89,7 +83,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             output.line(&format!("{new} lanes imported, {known} were here already"))
         }
         Command::Export { file, tenant } => {
-            let exported = app.export_lanes(&tenant.id).await?;
+            let exported = app.lanes.export_lanes(&tenant.id).await?;
             match file {
                 None => output.json(&exported),
                 Some(file) => {
@@ -102,19 +96,16 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             }
         }
         Command::Clean => {
-            let ended = app.clean_lanes().await?;
+            let ended = app.lanes.clean_lanes().await?;
             output.line(&format!("{ended} lanes have ended"))
         }
     }
 }
 
 async fn list(app: &App, tenant: &TenantId, all: bool, json: JsonArgument) -> Result<(), Failure> {
-    let lanes = all_pages(async |after| app.list_lanes(tenant, all, after, 200).await).await?;
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<LaneJson>::new((lanes, None)));
-    }
-    let row = |stored: &Stored<Lane>| {
+    let lanes =
+        all_pages(async |after| app.lanes.list_lanes(tenant, all, after, 200).await).await?;
+    let row = |stored: &StoredDocument<Lane>| {
         let lane = &stored.value;
         let chats = lane.threads.iter().filter(|(_, thread)| thread.url.is_some());
         let chats: Vec<&str> = chats.map(|(provider, _)| provider.as_str()).collect();
@@ -126,27 +117,29 @@ async fn list(app: &App, tenant: &TenantId, all: bool, json: JsonArgument) -> Re
             chats.join(", "),
         ]
     };
-    let rows: Vec<_> = lanes.iter().map(row).collect();
-    output.table(&["lane", "agent", "state", "last access", "chats"], &rows)
+    print_page::<LaneJson, _>(
+        (lanes, None),
+        json,
+        &["lane", "agent", "state", "last access", "chats"],
+        row,
+    )
 }
 
 async fn show(app: &App, tenant: &TenantId, name: &str, json: JsonArgument) -> Result<(), Failure> {
-    let stored = app.lane(tenant, name).await?;
-    if json.json {
-        return Output::stdout().json(&LaneJson::from(stored));
-    }
-    let lane = stored.value;
-    let declared = if lane.is_declared { " (declared)" } else { "" };
-    let mut lines = vec![
-        ("lane", one_line(&lane.name)),
-        ("agent", format!("{}{declared}", one_line(&lane.agent))),
-        ("subagent", or_none(lane.subagent.as_deref())),
-        ("state", if lane.is_ended { "ended" } else { "open" }.to_owned()),
-        ("last access", lane.last_access.to_string()),
-        ("ends at", lane.ends_at().to_string()),
-    ];
-    for (provider, thread) in &lane.threads {
-        lines.push((provider.as_str(), or_none(thread.url.as_deref())));
-    }
-    sheet(&lines)
+    print_record::<LaneJson, _>(app.lanes.lane(tenant, name).await?, json, |stored| {
+        let lane = &stored.value;
+        let declared = if lane.is_declared { " (declared)" } else { "" };
+        let mut lines = vec![
+            ("lane", one_line(&lane.name)),
+            ("agent", format!("{}{declared}", one_line(&lane.agent))),
+            ("subagent", or_none(lane.subagent.as_deref())),
+            ("state", if lane.is_ended { "ended" } else { "open" }.to_owned()),
+            ("last access", lane.last_access.to_string()),
+            ("ends at", lane.ends_at().to_string()),
+        ];
+        for (provider, thread) in &lane.threads {
+            lines.push((provider.as_str(), or_none(thread.url.as_deref())));
+        }
+        lines
+    })
 }

@@ -3,11 +3,12 @@
 use clap::Subcommand;
 use shikiri_app::App;
 use shikiri_model::ids::{AgentId, MessageId};
-use shikiri_model::record::Stored;
-use shikiri_model::team::Message;
-use shikiri_web::views::{Page, TeamMessageJson};
+use shikiri_model::record::StoredDocument;
+use shikiri_model::team::TeamMessage;
+use shikiri_web::views::TeamMessageJson;
 
-use super::team::{ProjectArgument, tell_of_more};
+use super::parts::{print_id, print_page};
+use super::team::ProjectArgument;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::text::{safe_text, short};
@@ -55,17 +56,12 @@ impl Command {
 }
 
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
-    let output = Output::stdout();
     match command {
         Command::Send { from, to, content, project } => {
             let found = project.find(app).await?;
             let sent =
-                app.post_message(&found.tenant, &found.project, &from, &to, &content).await?;
-            if project.json.json {
-                return output.json(&TeamMessageJson::from(sent));
-            }
-            // Alone on stdout, so that a script can take it.
-            output.line(sent.value.id.as_str())
+                app.teams.post_message(&found.tenant, &found.project, &from, &to, &content).await?;
+            print_id::<TeamMessageJson, _>(sent, project.json, |sent| sent.value.id.as_str())
         }
         Command::Show { id, project } => show(app, &id, &project).await,
         Command::List { agent, limit, project } => list(app, agent.as_ref(), limit, &project).await,
@@ -74,7 +70,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
 
 async fn show(app: &App, id: &MessageId, project: &ProjectArgument) -> Result<(), Failure> {
     let found = project.find(app).await?;
-    let stored = app.team_message(&found.tenant, &found.project, id).await?;
+    let stored = app.teams.team_message(&found.tenant, &found.project, id).await?;
     let output = Output::stdout();
     if project.json.json {
         return output.json(&TeamMessageJson::from(stored));
@@ -93,12 +89,9 @@ async fn list(
     project: &ProjectArgument,
 ) -> Result<(), Failure> {
     let found = project.find(app).await?;
-    let page = app.list_team_messages(&found.tenant, &found.project, agent, None, limit).await?;
-    let output = Output::stdout();
-    if project.json.json {
-        return output.json(&Page::<TeamMessageJson>::new(page));
-    }
-    let row = |stored: &Stored<Message>| {
+    let page =
+        app.teams.list_team_messages(&found.tenant, &found.project, agent, None, limit).await?;
+    let row = |stored: &StoredDocument<TeamMessage>| {
         let message = &stored.value;
         let state = if message.read_at.is_some() { "read" } else { "unread" };
         vec![
@@ -109,8 +102,10 @@ async fn list(
             short(&message.content, 80),
         ]
     };
-    let rows: Vec<_> = page.0.iter().map(row).collect();
-    output.table(&["at", "from", "to", "state", "content"], &rows)?;
-    tell_of_more(page.1.is_some());
-    Ok(())
+    print_page::<TeamMessageJson, _>(
+        page,
+        project.json,
+        &["at", "from", "to", "state", "content"],
+        row,
+    )
 }

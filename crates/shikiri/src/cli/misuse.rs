@@ -1,4 +1,4 @@
-//! A command line that cannot be read: one line that says what to write instead.
+//! An invalid command line: one line that says what to write instead.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::output::complain;
 pub(super) fn answer(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that went away has seen enough.
+            // The output has no reader any more.
             let _ = error.print();
             ExitCode::SUCCESS
         }
@@ -26,7 +26,7 @@ pub(super) fn answer(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Of clap's paragraphs, what is wrong and the tip; the usage is a `--help` away.
+/// The error and the tip of clap's message. The usage is in `--help`.
 fn complaint(rendered: &str) -> Failure {
     let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
     let (message, usage) = text.split_once("\n\nUsage:").unwrap_or((text, ""));

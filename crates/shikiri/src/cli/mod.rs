@@ -1,5 +1,5 @@
-//! The command line: one file per command. Parsing yields what was typed; configuration makes of
-//! it what holds.
+//! The command line: one file per command. Parsing gives what was typed; the configuration decides
+//! what applies.
 
 mod agents;
 mod attach;
@@ -47,18 +47,14 @@ use clap::{Args, Parser, Subcommand};
 use shikiri_app::App;
 use shikiri_model::ids::TenantId;
 
-use crate::config::{Config, LogFormat, Settings, Surroundings};
-use crate::env_vars;
+use crate::config::{Config, GlobalFlags, Settings, Surroundings};
 use crate::exit::{Exit, Failure};
-use crate::lane_files;
-use crate::logging;
 use crate::output::complain;
-use crate::player;
 use crate::trust::ConfigUse;
-use crate::trust_audit;
 use crate::wiring::{self, Access};
+use crate::{env_vars, lane_files, logging, player, trust_audit};
 
-/// How long leftovers of an ended command may take.
+/// How long unfinished work of an ended command may take.
 const SHUTDOWN: Duration = Duration::from_secs(2);
 
 #[derive(Parser)]
@@ -79,15 +75,12 @@ struct Arguments {
 /// What every command understands.
 #[derive(Args, Clone)]
 struct Global {
-    /// Where the data lies: sqlite:PATH or postgres://… (put passwords in SHIKIRI_STORE instead)
-    #[arg(long, global = true, value_name = "URL")]
-    store: Option<String>,
-    /// How logs are written to stderr
-    #[arg(long, global = true, value_name = "FORMAT")]
-    log_format: Option<LogFormat>,
+    #[command(flatten)]
+    flags: GlobalFlags,
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one command in a process")]
 enum Command {
     /// Play a story: a run that survives the death of its server
     Demo(demo::Arguments),
@@ -195,6 +188,15 @@ struct JsonArgument {
     json: bool,
 }
 
+/// For commands that print a tenant's records.
+#[derive(Args, Clone)]
+struct CommonArguments {
+    #[command(flatten)]
+    tenant: TenantArgument,
+    #[command(flatten)]
+    json: JsonArgument,
+}
+
 /// The whole program.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -222,6 +224,17 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { global, command } = arguments;
+    // Runs a command that works on the store alone.
+    macro_rules! on_store {
+        ($module:ident, $command:expr, $access:expr) => {
+            $module::run(&open(&global.config()?, $access).await?, $command).await
+        };
+        ($module:ident, $command:expr) => {{
+            let command = $command;
+            let access = command.access();
+            on_store!($module, command, access)
+        }};
+    }
     match command {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Openapi => openapi::run(),
@@ -230,9 +243,9 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp(arguments) => mcp::run(&global, arguments).await,
         Command::Browser(command) => browser::run(&global, command).await,
-        // Alone it is answered before this; with other words the hook takes none of them.
+        // `hook` alone is answered earlier. It takes no further arguments.
         Command::Hook => shikiri_hook::answer_and_exit(),
-        Command::Hooks(arguments) => hooks::run(&global, arguments).await,
+        Command::Hooks(arguments) => Box::pin(hooks::run(&global, arguments)).await,
         Command::Host(arguments) => host::run(&global, arguments).await,
         Command::Run(arguments) => run::run(&global, arguments).await,
         Command::Doctor(arguments) => doctor::run(&global.config_for(&[])?, &arguments).await,
@@ -242,54 +255,27 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
             trust_audit::record(&config, config.trust.take_acts()).await;
             db::run(&config, command).await
         }
-        Command::Tenants(command) => {
-            let app = open(&global.config()?, command.access()).await?;
-            tenants::run(&app, command).await
-        }
+        Command::Tenants(command) => on_store!(tenants, command),
         Command::Keys(command) => {
             let config = global.config()?;
             keys::run(&open(&config, command.access()).await?, &config, command).await
         }
-        Command::Audit(arguments) => {
-            audit::run(&open(&global.config()?, arguments.access()).await?, arguments).await
-        }
-        Command::Models(command) => {
-            models::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Servers(command) => {
-            servers::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Skills(command) => {
-            skills::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Conversations(command) => {
-            conversations::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Projects(command) => {
-            projects::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Agents(command) => {
-            agents::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Tasks(command) => {
-            tasks::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Messages(command) => {
-            messages::run(&open(&global.config()?, command.access()).await?, command).await
-        }
-        Command::Delegations(command) => {
-            delegations::run(&open(&global.config()?, Access::Read).await?, command).await
-        }
-        Command::Dialogues(command) => {
-            dialogues::run(&open(&global.config()?, command.access()).await?, command).await
-        }
+        Command::Audit(arguments) => on_store!(audit, arguments),
+        Command::Models(command) => on_store!(models, command),
+        Command::Servers(command) => on_store!(servers, command),
+        Command::Skills(command) => on_store!(skills, command),
+        Command::Conversations(command) => on_store!(conversations, command),
+        Command::Projects(command) => on_store!(projects, command),
+        Command::Agents(command) => on_store!(agents, command),
+        Command::Tasks(command) => on_store!(tasks, command),
+        Command::Messages(command) => on_store!(messages, command),
+        Command::Delegations(command) => on_store!(delegations, command, Access::Read),
+        Command::Dialogues(command) => on_store!(dialogues, command),
         Command::Runs(command) => {
             let config = global.config()?;
             runs::run(&open(&config, command.access()).await?, &config, command).await
         }
-        Command::Executions(command) => {
-            executions::run(&open(&global.config()?, Access::Read).await?, command).await
-        }
+        Command::Executions(command) => on_store!(executions, command, Access::Read),
         Command::Lanes(command) => {
             let config = global.config()?;
             let app = open(&config, command.access()).await?;
@@ -298,27 +284,17 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
             }
             lanes::run(&app, command).await
         }
-        Command::History(arguments) => {
-            history::run(&open(&global.config()?, Access::Read).await?, arguments).await
-        }
-        Command::Subagents(arguments) => {
-            subagents::run(&open(&global.config()?, arguments.access()).await?, arguments).await
-        }
-        Command::Usage(arguments) => {
-            usage::run(&open(&global.config()?, Access::Read).await?, arguments).await
-        }
-        Command::Attach(arguments) => {
-            attach::run(&open(&global.config()?, Access::Read).await?, arguments).await
-        }
-        Command::Cancel(arguments) => {
-            cancel::run(&open(&global.config()?, Access::Write).await?, arguments).await
-        }
+        Command::History(arguments) => on_store!(history, arguments, Access::Read),
+        Command::Subagents(arguments) => on_store!(subagents, arguments),
+        Command::Usage(arguments) => on_store!(usage, arguments, Access::Read),
+        Command::Attach(arguments) => on_store!(attach, arguments, Access::Read),
+        Command::Cancel(arguments) => on_store!(cancel, arguments, Access::Write),
     }
 }
 
 impl Global {
     fn settings(&self) -> Settings {
-        Settings { store: self.store.clone(), log_format: self.log_format, ..Settings::default() }
+        self.flags.settings.clone()
     }
 
     /// The configuration for a command that works on the store.

@@ -1,18 +1,17 @@
 //! `shikiri models create|list|show|set`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use shikiri_app::App;
-use shikiri_app::models::{ModelPatch, PricesPatch};
-use shikiri_model::execution::Price;
+use shikiri_model::execution::TokenPrice;
 use shikiri_model::ids::ModelId;
-use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::record::Stored;
-use shikiri_web::views::{ModelJson, Page};
+use shikiri_model::models::{ActiveStatus, EngineKind, Model};
+use shikiri_model::record::StoredDocument;
+use shikiri_tenancy::models::{ModelPatch, PricesPatch};
+use shikiri_web::views::ModelJson;
 
 use super::JsonArgument;
-use super::parts::{Status, all_pages, emptied, or_none, pair, sheet};
+use super::parts::{all_pages, emptied, or_none, pair, print_page, print_record, word};
 use crate::exit::Failure;
-use crate::output::Output;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -23,8 +22,8 @@ pub(super) enum Command {
         /// Its id [default: a fresh one]
         id: Option<ModelId>,
         /// What runs it
-        #[arg(long)]
-        engine: Engine,
+        #[arg(long, value_parser = word::<EngineKind>())]
+        engine: EngineKind,
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
@@ -45,8 +44,8 @@ pub(super) enum Command {
     Set {
         id: ModelId,
         /// What runs it
-        #[arg(long)]
-        engine: Option<Engine>,
+        #[arg(long, value_parser = word::<EngineKind>())]
+        engine: Option<EngineKind>,
         #[command(flatten)]
         change: Change,
         /// Take a variable away; can be given several times
@@ -74,8 +73,8 @@ pub(super) struct Change {
     /// Of the provider; empty for none
     #[arg(long)]
     region: Option<String>,
-    #[arg(long)]
-    status: Option<Status>,
+    #[arg(long, value_parser = word::<ActiveStatus>())]
+    status: Option<ActiveStatus>,
     /// A short name that stands for it, such as haiku; can be given several times, empty for none
     #[arg(long = "alias", value_name = "NAME")]
     aliases: Vec<String>,
@@ -98,37 +97,18 @@ pub(super) struct Change {
 #[command(next_help_heading = "Prices in dollars per million tokens")]
 struct Prices {
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
-    price_input: Option<Price>,
+    price_input: Option<TokenPrice>,
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
-    price_output: Option<Price>,
+    price_output: Option<TokenPrice>,
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
-    price_cache_write_5m: Option<Price>,
+    price_cache_write_5m: Option<TokenPrice>,
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
-    price_cache_write_1h: Option<Price>,
+    price_cache_write_1h: Option<TokenPrice>,
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
-    price_cache_read: Option<Price>,
+    price_cache_read: Option<TokenPrice>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Engine {
-    ClaudeCode,
-    Anthropic,
-    Bedrock,
-    Offline,
-}
-
-impl From<Engine> for EngineKind {
-    fn from(engine: Engine) -> Self {
-        match engine {
-            Engine::ClaudeCode => Self::ClaudeCode,
-            Engine::Anthropic => Self::Anthropic,
-            Engine::Bedrock => Self::Bedrock,
-            Engine::Offline => Self::Offline,
-        }
-    }
-}
-
-fn price(text: &str) -> Result<Price, String> {
+fn price(text: &str) -> Result<TokenPrice, String> {
     let wrong = |_| "a price is a number of dollars from 0 to 1,000,000, such as 0.25".to_owned();
     serde_json::from_str(text).map_err(wrong)
 }
@@ -136,15 +116,15 @@ fn price(text: &str) -> Result<Price, String> {
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { id, engine, change, json } => {
-            show(app.create_model(id, engine.into(), change.into()).await?, json)
+            show(app.tenancy.create_model(id, engine, change.into()).await?, json)
         }
         Command::List { json } => list(app, json).await,
-        Command::Show { id, json } => show(app.model(&id).await?, json),
+        Command::Show { id, json } => show(app.tenancy.model(&id).await?, json),
         Command::Set { id, engine, change, unset_env, json } => {
             let mut patch = ModelPatch::from(change);
-            patch.engine = engine.map(EngineKind::from);
+            patch.engine = engine;
             patch.env.extend(unset_env.into_iter().map(|name| (name, None)));
-            show(app.update_model(&id, patch).await?, json)
+            show(app.tenancy.update_model(&id, patch).await?, json)
         }
     }
 }
@@ -160,7 +140,7 @@ impl From<Change> for ModelPatch {
             engine: None,
             model_name: change.model_name,
             region: emptied(change.region),
-            status: change.status.map(Into::into),
+            status: change.status,
             aliases: given.then_some(aliases),
             subagent_model: emptied(change.subagent_model),
             env: change.env.into_iter().map(|(name, value)| (name, Some(value))).collect(),
@@ -177,12 +157,8 @@ impl From<Change> for ModelPatch {
 }
 
 async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
-    let models = all_pages(async |after| app.list_models(after, 100).await).await?;
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<ModelJson>::new((models, None)));
-    }
-    let row = |stored: &Stored<Model>| {
+    let models = all_pages(async |after| app.tenancy.list_models(after, 100).await).await?;
+    let row = |stored: &StoredDocument<Model>| {
         let model = &stored.value;
         vec![
             model.id.to_string(),
@@ -192,36 +168,39 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
             short(&model.model_name, 60),
         ]
     };
-    let rows: Vec<_> = models.iter().map(row).collect();
-    output.table(&["id", "engine", "status", "aliases", "model name"], &rows)
+    print_page::<ModelJson, _>(
+        (models, None),
+        json,
+        &["id", "engine", "status", "aliases", "model name"],
+        row,
+    )
 }
 
-fn show(stored: Stored<Model>, json: JsonArgument) -> Result<(), Failure> {
-    if json.json {
-        return Output::stdout().json(&ModelJson::from(stored));
-    }
-    let model = &stored.value;
-    let dollars = |price: Price| {
-        let text = serde_json::to_string(&price).unwrap_or_default();
-        text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
-    };
-    let prices = &model.prices;
-    let env: Vec<&str> = model.env.keys().map(String::as_str).collect();
-    sheet(&[
-        ("model", model.id.to_string()),
-        ("engine", model.engine.as_str().to_owned()),
-        ("model name", one_line(&model.model_name)),
-        ("region", or_none(model.region.as_deref())),
-        ("status", model.status.as_str().to_owned()),
-        ("aliases", one_line(&model.aliases.join(" "))),
-        ("subagent model", or_none(model.subagent_model.as_deref())),
-        ("environment", env.join(" ")),
-        ("kept out of runs", model.secret_env.join(" ")),
-        ("$/M input", dollars(prices.input)),
-        ("$/M output", dollars(prices.output)),
-        ("$/M cache write 5m", dollars(prices.cache_write_5m)),
-        ("$/M cache write 1h", dollars(prices.cache_write_1h)),
-        ("$/M cache read", dollars(prices.cache_read)),
-        ("created", stored.created_at.to_string()),
-    ])
+fn show(stored: StoredDocument<Model>, json: JsonArgument) -> Result<(), Failure> {
+    print_record::<ModelJson, _>(stored, json, |stored| {
+        let model = &stored.value;
+        let dollars = |price: TokenPrice| {
+            let text = serde_json::to_string(&price).unwrap_or_default();
+            text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+        };
+        let prices = &model.prices;
+        let env: Vec<&str> = model.env.keys().map(String::as_str).collect();
+        vec![
+            ("model", model.id.to_string()),
+            ("engine", model.engine.as_str().to_owned()),
+            ("model name", one_line(&model.model_name)),
+            ("region", or_none(model.region.as_deref())),
+            ("status", model.status.as_str().to_owned()),
+            ("aliases", one_line(&model.aliases.join(" "))),
+            ("subagent model", or_none(model.subagent_model.as_deref())),
+            ("environment", env.join(" ")),
+            ("kept out of runs", model.secret_env.join(" ")),
+            ("$/M input", dollars(prices.input)),
+            ("$/M output", dollars(prices.output)),
+            ("$/M cache write 5m", dollars(prices.cache_write_5m)),
+            ("$/M cache write 1h", dollars(prices.cache_write_1h)),
+            ("$/M cache read", dollars(prices.cache_read)),
+            ("created", stored.created_at.to_string()),
+        ]
+    })
 }

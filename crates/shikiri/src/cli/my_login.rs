@@ -1,4 +1,4 @@
-//! `shikiri run --my-login`: which login that is, and for which model.
+//! `shikiri run --my-login`: the login to use, and the model.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,12 @@ use shikiri_engines::claude_login::ClaudeLogin;
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::EngineKind;
 
-use super::run::{Arguments, Engine, active, first_on};
+use super::run::{Arguments, active, first_on};
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Choice, Here};
 
-/// Where Claude Code keeps the settings and the login of whoever sits here. The flag is the one that
-/// needs to know.
+/// Where Claude Code keeps this user's settings and login. `flag` names the flag that needs it.
 pub(super) fn claude_config_dir(flag: &str) -> Result<PathBuf, Failure> {
     let set = |variable: env_vars::EnvVar| {
         std::env::var_os(variable.name).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -24,8 +23,7 @@ pub(super) fn claude_config_dir(flag: &str) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The model that is asked for or would be used anyway, if it runs on Claude Code; else the first
-/// that does.
+/// The requested or default model, if it runs on Claude Code; otherwise the first that does.
 pub(super) async fn model(here: &Here, arguments: &Arguments) -> Result<String, Failure> {
     let models = here.models().await?;
     let is_claude_code = |id: &str| {
@@ -34,7 +32,7 @@ pub(super) async fn model(here: &Here, arguments: &Arguments) -> Result<String, 
     };
     let other = |what: String| Err(Failure::usage(what, "your login is for Claude Code alone"));
     match (arguments.engine, &arguments.model) {
-        (None | Some(Engine::ClaudeCode), None) => {}
+        (None | Some(EngineKind::ClaudeCode), None) => {}
         (Some(_), _) => return other("--my-login: --engine names another engine".to_owned()),
         (None, Some(model)) => match active(model, &models)? {
             id if is_claude_code(&id) => return Ok(id),
@@ -43,11 +41,11 @@ pub(super) async fn model(here: &Here, arguments: &Arguments) -> Result<String, 
     }
     match here.usual_model(arguments.conversation.as_ref()).await? {
         Some(id) if is_claude_code(&id) => Ok(id),
-        _ => first_on(Engine::ClaudeCode, &models),
+        _ => first_on(EngineKind::ClaudeCode, &models),
     }
 }
 
-/// What Claude Code keeps for whoever sits here.
+/// The login that Claude Code keeps for this user.
 pub(super) fn find(tenant: &TenantId) -> Result<ClaudeLogin, Failure> {
     if *tenant != TenantId::local() {
         let what = format!("--my-login: the tenant {tenant} is not yours alone");

@@ -3,14 +3,13 @@
 use clap::Subcommand;
 use shikiri_app::App;
 use shikiri_model::ids::ProjectId;
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::team::Project;
-use shikiri_web::views::{Page, ProjectJson};
+use shikiri_web::views::ProjectJson;
 
-use super::parts::{all_pages, sheet};
-use super::{JsonArgument, TenantArgument};
+use super::CommonArguments;
+use super::parts::{all_pages, print_id, print_page, print_record};
 use crate::exit::Failure;
-use crate::output::Output;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -24,24 +23,18 @@ pub(super) enum Command {
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show projects, oldest first
     List {
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show one project
     Show {
         project: ProjectId,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
 }
 
@@ -55,38 +48,31 @@ impl Command {
 }
 
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
-    let output = Output::stdout();
     match command {
-        Command::Create { project, name, tenant, json } => {
-            let made = app.create_project(&tenant.id, project, name).await?;
-            if json.json {
-                return output.json(&ProjectJson::from(made));
-            }
-            // Alone on stdout, so that a script can take it.
-            output.line(made.value.id.as_str())
+        Command::Create { project, name, common } => {
+            let made = app.teams.create_project(&common.tenant.id, project, name).await?;
+            print_id::<ProjectJson, _>(made, common.json, |made| made.value.id.as_str())
         }
-        Command::List { tenant, json } => {
-            let all = all_pages(async |after| app.list_projects(&tenant.id, after, 100).await);
+        Command::List { common } => {
+            let all = all_pages(async |after| {
+                app.teams.list_projects(&common.tenant.id, after, 100).await
+            });
             let all = all.await?;
-            if json.json {
-                return output.json(&Page::<ProjectJson>::new((all, None)));
-            }
-            let row = |stored: &Stored<Project>| {
+            let row = |stored: &StoredDocument<Project>| {
                 let Project { id, name, .. } = &stored.value;
                 vec![id.to_string(), stored.created_at.to_string(), short(name, 60)]
             };
-            output.table(&["id", "created", "name"], &all.iter().map(row).collect::<Vec<_>>())
+            print_page::<ProjectJson, _>((all, None), common.json, &["id", "created", "name"], row)
         }
-        Command::Show { project, tenant, json } => {
-            let stored = app.project(&tenant.id, &project).await?;
-            if json.json {
-                return output.json(&ProjectJson::from(stored));
-            }
-            sheet(&[
-                ("project", stored.value.id.to_string()),
-                ("name", one_line(&stored.value.name)),
-                ("created", stored.created_at.to_string()),
-            ])
+        Command::Show { project, common } => {
+            let stored = app.teams.project(&common.tenant.id, &project).await?;
+            print_record::<ProjectJson, _>(stored, common.json, |stored| {
+                vec![
+                    ("project", stored.value.id.to_string()),
+                    ("name", one_line(&stored.value.name)),
+                    ("created", stored.created_at.to_string()),
+                ]
+            })
         }
     }
 }

@@ -1,25 +1,24 @@
-//! `shikiri run PROMPT`: one execution, told as it happens.
+//! `shikiri run PROMPT`: one execution, shown as it happens.
 
 use std::io::Read as _;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use shikiri_app::AppError;
 use shikiri_model::execution::Cost;
 use shikiri_model::ids::{ConversationId, RunId};
-use shikiri_model::native::Limits;
+use shikiri_model::models::EngineKind;
+use shikiri_model::native::ExecutionLimits;
+use shikiri_runtime::AppError;
 
-use super::my_login;
-use super::parts::pair;
-use super::{Global, TenantArgument};
-use crate::env_vars;
+use super::parts::{pair, word};
+use super::{Global, TenantArgument, my_login};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 use crate::terminal::{Choice, Feed, Form, Here, Place, Teller, There, Wanted};
 use crate::trust::ConfigUse;
-use crate::wiring;
+use crate::{env_vars, wiring};
 
-/// Bytes.
+/// In bytes.
 const MAX_PROMPT: u64 = 1024 * 1024;
 
 #[derive(Args)]
@@ -30,8 +29,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "ID")]
     pub(super) conversation: Option<ConversationId>,
     /// Use the first active model that runs on this engine
-    #[arg(long, conflicts_with = "model")]
-    pub(super) engine: Option<Engine>,
+    #[arg(long, conflicts_with = "model", value_parser = word::<EngineKind>())]
+    pub(super) engine: Option<EngineKind>,
     /// Use this model [default: the conversation's, else the tenant's]
     #[arg(long, value_name = "ID")]
     pub(super) model: Option<String>,
@@ -74,21 +73,13 @@ pub(super) struct Arguments {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Engine {
-    ClaudeCode,
-    Anthropic,
-    Bedrock,
-    Offline,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum OutputForm {
     Text,
     StreamJson,
 }
 
-/// Fails unless the execution was completed with a whole answer. Ctrl-C cancels it and waits for
-/// its end; a second one does not wait.
+/// Fails unless the execution completed with a whole answer. Ctrl-C cancels it and waits for its
+/// end; a second one does not wait.
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {
     let uses: &[ConfigUse] = match &arguments.server {
         Some(_) => &[],
@@ -98,51 +89,54 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     let prompt = prompt(&arguments.prompt)?;
     let mut signals = Signals::catch()?;
     let tenant = arguments.tenant.id.clone();
-    let place = match &arguments.server {
+    let backend = match &arguments.server {
         Some(url) => Place::There(There::open(&config, url, tenant).await?),
         None => {
             let offer = match arguments.my_login {
                 true => wiring::offer_with_login(&config, my_login::find(&tenant)?),
                 false => wiring::offer(),
             };
-            Place::Here(Here::open(&config, &offer, tenant).await?)
+            Place::Here(Box::new(Here::open(&config, &offer, tenant).await?))
         }
     };
     let started = tokio::select! {
-        started = start(&place, &arguments, prompt) => started,
+        started = start(&backend, &arguments, prompt) => started,
         signal = signals.next() => Err(Failure::Stopped(signal)),
     };
     let done = match started {
-        Ok(execution) => follow(&place, &execution, arguments.output, &mut signals).await,
+        Ok(execution) => follow(&backend, &execution, arguments.output, &mut signals).await,
         Err(failure) => Err(failure),
     };
     tokio::select! {
-        () = place.close() => {}
+        () = backend.close() => {}
         _ = signals.next() => {}
     }
     done
 }
 
-async fn start(place: &Place, arguments: &Arguments, prompt: String) -> Result<RunId, Failure> {
-    // Before there is a conversation: one that nothing was said in is of no use.
-    let model_id = match place {
+async fn start(backend: &Place, arguments: &Arguments, prompt: String) -> Result<RunId, Failure> {
+    // Before the conversation is created: an empty one would be useless.
+    let model_id = match backend {
         Place::Here(here) if arguments.my_login => Some(my_login::model(here, arguments).await?),
-        _ => model_asked_for(place, arguments).await?,
+        _ => model_asked_for(backend, arguments).await?,
     };
     let conversation = match &arguments.conversation {
         Some(conversation) => conversation.clone(),
-        None => place.new_conversation().await?,
+        None => backend.new_conversation().await?,
     };
     let (limits, tokens) = (arguments.limits(), arguments.token.iter().cloned().collect());
     let user_id = user_id();
     let wanted = Wanted { conversation, user_input: prompt, user_id, model_id, tokens, limits };
-    place.execute(wanted).await
+    backend.execute(wanted).await
 }
 
-async fn model_asked_for(place: &Place, arguments: &Arguments) -> Result<Option<String>, Failure> {
+async fn model_asked_for(
+    backend: &Place,
+    arguments: &Arguments,
+) -> Result<Option<String>, Failure> {
     Ok(match (arguments.engine, &arguments.model) {
-        (Some(engine), _) => Some(first_on(engine, &place.models().await?)?),
-        (None, Some(model)) => Some(active(model, &place.models().await?)?),
+        (Some(engine), _) => Some(first_on(engine, &backend.models().await?)?),
+        (None, Some(model)) => Some(active(model, &backend.models().await?)?),
         (None, None) => None,
     })
 }
@@ -153,14 +147,14 @@ fn money(text: &str) -> Result<Cost, String> {
 }
 
 impl Arguments {
-    fn limits(&self) -> Limits {
-        let subagent = Limits {
+    fn limits(&self) -> ExecutionLimits {
+        let subagent = ExecutionLimits {
             max_turns: self.subagent_max_turns,
             max_tokens: self.subagent_max_tokens,
             max_cost_usd: self.subagent_max_cost_usd,
             subagent: None,
         };
-        Limits {
+        ExecutionLimits {
             max_turns: self.max_turns,
             max_tokens: self.max_tokens,
             max_cost_usd: self.max_cost_usd,
@@ -170,26 +164,26 @@ impl Arguments {
 }
 
 async fn follow(
-    place: &Place,
+    backend: &Place,
     execution: &RunId,
     output: OutputForm,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let mut teller = Teller::new(output.into());
-    let mut feed = place.feed(execution).await?;
-    let stopped = tell_all(place, execution, &mut feed, &mut teller, signals).await?;
-    let record = place.record(execution).await?;
+    let mut feed = backend.feed(execution).await?;
+    let stopped = tell_all(backend, execution, &mut feed, &mut teller, signals).await?;
+    let record = backend.record(execution).await?;
     teller.end(&record)?;
     match stopped {
-        // It may have been quicker than the signal.
+        // It may have completed before the signal took effect.
         Some(signal) if record["status"] != "completed" => Err(Failure::Stopped(signal)),
         _ => judge(execution, &record),
     }
 }
 
-/// To the last event; gives the signal that asked it to stop, if one did.
+/// Shows all events. Returns the signal that asked to stop, if there was one.
 async fn tell_all(
-    place: &Place,
+    backend: &Place,
     execution: &RunId,
     feed: &mut Feed,
     teller: &mut Teller,
@@ -207,7 +201,7 @@ async fn tell_all(
                     return Err(Failure::Stopped(signal));
                 }
                 stopped = Some(signal);
-                place.cancel(execution).await?;
+                backend.cancel(execution).await?;
             }
         }
     }
@@ -229,9 +223,8 @@ fn judge(execution: &RunId, record: &Value) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Failure> {
-    let engine = engine.to_possible_value().map(|value| value.get_name().to_owned());
-    let engine = engine.unwrap_or_default();
+pub(super) fn first_on(engine: EngineKind, models: &[Choice]) -> Result<String, Failure> {
+    let engine = engine.as_str();
     let mut active = models.iter().filter(|model| model.is_active);
     if let Some(model) = active.clone().find(|model| model.engine == engine) {
         return Ok(model.id.clone());
@@ -242,7 +235,7 @@ pub(super) fn first_on(engine: Engine, models: &[Choice]) -> Result<String, Fail
     Err(Failure::new(Exit::NotFound, what, &format!("active models: {there}")))
 }
 
-/// The model, if it can be asked for.
+/// The model, if it is active.
 pub(super) fn active(id: &str, models: &[Choice]) -> Result<String, Failure> {
     match models.iter().find(|model| model.id == id) {
         None => Err(AppError::not_found("model", id).into()),
@@ -253,11 +246,11 @@ pub(super) fn active(id: &str, models: &[Choice]) -> Result<String, Failure> {
     }
 }
 
-/// What to say. A server would refuse the same, but only in a conversation.
+/// The prompt. A server would refuse the same input, but only after creating a conversation.
 fn prompt(argument: &str) -> Result<String, Failure> {
     let mut text = String::new();
     if argument == "-" {
-        // One byte more than is allowed is enough to be refused.
+        // Reading one byte more than allowed is enough to refuse it.
         let reading = std::io::stdin().lock().take(MAX_PROMPT + 1).read_to_string(&mut text);
         reading.map_err(|error| Failure::usage(format!("stdin: {error}"), "send text in UTF-8"))?;
     } else {
@@ -273,7 +266,7 @@ fn prompt(argument: &str) -> Result<String, Failure> {
     Err(wrong.into())
 }
 
-/// Whoever sits here.
+/// The user of this machine.
 fn user_id() -> String {
     let user = std::env::var(env_vars::USER.name).unwrap_or_default();
     if user.trim().is_empty() { "local".to_owned() } else { user }

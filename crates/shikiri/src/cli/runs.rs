@@ -1,19 +1,21 @@
 //! `shikiri runs start|list|show`.
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde_json::Value;
 use shikiri_app::App;
-use shikiri_app::run::{NewRun, RunView};
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::RunStatus;
-use shikiri_web::views::{Page, RunJson};
+use shikiri_model::record::StoredDocument;
+use shikiri_model::run::{Run, RunStatus};
+use shikiri_runtime::run::{NewRun, RunView};
+use shikiri_web::views::RunJson;
 
-use super::{JsonArgument, TenantArgument};
+use super::parts::{present, print_page, sheet_of_width, word};
+use super::{CommonArguments, JsonArgument};
 use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
-use crate::output::{Output, Style, note};
+use crate::output::{Output, note};
 use crate::text::short;
 use crate::wiring::Access;
 
@@ -33,28 +35,22 @@ pub(super) enum Command {
         #[arg(long)]
         follow: bool,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show runs, newest first
     List {
-        #[arg(long)]
-        status: Option<Status>,
+        #[arg(long, value_parser = word::<RunStatus>())]
+        status: Option<RunStatus>,
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show one run
     Show {
         run: RunId,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
 }
 
@@ -67,57 +63,36 @@ impl Command {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Status {
-    Queued,
-    Running,
-    Waiting,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
-impl From<Status> for RunStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Queued => Self::Queued,
-            Status::Running => Self::Running,
-            Status::Waiting => Self::Waiting,
-            Status::Completed => Self::Completed,
-            Status::Failed => Self::Failed,
-            Status::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
 pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Start { agent, input, idempotency_key, follow, tenant, json } => {
+        Command::Start { agent, input, idempotency_key, follow, common } => {
             let new = NewRun { agent, input, idempotency_key, origin: None };
-            let view = app.start_run(&tenant.id, new).await?;
+            let view = app.runtime.start_run(&common.tenant.id, new).await?;
             warn_if_alone(config).await;
             if follow {
-                follow_to_end(app, &tenant.id, &view.run.id, json).await
-            } else if json.json {
+                follow_to_end(app, &common.tenant.id, &view.run.id, common.json).await
+            } else if common.json.json {
                 Output::stdout().json(&RunJson::from(view))
             } else {
                 Output::stdout().line(view.run.id.as_str())
             }
         }
-        Command::List { status, limit, tenant, json } => {
-            list(app, &tenant.id, status.map(Into::into), limit, json).await
+        Command::List { status, limit, common } => {
+            list(app, &common.tenant.id, status, limit, common.json).await
         }
-        Command::Show { run, tenant, json } => show(app.run(&tenant.id, &run).await?, json),
+        Command::Show { run, common } => {
+            show(app.runtime.run(&common.tenant.id, &run).await?, common.json)
+        }
     }
 }
 
-/// Read with the command line: a mistake in it is found before anything is opened or made.
+/// Parsed with the command line, so that mistakes are found before anything is opened or created.
 fn read_input(text: &str) -> Result<Value, String> {
     serde_json::from_str(text)
         .map_err(|error| format!(r#"this is not JSON ({error}); write it like '{{"steps": 5}}'"#))
 }
 
-/// A run that nobody carries waits for ever, which should not surprise anybody.
+/// Warns the user: without a server the run stays in the queue.
 async fn warn_if_alone(config: &Config) {
     if !Client::new(config.listen, String::new()).is_up().await {
         note(&format!(
@@ -153,30 +128,18 @@ async fn list(
     limit: u32,
     json: JsonArgument,
 ) -> Result<(), Failure> {
-    let (runs, next) = app.list_runs(tenant, status, None, limit).await?;
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<RunJson>::new((runs, next)));
-    }
-    let rows: Vec<Vec<String>> = runs
-        .iter()
-        .map(|stored| {
-            let run = &stored.value;
-            let status = run.status.as_str().to_owned();
-            vec![run.id.to_string(), status, stored.created_at.to_string(), short(&run.agent, 60)]
-        })
-        .collect();
-    output.table(&["id", "status", "created", "agent"], &rows)?;
-    if next.is_some() {
-        note("there are more: raise --limit");
-    }
-    Ok(())
+    let page = app.runtime.list_runs(tenant, status, None, limit).await?;
+    let row = |stored: &StoredDocument<Run>| {
+        let run = &stored.value;
+        let status = run.status.as_str().to_owned();
+        vec![run.id.to_string(), status, stored.created_at.to_string(), short(&run.agent, 60)]
+    };
+    print_page::<RunJson, _>(page, json, &["id", "status", "created", "agent"], row)
 }
 
 fn show(view: RunView, json: JsonArgument) -> Result<(), Failure> {
-    let output = Output::stdout();
     if json.json {
-        return output.json(&RunJson::from(view));
+        return Output::stdout().json(&RunJson::from(view));
     }
     let run = &view.run;
     let value = |value: &Option<Value>| value.as_ref().map(|v| short(&v.to_string(), 200));
@@ -193,13 +156,10 @@ fn show(view: RunView, json: JsonArgument) -> Result<(), Failure> {
         ("created", Some(view.created_at.to_string())),
         ("ended", run.ended_at.map(|at| at.to_string())),
     ];
-    for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-        output.line(&format!("{}  {value}", output.paint(Style::Dim, &format!("{name:8}"))))?;
-    }
-    for question in &run.questions {
-        let asked = format!("{} {}", question.id, question.message);
-        let name = output.paint(Style::Dim, "asks    ");
-        output.line(&format!("{name}  {}", short(&asked, 200)))?;
-    }
-    Ok(())
+    let asked = run
+        .questions
+        .iter()
+        .map(|question| ("asks", short(&format!("{} {}", question.id, question.message), 200)));
+    // As wide as its longest name, whether or not there is progress.
+    sheet_of_width("progress".len(), &present(lines).into_iter().chain(asked).collect::<Vec<_>>())
 }

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use shikiri_app::App;
-use shikiri_app::servers::{ServerKind, ServerPatch, ServerReport, is_private_url};
+use shikiri_executions::servers::{ServerKind, ServerPatch, ServerReport, is_private_url};
 use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::key::KeyScope;
-use shikiri_model::record::Stored;
-use shikiri_model::server::{McpServer, Transport, spec_url};
-use shikiri_model::tool::{ChangeKind, ToolChange};
-use shikiri_web::views::{Page, ServerCheckJson, ServerJson};
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::record::StoredDocument;
+use shikiri_model::server::{McpServer, McpServerTransport, spec_url};
+use shikiri_model::tool::{ToolChange, ToolChangeKind};
+use shikiri_web::views::{ServerCheckJson, ServerJson};
 
-use super::parts::{Status, all_pages, pair, sheet};
-use super::{JsonArgument, TenantArgument};
+use super::parts::{all_pages, one_of, pair, print_page, print_record, sheet, word};
+use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::text::{one_line, short};
@@ -26,29 +27,23 @@ pub(super) enum Command {
         /// Part of its tools' names: 1 to 64 letters, digits, _ or -
         name: String,
         /// How it is reached
-        #[arg(long = "type", value_name = "TYPE")]
-        kind: Kind,
+        #[arg(long = "type", value_name = "TYPE", value_parser = one_of(KINDS))]
+        kind: ServerKind,
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show the MCP servers of a tenant
     List {
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show one MCP server
     Show {
         server: ServerId,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Change an MCP server; what is not named stays
     Set {
@@ -56,14 +51,12 @@ pub(super) enum Command {
         #[arg(long)]
         name: Option<String>,
         /// How it is reached
-        #[arg(long = "type", value_name = "TYPE")]
-        kind: Option<Kind>,
+        #[arg(long = "type", value_name = "TYPE", value_parser = one_of(KINDS))]
+        kind: Option<ServerKind>,
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Remove an MCP server
     Remove {
@@ -82,9 +75,7 @@ pub(super) enum Command {
         #[arg(long)]
         accept_changes: bool,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
 }
 
@@ -98,6 +89,12 @@ impl Command {
     }
 }
 
+const KINDS: [(&str, ServerKind); 4] = [
+    ("http", ServerKind::Http),
+    ("sse", ServerKind::Sse),
+    ("stdio", ServerKind::Stdio),
+    ("openapi", ServerKind::Openapi),
+];
 const MAX_SPEC: u64 = 2 * 1024 * 1024;
 
 #[derive(Args)]
@@ -118,33 +115,14 @@ pub(super) struct Change {
     /// Let it be at an address of this machine or this network [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     allow_private: Option<bool>,
-    #[arg(long)]
-    status: Option<Status>,
+    #[arg(long, value_parser = word::<ActiveStatus>())]
+    status: Option<ActiveStatus>,
     /// The program and its arguments after --, for stdio
     #[arg(last = true)]
     command: Vec<String>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Kind {
-    Http,
-    Sse,
-    Stdio,
-    Openapi,
-}
-
-impl From<Kind> for ServerKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Http => Self::Http,
-            Kind::Sse => Self::Sse,
-            Kind::Stdio => Self::Stdio,
-            Kind::Openapi => Self::Openapi,
-        }
-    }
-}
-
-/// None for the empty word.
+/// None for an empty value.
 fn header(text: &str) -> Result<Option<(String, String)>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -153,7 +131,7 @@ fn header(text: &str) -> Result<Option<(String, String)>, String> {
     Ok(Some((name.trim().to_owned(), value.trim().to_owned())))
 }
 
-/// The document of a file; an address stays what it is.
+/// The document in a file; an address is returned as it is.
 fn read_spec(spec: String) -> Result<String, Failure> {
     if spec_url(&spec).is_some() {
         return Ok(spec);
@@ -188,42 +166,47 @@ impl Change {
             headers_template: headers,
             allowed_tools: tools,
             allow_private: change.allow_private,
-            status: change.status.map(Into::into),
+            status: change.status,
         })
     }
 }
 
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
-    // Whoever may use this command has the store itself.
+    // A user of this command has access to the store itself.
     let by = &KeyScope::Admin;
     match command {
-        Command::Create { name, kind, change, tenant, json } => {
-            let kind = Some(kind.into());
-            let patch = ServerPatch { name: Some(name), kind, ..change.patch()? };
+        Command::Create { name, kind, change, common } => {
+            let patch = ServerPatch { name: Some(name), kind: Some(kind), ..change.patch()? };
             refuse_out_of_reach(&patch)?;
-            show(app.create_server(by, &tenant.id, patch).await?, json)
+            show(app.executions.create_server(by, &common.tenant.id, patch).await?, common.json)
         }
-        Command::List { tenant, json } => list(app, &tenant.id, json).await,
-        Command::Show { server, tenant, json } => {
-            show(app.server(&tenant.id, &server).await?, json)
+        Command::List { common } => list(app, &common.tenant.id, common.json).await,
+        Command::Show { server, common } => {
+            show(app.executions.server(&common.tenant.id, &server).await?, common.json)
         }
-        Command::Set { server, name, kind, change, tenant, json } => {
-            let patch = ServerPatch { name, kind: kind.map(Into::into), ..change.patch()? };
-            show(app.update_server(by, &tenant.id, &server, patch).await?, json)
+        Command::Set { server, name, kind, change, common } => {
+            let patch = ServerPatch { name, kind, ..change.patch()? };
+            show(
+                app.executions.update_server(by, &common.tenant.id, &server, patch).await?,
+                common.json,
+            )
         }
         Command::Remove { server, tenant } => {
-            app.delete_server(&tenant.id, &server).await?;
+            app.executions.delete_server(&tenant.id, &server).await?;
             Output::stdout().line(&format!("MCP server {server} is removed"))
         }
-        Command::Check { server, token, accept_changes, tenant, json } => {
+        Command::Check { server, token, accept_changes, common } => {
             let tokens = token.into_iter().collect();
-            let report = app.check_server(&tenant.id, &server, &tokens, accept_changes).await?;
-            told(report, accept_changes, json)
+            let report = app
+                .executions
+                .check_server(&common.tenant.id, &server, &tokens, accept_changes)
+                .await?;
+            print_report(report, accept_changes, common.json)
         }
     }
 }
 
-/// A server at a private address that nobody opened could never be reached.
+/// Without `allow_private`, a server at a private address could never be reached.
 fn refuse_out_of_reach(patch: &ServerPatch) -> Result<(), Failure> {
     match patch.url.as_deref().filter(|url| is_private_url(url)) {
         Some(url) if patch.allow_private.is_none() => {
@@ -235,61 +218,61 @@ fn refuse_out_of_reach(patch: &ServerPatch) -> Result<(), Failure> {
 }
 
 async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Failure> {
-    let servers = all_pages(async |after| app.list_servers(tenant, after, 100).await).await?;
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<ServerJson>::new((servers, None)));
-    }
-    let row = |stored: &Stored<McpServer>| {
+    let servers =
+        all_pages(async |after| app.executions.list_servers(tenant, after, 100).await).await?;
+    let row = |stored: &StoredDocument<McpServer>| {
         let server = &stored.value;
         vec![
             server.id.to_string(),
             server.name.clone(),
             server.transport.kind().to_owned(),
             server.status.as_str().to_owned(),
-            short(&place(&server.transport), 60),
+            short(&address_of(&server.transport), 60),
         ]
     };
-    let rows: Vec<_> = servers.iter().map(row).collect();
-    output.table(&["id", "name", "type", "status", "where"], &rows)
+    print_page::<ServerJson, _>(
+        (servers, None),
+        json,
+        &["id", "name", "type", "status", "where"],
+        row,
+    )
 }
 
-fn place(transport: &Transport) -> String {
+fn address_of(transport: &McpServerTransport) -> String {
     match transport {
-        Transport::Http { url } | Transport::Sse { url } => url.clone(),
-        Transport::Stdio { command } => command.join(" "),
-        Transport::Openapi { spec, url } => {
+        McpServerTransport::Http { url } | McpServerTransport::Sse { url } => url.clone(),
+        McpServerTransport::Stdio { command } => command.join(" "),
+        McpServerTransport::Openapi { spec, url } => {
             let document = spec_url(spec).unwrap_or("a document of its own");
             url.as_ref().map_or_else(|| document.to_owned(), |url| format!("{url} ({document})"))
         }
     }
 }
 
-fn show(stored: Stored<McpServer>, json: JsonArgument) -> Result<(), Failure> {
-    if json.json {
-        return Output::stdout().json(&ServerJson::from(stored));
-    }
-    let server = &stored.value;
-    let tools = server.allowed_tools.as_ref();
-    let headers = server.shown_headers();
-    let headers = headers.iter().map(|(name, value)| format!("{name}: {value}"));
-    let mut lines = vec![
-        ("MCP server", server.id.to_string()),
-        ("name", server.name.clone()),
-        ("type", server.transport.kind().to_owned()),
-        ("where", one_line(&place(&server.transport))),
-    ];
-    lines.extend(headers.map(|header| ("header", one_line(&header))));
-    lines.extend([
-        ("tools", tools.map_or("all".to_owned(), |tools| one_line(&tools.join(" ")))),
-        ("private addresses", server.allow_private.to_string()),
-        ("status", server.status.as_str().to_owned()),
-        ("created", stored.created_at.to_string()),
-    ]);
-    sheet(&lines)
+fn show(stored: StoredDocument<McpServer>, json: JsonArgument) -> Result<(), Failure> {
+    print_record::<ServerJson, _>(stored, json, |stored| {
+        let server = &stored.value;
+        let tools = server.allowed_tools.as_ref();
+        let headers = server.shown_headers();
+        let headers = headers.iter().map(|(name, value)| format!("{name}: {value}"));
+        let mut lines = vec![
+            ("MCP server", server.id.to_string()),
+            ("name", server.name.clone()),
+            ("type", server.transport.kind().to_owned()),
+            ("where", one_line(&address_of(&server.transport))),
+        ];
+        lines.extend(headers.map(|header| ("header", one_line(&header))));
+        lines.extend([
+            ("tools", tools.map_or("all".to_owned(), |tools| one_line(&tools.join(" ")))),
+            ("private addresses", server.allow_private.to_string()),
+            ("status", server.status.as_str().to_owned()),
+            ("created", stored.created_at.to_string()),
+        ]);
+        lines
+    })
 }
 
-/// What the server said of its tools before, and what it says now.
+/// The former and the current definitions of the server's tools.
 fn tell_changes(changes: &[ToolChange], is_accepted: bool) -> Result<(), Failure> {
     let output = Output::stdout();
     for line in changes.iter().flat_map(ToolChange::lines) {
@@ -298,13 +281,17 @@ fn tell_changes(changes: &[ToolChange], is_accepted: bool) -> Result<(), Failure
     if is_accepted {
         return output.line("its tools are known as they are now");
     }
-    if changes.iter().any(|change| change.kind == ChangeKind::Changed) {
+    if changes.iter().any(|change| change.kind == ToolChangeKind::Changed) {
         output.line("changed tools are withheld from executions until you add --accept-changes")?;
     }
     Ok(())
 }
 
-fn told(report: ServerReport, is_accepted: bool, json: JsonArgument) -> Result<(), Failure> {
+fn print_report(
+    report: ServerReport,
+    is_accepted: bool,
+    json: JsonArgument,
+) -> Result<(), Failure> {
     let reachable = report.reachable;
     let detail = report.detail.clone();
     if json.json {

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use shikiri_app::App;
-use shikiri_app::skills::SkillContent;
+use shikiri_executions::skills::SkillContent;
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::Stored;
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::skill::Skill;
-use shikiri_web::views::{Page, SkillJson};
+use shikiri_web::views::SkillJson;
 
-use super::parts::{Status, all_pages, sheet};
-use super::{JsonArgument, TenantArgument};
+use super::parts::{all_pages, print_page, print_record, word};
+use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::text::{one_line, short};
@@ -30,24 +31,18 @@ pub(super) enum Command {
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show the skills of a tenant
     List {
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Show one skill
     Show {
         name: String,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Change a skill; what is not named stays
     Set {
@@ -58,9 +53,7 @@ pub(super) enum Command {
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
-        tenant: TenantArgument,
-        #[command(flatten)]
-        json: JsonArgument,
+        common: CommonArguments,
     },
     /// Remove a skill
     Remove {
@@ -84,8 +77,8 @@ pub(super) struct Change {
     /// What it is for, at most 1,024 characters
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    #[arg(long)]
-    status: Option<Status>,
+    #[arg(long, value_parser = word::<ActiveStatus>())]
+    status: Option<ActiveStatus>,
 }
 
 impl Change {
@@ -94,75 +87,78 @@ impl Change {
             skill.description = description;
         }
         if let Some(status) = self.status {
-            skill.status = status.into();
+            skill.status = status;
         }
     }
 }
 
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Create { name, from, change, tenant, json } => {
+        Command::Create { name, from, change, common } => {
             let (content, files) = read(&from)?;
             let mut skill = SkillContent { content, files, ..SkillContent::default() };
             change.apply(&mut skill);
-            show(app.create_skill(&tenant.id, name, skill).await?, json)
+            show(app.executions.create_skill(&common.tenant.id, name, skill).await?, common.json)
         }
-        Command::List { tenant, json } => list(app, &tenant.id, json).await,
-        Command::Show { name, tenant, json } => show(app.skill(&tenant.id, &name).await?, json),
-        Command::Set { name, from, change, tenant, json } => {
+        Command::List { common } => list(app, &common.tenant.id, common.json).await,
+        Command::Show { name, common } => {
+            show(app.executions.skill(&common.tenant.id, &name).await?, common.json)
+        }
+        Command::Set { name, from, change, common } => {
             let Skill { description, content, files, status, .. } =
-                app.skill(&tenant.id, &name).await?.value;
+                app.executions.skill(&common.tenant.id, &name).await?.value;
             let mut skill = SkillContent { description, content, files, status };
             if let Some(from) = from {
                 (skill.content, skill.files) = read(&from)?;
             }
             change.apply(&mut skill);
-            show(app.put_skill(&tenant.id, name, skill).await?.0, json)
+            show(app.executions.put_skill(&common.tenant.id, name, skill).await?.0, common.json)
         }
         Command::Remove { name, tenant } => {
-            app.delete_skill(&tenant.id, &name).await?;
+            app.executions.delete_skill(&tenant.id, &name).await?;
             Output::stdout().line(&format!("skill {name} is removed"))
         }
     }
 }
 
 async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Failure> {
-    let skills = all_pages(async |after| app.list_skills(tenant, after, 100).await).await?;
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<SkillJson>::new((skills, None)));
-    }
-    let row = |stored: &Stored<Skill>| {
+    let skills =
+        all_pages(async |after| app.executions.list_skills(tenant, after, 100).await).await?;
+    let row = |stored: &StoredDocument<Skill>| {
         let skill = &stored.value;
         let files = (skill.files.len() + 1).to_string();
         let description = short(&skill.description, 60);
         vec![skill.name.clone(), skill.status.as_str().to_owned(), files, description]
     };
-    let rows: Vec<_> = skills.iter().map(row).collect();
-    output.table(&["name", "status", "files", "description"], &rows)
+    print_page::<SkillJson, _>(
+        (skills, None),
+        json,
+        &["name", "status", "files", "description"],
+        row,
+    )
 }
 
-fn show(stored: Stored<Skill>, json: JsonArgument) -> Result<(), Failure> {
-    if json.json {
-        return Output::stdout().json(&SkillJson::from(stored));
-    }
-    let skill = &stored.value;
-    let mut lines = vec![
-        ("skill", skill.name.clone()),
-        ("description", one_line(&skill.description)),
-        ("status", skill.status.as_str().to_owned()),
-        ("changed", stored.updated_at.to_string()),
-        ("file", format!("SKILL.md ({} bytes)", skill.content.len())),
-    ];
-    let files = skill.files.iter();
-    lines.extend(
-        files.map(|(path, text)| ("file", format!("{} ({} bytes)", one_line(path), text.len()))),
-    );
-    sheet(&lines)
+fn show(stored: StoredDocument<Skill>, json: JsonArgument) -> Result<(), Failure> {
+    print_record::<SkillJson, _>(stored, json, |stored| {
+        let skill = &stored.value;
+        let mut lines = vec![
+            ("skill", skill.name.clone()),
+            ("description", one_line(&skill.description)),
+            ("status", skill.status.as_str().to_owned()),
+            ("changed", stored.updated_at.to_string()),
+            ("file", format!("SKILL.md ({} bytes)", skill.content.len())),
+        ];
+        let files = skill.files.iter();
+        lines
+            .extend(files.map(|(path, text)| {
+                ("file", format!("{} ({} bytes)", one_line(path), text.len()))
+            }));
+        lines
+    })
 }
 
 const SKILL_FILE: &str = "SKILL.md";
-/// One more than a skill may have: enough to see that there are too many.
+/// One more than a skill may have, to notice that there are too many.
 const MAX_FILES: usize = 102;
 const MAX_FILE: u64 = 2 * 1024 * 1024;
 
@@ -194,12 +190,12 @@ fn read_folder(
             return Err(Failure::usage(what, "rename it"));
         };
         let kind = entry.file_type().map_err(|error| unreadable(&path, &error))?;
-        let place = format!("{prefix}{name}");
-        // A link could lead anywhere, and a skill travels without what it points to.
+        let relative_path = format!("{prefix}{name}");
+        // A link could lead anywhere, and its target does not travel with the skill.
         if kind.is_dir() {
-            read_folder(&path, &format!("{place}/"), files)?;
+            read_folder(&path, &format!("{relative_path}/"), files)?;
         } else if kind.is_file() {
-            files.insert(place, read_text(&path)?);
+            files.insert(relative_path, read_text(&path)?);
         } else {
             let what = format!("{} is neither a file nor a folder", path.display());
             return Err(Failure::usage(what, "take it out of the skill"));

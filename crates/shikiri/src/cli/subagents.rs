@@ -1,13 +1,13 @@
-//! `shikiri subagents`: who works for whom, and what it cost.
+//! `shikiri subagents`: the tree of subagents, and their cost.
 
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use shikiri_app::App;
-use shikiri_app::hooks::SubagentView;
-use shikiri_model::hook::{RoleSource, Subagent, SubagentQuery};
+use shikiri_model::hook::{RoleSource, SubagentQuery, SubagentRecord};
 use shikiri_model::ids::TenantId;
-use shikiri_web::views::{Page, SubagentJson};
+use shikiri_subagents::SubagentView;
+use shikiri_web::views::{ListPage, SubagentJson};
 
 use super::parts::all_pages;
 use super::usage::dollars;
@@ -64,12 +64,12 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     let output = Output::stdout();
     match &arguments.command {
         Some(Command::Role { agent, role, tenant }) => {
-            let view = app.set_role(&tenant.id, agent, role).await?;
+            let view = app.subagents.set_role(&tenant.id, agent, role).await?;
             let role = view.subagent.role.unwrap_or_default();
             output.line(&format!("{} is {}", one_line(agent), one_line(&role)))
         }
         Some(Command::Forget { session, tenant }) => {
-            let count = app.forget_hook_session(&tenant.id, session).await?;
+            let count = app.subagents.forget_hook_session(&tenant.id, session).await?;
             output.line(&format!("{count} subagents are forgotten"))
         }
         None => show(app, arguments).await,
@@ -85,11 +85,11 @@ async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
     let mut views = all_pages(async |after| {
         let session_id = session_id.clone();
         let query = SubagentQuery { session_id, after, limit: 200, ..SubagentQuery::default() };
-        app.subagents(&tenant.id, query).await
+        app.subagents.subagents(&tenant.id, query).await
     })
     .await?;
     if json.json {
-        return Output::stdout().json(&Page::<SubagentJson>::new((views, None)));
+        return Output::stdout().json(&ListPage::<SubagentJson>::new((views, None)));
     }
     views.reverse();
     let rows: Vec<_> = tree(&views).iter().map(|(depth, view)| cells(*depth, view)).collect();
@@ -100,12 +100,12 @@ async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
 
 async fn newest_session(app: &App, tenant: &TenantId) -> Result<Option<String>, Failure> {
     let newest = SubagentQuery { limit: 1, ..SubagentQuery::default() };
-    let (found, _) = app.subagents(tenant, newest).await?;
+    let (found, _) = app.subagents.subagents(tenant, newest).await?;
     Ok(found.into_iter().next().map(|view| view.subagent.session_id))
 }
 
-/// Everyone under whoever spawned it, in the order in which they began. Whose parent is not among
-/// them stands at the left.
+/// Each subagent below the one that spawned it, in order of start. Subagents with an unknown parent
+/// are at the top level.
 fn tree(views: &[SubagentView]) -> Vec<(usize, &SubagentView)> {
     let mut children: BTreeMap<Option<&str>, Vec<&SubagentView>> = BTreeMap::new();
     let known: Vec<&str> = views.iter().map(|view| view.subagent.agent_id.as_str()).collect();
@@ -114,8 +114,7 @@ fn tree(views: &[SubagentView]) -> Vec<(usize, &SubagentView)> {
         children.entry(parent.filter(|id| known.contains(id))).or_default().push(view);
     }
     let (mut ordered, mut open) = (Vec::new(), Vec::new());
-    // Those without a parent come first; after them only such are left whose parents lead in a
-    // circle.
+    // Those without a parent come first. After them, only those in a cycle of parents are left.
     while let Some((_, roots)) = children.pop_first() {
         open.extend(roots.into_iter().rev().map(|view| (0, view)));
         while let Some((depth, view)) = open.pop() {
@@ -128,7 +127,7 @@ fn tree(views: &[SubagentView]) -> Vec<(usize, &SubagentView)> {
 }
 
 fn cells(depth: usize, view: &SubagentView) -> Vec<String> {
-    let Subagent { agent_id, agent_type, role, role_source, confidence, .. } = &view.subagent;
+    let SubagentRecord { agent_id, agent_type, role, role_source, confidence, .. } = &view.subagent;
     let unknown = || "?".to_owned();
     let branch = if depth == 0 { String::new() } else { "  ".repeat(depth - 1) + "└ " };
     let ending = view.subagent.end_reason.as_deref().map(|why| format!(" ({})", one_line(why)));

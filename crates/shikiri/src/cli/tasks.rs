@@ -1,18 +1,17 @@
 //! `shikiri tasks add|list|show|set`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use shikiri_app::App;
-use shikiri_app::team::{NewTask, TaskPatch};
 use shikiri_model::ids::{AgentId, TaskId};
-use shikiri_model::record::Stored;
-use shikiri_model::team::{Task, TaskStatus};
-use shikiri_web::views::{Page, TaskJson};
+use shikiri_model::record::StoredDocument;
+use shikiri_model::team::{TaskStatus, TeamTask};
+use shikiri_teams::{NewTask, TaskPatch};
+use shikiri_web::views::TaskJson;
 
 use super::JsonArgument;
-use super::parts::{emptied, or_none, sheet};
-use super::team::{ProjectArgument, tell_of_more};
+use super::parts::{emptied, or_none, print_id, print_page, print_record, word};
+use super::team::ProjectArgument;
 use crate::exit::Failure;
-use crate::output::Output;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -39,8 +38,8 @@ pub(super) enum Command {
     },
     /// Show tasks, oldest first
     List {
-        #[arg(long)]
-        status: Option<Status>,
+        #[arg(long, value_parser = word::<TaskStatus>())]
+        status: Option<TaskStatus>,
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -64,8 +63,8 @@ pub(super) enum Command {
 
 #[derive(Args)]
 pub(super) struct Change {
-    #[arg(long)]
-    status: Option<Status>,
+    #[arg(long, value_parser = word::<TaskStatus>())]
+    status: Option<TaskStatus>,
     /// Who should do it from now on, from the start; empty for nobody
     #[arg(long, value_name = "AGENT")]
     assignee: Option<String>,
@@ -76,26 +75,6 @@ pub(super) struct Change {
     /// Higher comes first
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Status {
-    Todo,
-    #[value(name = "in_progress", alias = "in-progress")]
-    InProgress,
-    Blocked,
-    Done,
-}
-
-impl From<Status> for TaskStatus {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Todo => Self::Todo,
-            Status::InProgress => Self::InProgress,
-            Status::Blocked => Self::Blocked,
-            Status::Done => Self::Done,
-        }
-    }
 }
 
 impl Command {
@@ -121,7 +100,7 @@ impl Change {
             description: self.description,
             assignee,
             priority: self.priority,
-            status: self.status.map(TaskStatus::from),
+            status: self.status,
         })
     }
 }
@@ -131,24 +110,19 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::Add { title, description, assignee, parent, priority, project } => {
             let found = project.find(app).await?;
             let new = NewTask { title, description, assignee, parent_id: parent, priority };
-            let made = app.create_task(&found.tenant, &found.project, new).await?;
-            if project.json.json {
-                return show(made, project.json);
-            }
-            // Alone on stdout, so that a script can take it.
-            Output::stdout().line(made.value.id.as_str())
+            let made = app.teams.create_task(&found.tenant, &found.project, new).await?;
+            print_id::<TaskJson, _>(made, project.json, |made| made.value.id.as_str())
         }
-        Command::List { status, limit, project } => {
-            list(app, status.map(TaskStatus::from), limit, &project).await
-        }
+        Command::List { status, limit, project } => list(app, status, limit, &project).await,
         Command::Show { task, project } => {
             let found = project.find(app).await?;
-            show(app.task(&found.tenant, &found.project, &task).await?, project.json)
+            show(app.teams.task(&found.tenant, &found.project, &task).await?, project.json)
         }
         Command::Set { task, change, project } => {
             let found = project.find(app).await?;
             let patch = change.patch()?;
-            let changed = app.change_task(&found.tenant, &found.project, &task, &patch).await?;
+            let changed =
+                app.teams.change_task(&found.tenant, &found.project, &task, &patch).await?;
             show(changed, project.json)
         }
     }
@@ -161,12 +135,8 @@ async fn list(
     project: &ProjectArgument,
 ) -> Result<(), Failure> {
     let found = project.find(app).await?;
-    let page = app.list_tasks(&found.tenant, &found.project, status, None, limit).await?;
-    let output = Output::stdout();
-    if project.json.json {
-        return output.json(&Page::<TaskJson>::new(page));
-    }
-    let row = |stored: &Stored<Task>| {
+    let page = app.teams.list_tasks(&found.tenant, &found.project, status, None, limit).await?;
+    let row = |stored: &StoredDocument<TeamTask>| {
         let task = &stored.value;
         vec![
             task.id.to_string(),
@@ -176,28 +146,29 @@ async fn list(
             short(&task.title, 60),
         ]
     };
-    let rows: Vec<_> = page.0.iter().map(row).collect();
-    output.table(&["id", "status", "assignee", "priority", "title"], &rows)?;
-    tell_of_more(page.1.is_some());
-    Ok(())
+    print_page::<TaskJson, _>(
+        page,
+        project.json,
+        &["id", "status", "assignee", "priority", "title"],
+        row,
+    )
 }
 
-fn show(stored: Stored<Task>, json: JsonArgument) -> Result<(), Failure> {
-    if json.json {
-        return Output::stdout().json(&TaskJson::from(stored));
-    }
-    let task = &stored.value;
-    let result = task.result.as_ref().map(|result| short(&result.to_string(), 200));
-    sheet(&[
-        ("task", task.id.to_string()),
-        ("title", one_line(&task.title)),
-        ("status", task.status.as_str().to_owned()),
-        ("assignee", or_none(task.assignee.as_ref().map(AgentId::as_str))),
-        ("priority", task.priority.to_string()),
-        ("parent", or_none(task.parent_id.as_ref().map(TaskId::as_str))),
-        ("description", short(&task.description, 200)),
-        ("result", or_none(result.as_deref())),
-        ("created", stored.created_at.to_string()),
-        ("changed", stored.updated_at.to_string()),
-    ])
+fn show(stored: StoredDocument<TeamTask>, json: JsonArgument) -> Result<(), Failure> {
+    print_record::<TaskJson, _>(stored, json, |stored| {
+        let task = &stored.value;
+        let result = task.result.as_ref().map(|result| short(&result.to_string(), 200));
+        vec![
+            ("task", task.id.to_string()),
+            ("title", one_line(&task.title)),
+            ("status", task.status.as_str().to_owned()),
+            ("assignee", or_none(task.assignee.as_ref().map(AgentId::as_str))),
+            ("priority", task.priority.to_string()),
+            ("parent", or_none(task.parent_id.as_ref().map(TaskId::as_str))),
+            ("description", short(&task.description, 200)),
+            ("result", or_none(result.as_deref())),
+            ("created", stored.created_at.to_string()),
+            ("changed", stored.updated_at.to_string()),
+        ]
+    })
 }

@@ -1,4 +1,4 @@
-//! What commands about teams have in common: whose project.
+//! What team commands share: the project and its owner.
 
 use clap::Args;
 use shikiri_app::App;
@@ -6,7 +6,6 @@ use shikiri_model::ids::{ProjectId, TenantId};
 
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
-use crate::output::note;
 
 #[derive(Args, Clone)]
 pub(super) struct ProjectArgument {
@@ -19,7 +18,7 @@ pub(super) struct ProjectArgument {
     pub(super) json: JsonArgument,
 }
 
-/// A project and whose it is.
+/// A project and its tenant.
 pub(super) struct Where {
     pub(super) tenant: TenantId,
     pub(super) project: ProjectId,
@@ -29,10 +28,10 @@ impl ProjectArgument {
     pub(super) async fn find(&self, app: &App) -> Result<Where, Failure> {
         let tenant = self.tenant.id.clone();
         if let Some(project) = &self.project {
-            app.project(&tenant, project).await?;
+            app.teams.project(&tenant, project).await?;
             return Ok(Where { tenant, project: project.clone() });
         }
-        let (mut found, next) = app.list_projects(&tenant, None, 2).await?;
+        let (mut found, next) = app.teams.list_projects(&tenant, None, 2).await?;
         match found.pop() {
             Some(only) if found.is_empty() && next.is_none() => {
                 Ok(Where { tenant, project: only.value.id })
@@ -47,11 +46,5 @@ impl ProjectArgument {
                 Err(Failure::usage(what, "make one with `shikiri projects create ID`"))
             }
         }
-    }
-}
-
-pub(super) fn tell_of_more(is_more: bool) {
-    if is_more {
-        note("there are more: raise --limit");
     }
 }

@@ -4,15 +4,16 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 use shikiri_app::App;
-use shikiri_app::tenants::{LimitsPatch, TenantPatch};
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use shikiri_model::tenant::{EgressPolicy, Tenant, TenantStatus, TenantUse};
-use shikiri_web::views::{Page, TenantJson};
+use shikiri_tenancy::tenants::{LimitsPatch, TenantPatch};
+use shikiri_web::views::TenantJson;
 
 use super::JsonArgument;
+use super::parts::{all_pages, emptied, or_none, print_page, sheet, word};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, Style};
+use crate::output::Output;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -73,8 +74,8 @@ pub(super) struct Change {
     /// Default model; empty for none
     #[arg(long, value_name = "ID")]
     model: Option<String>,
-    #[arg(long)]
-    status: Option<Status>,
+    #[arg(long, value_parser = word::<TenantStatus>())]
+    status: Option<TenantStatus>,
     /// Whether its conversations have a folder
     #[arg(long, value_name = "BOOL")]
     workspace: Option<bool>,
@@ -106,12 +107,6 @@ impl<N: FromStr> FromStr for LimitArgument<N> {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Status {
-    Active,
-    Inactive,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum Egress {
     /// Nowhere else
     None,
@@ -124,19 +119,19 @@ enum Egress {
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Create { id, change, json } => {
-            let tenant = app.create_tenant(id, change.into()).await?;
+            let tenant = app.tenancy.create_tenant(id, change.into()).await?;
             show(tenant, None, json)
         }
         Command::List { json } => list(app, json).await,
         Command::Show { id, json } => {
-            let tenant = app.tenant(&id).await?;
-            show(tenant, Some(app.tenant_use(&id).await?), json)
+            let tenant = app.runtime.tenant(&id).await?;
+            show(tenant, Some(app.tenancy.tenant_use(&id).await), json)
         }
         Command::Set { id, change, json } => {
-            show(app.update_tenant(&id, change.into()).await?, None, json)
+            show(app.tenancy.update_tenant(&id, change.into()).await?, None, json)
         }
         Command::Delete { id, yes } => {
-            app.tenant(&id).await?;
+            app.runtime.tenant(&id).await?;
             if !yes {
                 let what = format!("this removes tenant {id} and all that it owns for good");
                 return Err(Failure::new(Exit::Refused, what, "add --yes if you mean it"));
@@ -153,11 +148,8 @@ impl From<Change> for TenantPatch {
         Self {
             name: change.name,
             system_prompt: change.system_prompt,
-            model_id: change.model.map(|model| Some(model).filter(|model| !model.is_empty())),
-            status: change.status.map(|status| match status {
-                Status::Active => TenantStatus::Active,
-                Status::Inactive => TenantStatus::Inactive,
-            }),
+            model_id: emptied(change.model),
+            status: change.status,
             workspace_enabled: change.workspace,
             egress: change.egress.map(|egress| match egress {
                 Egress::None => EgressPolicy::None,
@@ -175,35 +167,22 @@ impl From<Change> for TenantPatch {
 }
 
 async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
-    let (mut tenants, mut after) = (Vec::new(), None);
-    loop {
-        let (page, next) = app.list_tenants(after, 100).await?;
-        tenants.extend(page);
-        match next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
-    let output = Output::stdout();
-    if json.json {
-        return output.json(&Page::<TenantJson>::new((tenants, None)));
-    }
-    let row = |stored: &Stored<Tenant>| {
+    let tenants = all_pages(async |after| app.tenancy.list_tenants(after, 100).await).await?;
+    let row = |stored: &StoredDocument<Tenant>| {
         let tenant = &stored.value;
         vec![tenant.id.to_string(), tenant.status.as_str().to_owned(), short(&tenant.name, 60)]
     };
-    output.table(&["id", "status", "name"], &tenants.iter().map(row).collect::<Vec<_>>())
+    print_page::<TenantJson, _>((tenants, None), json, &["id", "status", "name"], row)
 }
 
 fn show(
-    stored: Stored<Tenant>,
+    stored: StoredDocument<Tenant>,
     used: Option<TenantUse>,
     json: JsonArgument,
 ) -> Result<(), Failure> {
-    let output = Output::stdout();
     if json.json {
         let tenant = TenantJson::from(stored);
-        return output.json(&match used {
+        return Output::stdout().json(&match used {
             Some(used) => tenant.with_use(used),
             None => tenant,
         });
@@ -215,11 +194,11 @@ fn show(
         Some(used) => format!("{stored_bytes} ({} in use)", used.stored_bytes),
         None => stored_bytes,
     };
-    let lines = [
+    sheet(&[
         ("tenant", tenant.id.to_string()),
         ("name", one_line(&tenant.name)),
         ("status", tenant.status.as_str().to_owned()),
-        ("model", one_line(tenant.model_id.as_deref().unwrap_or("none"))),
+        ("model", or_none(tenant.model_id.as_deref())),
         ("system prompt", short(&tenant.system_prompt, 80)),
         ("workspace", tenant.workspace_enabled.to_string()),
         ("egress", tenant.egress.as_str().to_owned()),
@@ -228,10 +207,5 @@ fn show(
         ("requests a minute", limit(tenant.limits.requests_per_minute)),
         ("stored bytes", stored_bytes),
         ("created", stored.created_at.to_string()),
-    ];
-    for (name, value) in lines {
-        let name = output.paint(Style::Dim, &format!("{name:18}"));
-        output.line(format!("{name}  {value}").trim_end())?;
-    }
-    Ok(())
+    ])
 }

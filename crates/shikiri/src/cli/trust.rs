@@ -1,4 +1,4 @@
-//! `shikiri trust`: agree to what a project's own files ask for, or take that back.
+//! `shikiri trust`: accepts the requests of a project's own files, or revokes that.
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> Result<(), Fa
         true => revoke(&trust, arguments.json),
         false => agree(&trust, arguments.json),
     };
-    // Read after that: the project's file says where the store is only as far as it is trusted now.
+    // Read after that: the project's file names the store only if it is trusted now.
     let acts = trust.take_acts();
     if !acts.is_empty() {
         match Config::load_at(folder, &[], global.settings(), &surroundings) {
@@ -62,7 +62,7 @@ fn named_folder(folder: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::new(Exit::NotFound, what, "name a project's folder"))
 }
 
-/// Shows what is asked for, and keeps the agreement to just that.
+/// Shows the requests, and stores the agreement to exactly these.
 fn agree(trust: &ProjectTrust, json: JsonArgument) -> Result<(), Failure> {
     let output = Output::stdout();
     let mut requests = Vec::new();

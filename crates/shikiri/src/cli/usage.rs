@@ -2,9 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use shikiri_app::App;
-use shikiri_app::usage::{GroupBy, Span, Spending, UsageGroup};
-use shikiri_model::execution::{Cost, SpenderKind, Usage};
+use shikiri_model::execution::{Cost, SpenderKind, TokenUsage};
 use shikiri_model::ids::TenantId;
+use shikiri_tenancy::usage::{GroupBy, ReportPeriod, UsageGroup, UsageTotals};
 use shikiri_web::views::UsageReportJson;
 
 use super::JsonArgument;
@@ -43,12 +43,12 @@ enum By {
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { by, from, to, tenant, json } = arguments;
-    let span = Span::read(from.as_deref(), to.as_deref())?;
-    let report = app.usage(tenant.as_ref(), by.into(), span).await?;
+    let span = ReportPeriod::read(from.as_deref(), to.as_deref())?;
+    let report = app.tenancy.usage(tenant.as_ref(), by.into(), span).await?;
     if json.json {
         return Output::stdout().json(&UsageReportJson::from(report));
     }
-    let figures = |key: Vec<String>, spending: &Spending| Figures {
+    let figures = |key: Vec<String>, spending: &UsageTotals| Figures {
         key,
         usage: spending.usage,
         cost: spending.cost,
@@ -62,7 +62,7 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     table(&[report.group_by.as_str(), "executions"], 1, &rows)
 }
 
-/// A type of subagents may be called as the main thread is.
+/// A subagent type may have the same name as the main thread.
 fn name(group: &UsageGroup) -> String {
     let key = one_line(&group.key);
     match (group.kind, &group.executor) {
@@ -75,14 +75,14 @@ fn name(group: &UsageGroup) -> String {
     }
 }
 
-/// A line of a bill: what it is about, tokens and cost.
+/// A line of a bill: subject, tokens and cost.
 pub(super) struct Figures {
     pub(super) key: Vec<String>,
-    pub(super) usage: Usage,
+    pub(super) usage: TokenUsage,
     pub(super) cost: Cost,
 }
 
-/// Numbers stand under each other, costs by their points; the first `names` columns are none.
+/// Numbers are aligned right, costs at their points. The first `names` columns are text.
 pub(super) fn table(key: &[&str], names: usize, rows: &[Figures]) -> Result<(), Failure> {
     let decimals = rows.iter().map(|row| decimals(row.cost)).max().unwrap_or(0).max(4);
     let cells = |row: &Figures| {
@@ -98,7 +98,7 @@ pub(super) fn table(key: &[&str], names: usize, rows: &[Figures]) -> Result<(), 
     Output::stdout().figures(&head, &rows.iter().map(cells).collect::<Vec<_>>(), names)
 }
 
-/// With at least so many decimals, and all that it has.
+/// All its decimals, but at least `least`.
 pub(super) fn dollars(cost: Cost, least: usize) -> String {
     let decimals = decimals(cost).max(least);
     format!("{:.decimals$}", cost.dollars())
@@ -125,12 +125,14 @@ impl From<By> for GroupBy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shikiri_model::execution::{Price, Prices};
+    use shikiri_model::execution::{ModelPrices, TokenPrice};
 
     #[test]
     fn a_cost_is_printed_with_all_its_digits() {
-        let prices = Prices { input: Price::from_micros(300_000), ..Prices::default() };
-        let cost = |input_tokens| prices.cost(&Usage { input_tokens, ..Usage::default() });
+        let prices =
+            ModelPrices { input: TokenPrice::from_micros(300_000), ..ModelPrices::default() };
+        let cost =
+            |input_tokens| prices.cost(&TokenUsage { input_tokens, ..TokenUsage::default() });
         assert_eq!(dollars(cost(1), 4), "0.0000003");
         assert_eq!(dollars(cost(10_000_000), 4), "3.0000");
         assert_eq!(dollars(Cost::default(), 4), "0.0000");

@@ -1,6 +1,5 @@
-//! A tiny HTTP client for our own server: one connection per request, JSON and event streams, in
-//! the open or over TLS. Nothing more is needed by the demo and the doctor, and hyper is in the
-//! program anyway.
+//! A small HTTP client for our own server: one connection per request, JSON and event streams, with
+//! or without TLS. The demo and the doctor need nothing more, and hyper is linked already.
 
 mod server_url;
 mod sse;
@@ -33,14 +32,14 @@ const MAX_ANSWER: usize = 16 * 1024 * 1024;
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
-    /// As the server is called.
+    /// The host name for requests.
     host: String,
     key: String,
-    /// Whom the server's certificate must name; None in the open.
+    /// The name in the server's certificate; None without TLS.
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-/// Where a server is asked for that listens there: one that listens everywhere, at home.
+/// The address at which to reach a listening server: loopback if it listens on all addresses.
 pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -56,15 +55,16 @@ impl Client {
         Self { address, host: address.to_string(), key, tls: None }
     }
 
-    /// To a server that is known by a URL. Its key is set later: where it is decides on that.
+    /// For a server known by its URL. The key is set later, because it depends on where the server
+    /// is.
     pub async fn named(url: &ServerUrl) -> io::Result<Self> {
         let address = tokio::net::lookup_host(url.place()).await?.next();
         let unknown = || io::Error::other("the name stands for no address");
         let address = address.ok_or_else(unknown)?;
         let tls = match url.is_secure {
             true => {
-                // The machine's roots, and those of SSL_CERT_FILE.
-                let config = shikiri_client::tls().map_err(io::Error::other)?;
+                // The machine's root certificates, and those of SSL_CERT_FILE.
+                let config = shikiri_client::tls_config().map_err(io::Error::other)?;
                 let name = ServerName::try_from(url.bare_host().to_owned());
                 let connector = TlsConnector::from(Arc::new(config));
                 Some((connector, name.map_err(io::Error::other)?))
@@ -79,7 +79,7 @@ impl Client {
         Self { key, ..self }
     }
 
-    /// Whether it is on this very machine, so that nobody else hears what is said.
+    /// Whether it is on this machine, so that no network is involved.
     pub fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
@@ -92,12 +92,12 @@ impl Client {
         &self.host
     }
 
-    /// Whether a Shikiri answers there.
+    /// Whether a Shikiri server answers there.
     pub async fn is_up(&self) -> bool {
         matches!(self.request(Method::GET, "/healthz", None).await, Ok((StatusCode::OK, _)))
     }
 
-    /// One request; an answer that is not JSON comes as a string.
+    /// Sends a request. A response that is not JSON is returned as a string.
     pub async fn request(
         &self,
         method: Method,
@@ -107,7 +107,7 @@ impl Client {
         self.request_with(method, path, &[], body).await
     }
 
-    /// One request with headers of its own.
+    /// Sends a request with additional headers.
     pub async fn request_with(
         &self,
         method: Method,
@@ -125,7 +125,7 @@ impl Client {
         Ok((status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text())))
     }
 
-    /// Follows an event stream from after the event with that number.
+    /// Follows an event stream after the event with this number.
     pub async fn events(&self, path: &str, after: u64) -> io::Result<EventStream> {
         let mut request = self.build(Method::GET, path).header(ACCEPT, "text/event-stream");
         if after > 0 {
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// One request with headers of its own, whose answer may be a stream.
+    /// Sends a request with additional headers, whose response may be a stream.
     pub async fn exchange(
         &self,
         method: Method,
@@ -185,13 +185,13 @@ impl Client {
     }
 }
 
-/// Speaks HTTP on a connection that is there.
+/// Speaks HTTP on an open connection.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> io::Result<http1::SendRequest<Full<Bytes>>> {
     let shaken = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(io::Error::other)?;
-    // It ends with the answer's body, or with the connection.
+    // The task ends with the response body, or with the connection.
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -1,19 +1,19 @@
-//! Where a server is: `http://host:port` or `https://host[:port]`.
+//! The URL of a server: `http://host:port` or `https://host[:port]`.
 
-/// A server's address, as somebody wrote it.
+/// A server's address as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUrl {
     pub is_secure: bool,
-    /// Host and port as the server is called.
+    /// Host and port as written.
     pub authority: String,
     port: u16,
 }
 
-/// Of https, if none is written.
+/// The port of https if none is written.
 const SECURE_PORT: u16 = 443;
 
 impl ServerUrl {
-    /// None if it is not a server's address. Without a scheme, http is meant.
+    /// None if it is no server's URL. Without a scheme, http is assumed.
     pub fn parse(url: &str) -> Option<Self> {
         let (is_secure, rest) = match url.strip_prefix("https://") {
             Some(rest) => (true, rest),
@@ -40,7 +40,7 @@ impl ServerUrl {
         host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// What is looked up.
+    /// The host and port to look up.
     pub fn place(&self) -> (&str, u16) {
         (self.bare_host(), self.port)
     }

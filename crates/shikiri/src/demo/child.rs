@@ -10,21 +10,20 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
 use crate::client::Client;
-use crate::data_folder;
-use crate::env_vars;
 use crate::exit::{Exit, Failure};
+use crate::{data_folder, env_vars};
 
-/// So that the demo need not wait long until the run is taken over.
+/// Short, so that the demo need not wait long for the run to be requeued.
 const NODE_LEASE_SECONDS: &str = "1";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// Ports from which outgoing connections are not made: after the kill, the port must still be free.
+/// Ports outside the range of outgoing connections: the port must still be free after the kill.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 const MAX_TRIES: u32 = 5;
 
 pub(super) struct ServerProcess {
     child: Child,
-    /// Ends with us, whatever ends us; the server then stops too.
+    /// Closed when this process ends, for any reason. The server then stops too.
     _stdin: Option<ChildStdin>,
     address: SocketAddr,
     root: PathBuf,
@@ -35,7 +34,7 @@ impl ServerProcess {
     pub(super) async fn start(root: &Path) -> Result<Self, Failure> {
         let mut tries = 1;
         loop {
-            // Somebody may take the port between our look and the server's.
+            // Another process may take the port between our check and the server's bind.
             match Self::start_at(root, free_address()).await {
                 Err(_) if tries < MAX_TRIES => tries += 1,
                 started => return started,
@@ -65,19 +64,22 @@ impl ServerProcess {
         self.root.join(".shikiri").join("admin.key")
     }
 
-    pub(super) fn client(&self) -> Result<Client, Failure> {
-        let key =
-            data_folder::read_key(&self.key_file())?.ok_or_else(|| not_started(&self.root))?;
-        Ok(Client::new(self.address, key.reveal().to_owned()))
+    pub(super) fn key(&self) -> Result<String, Failure> {
+        let key = data_folder::read_key(&self.key_file())?;
+        Ok(key.ok_or_else(|| not_started(&self.root))?.reveal().to_owned())
     }
 
-    /// SIGKILL: no time for last words.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Ok(Client::new(self.address, self.key()?))
+    }
+
+    /// Sends SIGKILL.
     pub(super) async fn kill(mut self) -> Result<ExitStatus, Failure> {
         self.child.start_kill().map_err(|error| Failure::told(Exit::Failed, error))?;
         self.child.wait().await.map_err(|error| Failure::told(Exit::Failed, error))
     }
 
-    /// SIGTERM, and waits until it has drained.
+    /// Sends SIGTERM, and waits until the server has drained.
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
@@ -89,14 +91,14 @@ impl ServerProcess {
             Ok(Ok(status)) => Err(ended(&self.root, &format!("the server ended with {status}"))),
             Ok(Err(error)) => Err(Failure::told(Exit::Failed, error)),
             Err(_) => {
-                // Not asked any more.
+                // It did not end when asked.
                 let _ = self.child.start_kill();
                 Err(ended(&self.root, "the server did not drain in time"))
             }
         }
     }
 
-    /// Resolves if the server ends by itself.
+    /// Resolves if the server ends unexpectedly.
     pub(super) async fn died(&mut self) -> Failure {
         match self.child.wait().await {
             Ok(status) => ended(&self.root, &format!("the server ended with {status}")),
@@ -134,19 +136,19 @@ fn spawn(root: &Path, address: SocketAddr) -> Result<Child, Failure> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(log)
-        // Ctrl-C is for the demo, which then drains the server.
+        // Ctrl-C goes to the demo, which then drains the server.
         .process_group(0)
-        // Broken off in the middle, there is nothing worth a drain.
+        // A demo that is interrupted needs no drain.
         .kill_on_drop(true);
-    // Nothing of the user's own set-up may get into the story, nor the story into it.
-    for variable in env_vars::ALL.iter().filter(|v| v.name.starts_with("SHIKIRI_")) {
-        command.env_remove(variable.name);
+    // The demo must neither see the user's settings nor change them.
+    for name in env_vars::names().filter(|name| name.starts_with("SHIKIRI_")) {
+        command.env_remove(name);
     }
     command
         .env(env_vars::CLAUDE_PROJECT_DIR.name, root)
         .env(env_vars::XDG_CONFIG_HOME.name, root.join("no-config"))
-        .env(env_vars::NODE_LEASE_SECONDS.name, NODE_LEASE_SECONDS)
-        .env(env_vars::LOG.name, "info");
+        .env("SHIKIRI_NODE_LEASE_SECONDS", NODE_LEASE_SECONDS)
+        .env("SHIKIRI_LOG", "info");
     command.spawn().map_err(failed)
 }
 
@@ -165,7 +167,7 @@ fn not_started(root: &Path) -> Failure {
     ended(root, "the server did not start")
 }
 
-/// With the last line of the server's own log, which is gone with a temporary folder.
+/// Includes the last line of the server's log, which is lost with a temporary folder.
 fn ended(root: &Path, what: &str) -> Failure {
     let log = std::fs::read_to_string(log_file(root)).unwrap_or_default();
     let last = log.lines().last().unwrap_or("it said nothing");

@@ -1,4 +1,4 @@
-//! What a reader saw of a run, and whether anything was lost, repeated or changed.
+//! The events that a reader saw of a run, and whether any was lost, repeated or changed.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::client::Frame;
 #[derive(Default)]
 pub(super) struct Ledger(Vec<Frame>);
 
-/// The steps that were committed, and whether each was so only once.
+/// The committed steps, and whether each was committed only once.
 pub(super) struct Steps {
     pub(super) committed: usize,
     pub(super) each_once: bool,

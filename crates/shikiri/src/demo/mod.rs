@@ -1,9 +1,9 @@
-//! The demo: runs whose server is killed in the middle and that go on as if nothing had been, one
-//! over REST and one called as an MCP tool; and a conversation whose turn dies with its server and
-//! is billed all the same; and a team of two agents that the server starts to play a game.
+//! The demo, in four parts: a run over REST and a run called as an MCP tool, whose servers are
+//! killed and which continue without loss; a conversation whose turn dies with its server and is
+//! still billed; and a team of two agents that the server starts to play a game.
 //!
-//! Everything is real: a server process of this very program on a store of its own, REST, MCP and
-//! event streams over a socket, SIGKILL.
+//! Everything is real: a server process of this program on its own store, REST, MCP and event
+//! streams over a socket, SIGKILL.
 
 mod child;
 mod ledger;
@@ -14,17 +14,18 @@ mod trip;
 
 use std::path::{Path, PathBuf};
 
+use child::ServerProcess;
+
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
 use crate::signals::Signals;
-use child::ServerProcess;
 
-/// Plays the story in `root`, or in a folder that is removed at the end.
+/// Plays the demo in `root`, or in a folder that is removed at the end.
 pub async fn run(root: Option<&Path>, once: bool) -> Result<(), Failure> {
-    let place = Place::make(root)?;
+    let folder = ProjectFolder::make(root)?;
     let mut signals = Signals::catch()?;
     let mut server = tokio::select! {
-        played = story::play(place.path()) => played?,
+        played = story::play(folder.path()) => played?,
         signal = signals.next() => return Err(Failure::Stopped(signal)),
     };
     if once {
@@ -37,7 +38,7 @@ pub async fn run(root: Option<&Path>, once: bool) -> Result<(), Failure> {
     }
 }
 
-/// What to try while it is up.
+/// Shows what to try while the server is up.
 fn invite(server: &ServerProcess) -> Result<(), Failure> {
     let output = Output::stdout();
     let (url, key) =
@@ -73,12 +74,12 @@ fn invite(server: &ServerProcess) -> Result<(), Failure> {
 }
 
 /// The project folder of the demo.
-enum Place {
+enum ProjectFolder {
     Given(PathBuf),
     Temporary(tempfile::TempDir),
 }
 
-impl Place {
+impl ProjectFolder {
     fn make(root: Option<&Path>) -> Result<Self, Failure> {
         let unusable = |what: String, error: std::io::Error| {
             Failure::new(

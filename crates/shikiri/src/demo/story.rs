@@ -1,4 +1,4 @@
-//! The story, act by act.
+//! The first part of the demo, step by step.
 
 use std::io;
 use std::path::Path;
@@ -23,7 +23,7 @@ const STEPS_BEFORE_KILL: usize = 4;
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 const MAX_TRIES: u32 = 100;
 
-/// Plays it and gives back the server that is up at the end.
+/// Plays it and returns the server that is up at the end.
 pub(super) async fn play(root: &Path) -> Result<ServerProcess, Failure> {
     let output = Output::stdout();
     let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
@@ -131,7 +131,7 @@ async fn follow_once(
     Ok(())
 }
 
-/// Compares what was seen live with what the log holds now.
+/// Compares the events seen live with the log.
 async fn conclude(
     client: &Client,
     path: &str,

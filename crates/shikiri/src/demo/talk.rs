@@ -1,5 +1,5 @@
-//! The third part of the story: turns of a conversation, with subagents, an exact bill, and a
-//! server that dies in the middle of one.
+//! The third part of the demo: turns of a conversation, with subagents, an exact bill, and a server
+//! that dies during a turn.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const FIRST: &str = "Plan a day in Kyoto.\n#offline events=4 tools=1 subagents=3
 const LONG: &str = "Now in detail.\n#offline events=3 tokens_in=800 hang=1";
 const MAX_TRIES: u32 = 100;
 
-/// Plays it on a server that is up, and gives back the one that is up at the end.
+/// Plays it on a running server, and returns the one that is up at the end.
 pub(super) async fn play(root: &Path, server: ServerProcess) -> Result<ServerProcess, Failure> {
     let output = Output::stdout();
     let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
@@ -70,7 +70,7 @@ pub(super) fn check(holds: bool, text: &str) -> Result<(), Failure> {
 struct Talk {
     client: Client,
     path: String,
-    /// Of the engine, as each turn that was followed began with it.
+    /// The engine's session at the start of each followed turn.
     sessions: Vec<Value>,
 }
 
@@ -87,8 +87,8 @@ impl Talk {
         Ok(Self { path: format!("{CONVERSATIONS}/{id}"), client, sessions: Vec::new() })
     }
 
-    /// Starts a turn and gives its id. The server may just be coming up, the conversation just
-    /// being freed.
+    /// Starts a turn and returns its id. The server may be starting, or the conversation may not be
+    /// free yet.
     async fn turn(&self, said: &str) -> Result<String, Failure> {
         let path = format!("{}/executions", self.path);
         let body = json!({ "user_input": said, "executor": { "user_id": "demo" } });
@@ -141,7 +141,7 @@ impl Talk {
         Err(went_wrong("the turn ended by itself"))
     }
 
-    /// Until what it spent so far is in the store.
+    /// Whether everything spent so far is in the store.
     async fn is_billed(&self, id: &str) -> Result<bool, Failure> {
         for _ in 0..MAX_TRIES {
             if !self.rows(id).await?.is_empty() {
@@ -179,7 +179,7 @@ impl Talk {
     }
 }
 
-/// An event in a few words; None for what is of no interest here.
+/// A short line for an event; None if it is not interesting here.
 fn line(event: &str, data: &Value) -> Option<String> {
     let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
     Some(match event {

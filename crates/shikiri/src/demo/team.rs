@@ -1,5 +1,5 @@
-//! The fourth part of the story: a task for one of two agents, who has to talk to the other. The
-//! server starts both; nobody logs in.
+//! The fourth part of the demo: a task for one of two agents, which has to talk to the other. The
+//! server starts both; no person logs in.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::output::{Output, Style};
 const PROJECTS: &str = "/v1/tenants/local/projects";
 const PROJECT: &str = "demo-team";
 const TASK: &str = "worker-bと6往復しりとりをしてほしい";
-/// Between two looks at what tells nobody when it happens.
+/// Between two polls of state that sends no events.
 const LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -84,17 +84,17 @@ impl Team {
         Ok(answer["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Tells of it when it is there.
+    /// Waits for it and prints the message.
     async fn wait_for(
         &self,
         what: &str,
-        told: &str,
+        message: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<Value, Failure> {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             if let Some(found) = self.list(what).await?.into_iter().find(&wanted) {
-                Output::stdout().line(&format!("   {told}"))?;
+                Output::stdout().line(&format!("   {message}"))?;
                 return Ok(found);
             }
             tokio::time::sleep(LOOK).await;

@@ -62,7 +62,7 @@ pub(super) fn admin_key(config: &Config) -> Finding {
     }
 }
 
-/// Damaged databases that were kept.
+/// Backups of damaged databases.
 pub(super) fn set_aside(config: &Config) -> Vec<Finding> {
     let StoreUrl::Sqlite(path) = &config.store else { return Vec::new() };
     let finding = |file: PathBuf| {

@@ -1,9 +1,9 @@
-//! The program and the machine that it runs on.
+//! The program and its machine.
 
 use hyper::{Method, StatusCode};
-use shikiri_app::execution::Engine as _;
-use shikiri_browser::{Prospect, prospect};
-use shikiri_engines::native::Native;
+use shikiri_browser::{BrowserPlan, plan_browser};
+use shikiri_engines::native::NativeEngine;
+use shikiri_executions::execution::Engine as _;
 use shikiri_model::confinement::ConfinementLevel;
 use shikiri_model::models::Model;
 
@@ -19,8 +19,8 @@ pub(super) fn version() -> Finding {
 }
 
 pub(super) fn sqlite() -> Finding {
-    let linked = shikiri_sqlite::version::linked();
-    if shikiri_sqlite::version::linked_is_safe() {
+    let linked = shikiri_sqlite::linked_version::linked();
+    if shikiri_sqlite::linked_version::linked_is_safe() {
         return Finding::new("sqlite", Verdict::Ok, format!("SQLite {linked} is linked"));
     }
     let text = format!(
@@ -80,7 +80,7 @@ pub(super) async fn claude(config: &Config) -> Finding {
             let text = format!("the claude-code engine drives {}", program.display());
             Finding::new(CHECK, Verdict::Ok, text)
         }
-        // Whoever named a program wants to use it.
+        // A configured program is expected to work.
         Err(error) if config.claude_bin.is_some() => {
             Finding::new(CHECK, Verdict::Warn, error.to_string())
         }
@@ -91,7 +91,7 @@ pub(super) async fn claude(config: &Config) -> Finding {
     }
 }
 
-/// How far this machine lets Claude Code be confined.
+/// How far this machine can sandbox Claude Code.
 pub(super) async fn sandbox(config: &Config) -> Finding {
     const CHECK: &str = "sandbox";
     let claude_code = wiring::claude_code(config);
@@ -118,12 +118,12 @@ pub(super) async fn sandbox(config: &Config) -> Finding {
     Finding::new(CHECK, Verdict::Warn, format!("{text}; {next}"))
 }
 
-/// Whether there is what the native engines need; whether it opens anything only the API knows.
+/// Whether the native engines have what they need. Only the API knows whether the credentials work.
 pub(super) async fn native() -> Finding {
     const CHECK: &str = "native";
     let env = wiring::engine_environment();
     let home = std::env::home_dir();
-    let engines = [Native::anthropic(), Native::bedrock().at_home(home)];
+    let engines = [NativeEngine::anthropic(), NativeEngine::bedrock().at_home(home)];
     let (mut ready, mut missing) = (Vec::new(), Vec::new());
     for engine in engines {
         let kind = engine.kind();
@@ -145,12 +145,12 @@ pub(super) async fn native() -> Finding {
 pub(super) fn browser(config: &Config) -> Finding {
     const CHECK: &str = "browser";
     let is_named = config.browser.url.is_some() || config.browser.chrome_bin.is_some();
-    match prospect(&wiring::browser(config)) {
-        Ok(Prospect::Attach { url }) => {
+    match plan_browser(&wiring::browser(config)) {
+        Ok(BrowserPlan::Attach { url }) => {
             let text = format!("providers are asked in the browser at {url}");
             Finding::new(CHECK, Verdict::Ok, text)
         }
-        Ok(Prospect::Start { program, is_headless, is_unconfined }) => {
+        Ok(BrowserPlan::Start { program, is_headless, is_unconfined }) => {
             let window = if is_headless { "without a window" } else { "in a window" };
             let text = format!("providers are asked in {}, {window}", program.display());
             if is_unconfined {
@@ -159,7 +159,7 @@ pub(super) fn browser(config: &Config) -> Finding {
             }
             Finding::new(CHECK, Verdict::Ok, text)
         }
-        // Whoever named one wants to use it.
+        // A configured browser is expected to work.
         Err(error) if is_named => Finding::new(CHECK, Verdict::Warn, error.to_string()),
         Err(error) => {
             Finding::new(CHECK, Verdict::Info, format!("no provider can be asked: {error}"))

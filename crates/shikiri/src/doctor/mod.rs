@@ -1,4 +1,4 @@
-//! Looks at everything that could be wrong with an installation, and changes nothing.
+//! Checks an installation for problems, and changes nothing.
 
 mod files;
 mod machine;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use shikiri_app::sealing::{SealingKeys, SealingState};
-use shikiri_sqlite::{Database, OpenError, OpenOptions};
+use shikiri_runtime::sealing::{SealingKeys, SealingState};
+use shikiri_sqlite::{DatabaseOptions, OpenError, SqliteDatabase};
 
 use super::{Finding, Verdict};
 use crate::config::Config;
@@ -25,7 +25,7 @@ pub(super) async fn database(config: &Config) -> Finding {
 }
 
 fn embedded(path: &Path) -> Finding {
-    let database = match Database::open_reader(path, &OpenOptions::default()) {
+    let database = match SqliteDatabase::open_reader(path, &DatabaseOptions::default()) {
         Ok(database) => database,
         Err(OpenError::Missing(_)) => {
             let text = format!("{} is not there yet; `shikiri serve` makes it", path.display());
@@ -45,7 +45,7 @@ fn embedded(path: &Path) -> Finding {
 }
 
 fn sound(path: &Path) -> Finding {
-    let schema = shikiri_sqlite::migrate::known();
+    let schema = shikiri_sqlite::migrate::latest_version();
     let text = format!("{} opens, schema {schema}, quick check ok", path.display());
     Finding::new(DATABASE, Verdict::Ok, text)
 }
@@ -64,7 +64,7 @@ async fn postgres(config: &Config) -> Finding {
     }
 }
 
-/// Whether the key that seals secrets is the store's.
+/// Whether the key that seals secrets belongs to the store.
 pub(super) async fn sealing(config: &Config) -> Finding {
     let keys = SealingKeys::new(config.sealing_key());
     let shown = keys.path().display();

@@ -1,4 +1,4 @@
-//! Whether the project's own files count.
+//! Whether the project's own files are trusted.
 
 use super::{Finding, Verdict};
 use crate::config::Config;
@@ -34,7 +34,7 @@ pub(super) fn project_trust(config: &Config) -> Finding {
     Finding::new(CHECK, Verdict::Warn, text)
 }
 
-/// A data folder that is not ours.
+/// A data folder of another user.
 pub(super) fn foreign_data(config: &Config) -> Option<Finding> {
     let refused = data_folder::check(&config.root).err()?;
     Some(Finding::new("data folder", Verdict::Fail, refused.to_string()))

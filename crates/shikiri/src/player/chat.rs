@@ -1,21 +1,21 @@
-//! The player as a chat session: it does all the talking of its agent.
+//! The player as a chat session, which does all the talking for its agent.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::door::{Door, Trouble};
+use super::door::{ToolClient, Trouble};
 use super::{LABEL, WAIT_SECONDS, say, script, words};
 
-/// Waits in which nothing happens, after which an open conversation is left to its limits.
+/// Consecutive waits without news, after which an open conversation is left to its time limits.
 const MAX_IDLE: u32 = 20;
 
-pub(super) async fn play(door: &mut Door) -> Result<(), Trouble> {
-    let mut player = Player { door, open: BTreeSet::new(), postponed: Vec::new() };
+pub(super) async fn play(client: &ToolClient) -> Result<(), Trouble> {
+    let mut player = Player { client, open: BTreeSet::new(), postponed: Vec::new() };
     let mut idle = 0;
     loop {
         let wait = json!({ "wait_seconds": WAIT_SECONDS });
-        let pending = player.door.call("get_pending_messages", &wait).await?;
+        let pending = player.client.call("get_pending_messages", &wait).await?;
         if player.deal_with(&pending).await? {
             idle = 0;
             continue;
@@ -28,15 +28,15 @@ pub(super) async fn play(door: &mut Door) -> Result<(), Trouble> {
 }
 
 struct Player<'a> {
-    door: &'a mut Door,
-    /// Conversations that go on.
+    client: &'a ToolClient,
+    /// Conversations that are not finished.
     open: BTreeSet<String>,
-    /// Delegations for which there is no room yet: their target is in a talk with this agent.
+    /// Delegations that cannot start yet: their target is in a dialogue with this agent.
     postponed: Vec<Value>,
 }
 
 impl Player<'_> {
-    /// False if there was nothing.
+    /// False if there was nothing to do.
     async fn deal_with(&mut self, pending: &Value) -> Result<bool, Trouble> {
         let all = |field: &str| pending[field].as_array().cloned().unwrap_or_default();
         let ended = all("ended_conversations");
@@ -75,7 +75,7 @@ impl Player<'_> {
 
     async fn take_on(&mut self, delegation: &Value) -> Result<(), Trouble> {
         if let Some(conversation) = delegation["conversation_id"].as_str() {
-            // A session before this one began it. If it is this side's turn, that comes too.
+            // An earlier session began it. If it is this side's turn, that is listed too.
             self.open.insert(conversation.to_owned());
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl Player<'_> {
                     "max_turns": 2 * rounds, "delegation_id": id,
                 });
                 say(&format!("to {target}: {first}"));
-                self.door.call("start_conversation", &wanted).await
+                self.client.call("start_conversation", &wanted).await
             }
             None => {
                 let content = format!("{LABEL} {purpose}");
@@ -97,7 +97,7 @@ impl Player<'_> {
                 let wanted =
                     json!({ "target_agent_id": target, "content": content, "delegation_id": id });
                 say(&format!("to {target}: {content}"));
-                self.door.call("send_message", &wanted).await
+                self.client.call("send_message", &wanted).await
             }
         };
         match asked {
@@ -121,21 +121,21 @@ impl Player<'_> {
         }
     }
 
-    /// It is this agent's turn.
-    async fn answer(&mut self, conversation: &str, heard: &str) -> Result<(), Trouble> {
+    /// Answers in a conversation: it is this agent's turn.
+    async fn answer(&mut self, conversation: &str, incoming: &str) -> Result<(), Trouble> {
         self.open.insert(conversation.to_owned());
-        if !words::is_word(heard) {
-            let heard: String = heard.chars().take(200).collect();
-            let heard = heard.strip_prefix(LABEL).unwrap_or(&heard).trim();
-            return self.speak(conversation, &format!("{LABEL} I heard: {heard}")).await;
+        if !words::is_word(incoming) {
+            let incoming: String = incoming.chars().take(200).collect();
+            let incoming = incoming.strip_prefix(LABEL).unwrap_or(&incoming).trim();
+            return self.speak(conversation, &format!("{LABEL} I heard: {incoming}")).await;
         }
         let wanted = json!({ "conversation_id": conversation });
-        let said = self.door.call("get_conversation_messages", &wanted).await?;
+        let said = self.client.call("get_conversation_messages", &wanted).await?;
         let lines = said["messages"].as_array().cloned().unwrap_or_default();
         let mut said: Vec<_> = lines.iter().map(|line| text(line, "content")).collect();
-        // What was heard is the last; the answer must not repeat anything before it.
+        // The incoming message is the last one; the answer must not repeat any before it.
         said.pop();
-        match words::answer(heard, &said) {
+        match words::answer(incoming, &said) {
             Ok(word) => self.speak(conversation, word).await,
             Err(why) => {
                 say(&format!("ending: {why}"));
@@ -151,22 +151,23 @@ impl Player<'_> {
         self.tolerate("respond_conversation_message", &message).await
     }
 
-    /// One answer to a message, and none to an answer: two players would go on for ever.
+    /// Answers a message once, and never an answer: two players would go on for ever.
     async fn respond(&mut self, message: &Value) -> Result<(), Trouble> {
         let content = text(message, "content");
         if content.starts_with(LABEL) {
             return Ok(());
         }
-        let heard: String = content.chars().take(200).collect();
-        let answer = format!("{LABEL} I heard: {heard}");
+        let incoming: String = content.chars().take(200).collect();
+        let answer = format!("{LABEL} I heard: {incoming}");
         say(&answer);
         let answer = json!({ "message_id": message["message_id"], "content": answer });
         self.tolerate("respond_chat", &answer).await
     }
 
-    /// A refusal means that somebody was first, or that it is over: what waits next will tell.
+    /// A refusal means that another session was first, or that it is over. The next inbox shows
+    /// which.
     async fn tolerate(&mut self, tool: &str, arguments: &Value) -> Result<(), Trouble> {
-        match self.door.call(tool, arguments).await {
+        match self.client.call(tool, arguments).await {
             Err(Trouble::Refused { code, .. }) if code != "sessionExpired" => {
                 say(&format!("{tool}: {code}"));
                 Ok(())

@@ -1,25 +1,27 @@
-//! The offline engine of a server: what it is asked for an agent of a team is played by a program
-//! of its own, all else by the plain one.
+//! The offline engine of a server. A separate program plays the turns of team agents; the plain
+//! offline engine answers everything else.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use async_trait::async_trait;
-use shikiri_app::execution::{Engine, EngineError, Order, Server, Told};
-use shikiri_engines::offline::Offline;
-use shikiri_model::execution::{EngineMessage, Finish};
+use shikiri_engines::offline::OfflineScriptEngine;
+use shikiri_executions::execution::{
+    Engine, EngineError, EngineSender, ResolvedServer, TurnRequest,
+};
+use shikiri_model::execution::{EngineFinish, EngineMessage};
 use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::server::Transport;
+use shikiri_model::server::McpServerTransport;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use super::{COMMAND, TOKEN, URL};
 
-/// This program, even if its file was replaced since it started.
+/// This program, even if its file was replaced since the start.
 const THIS_PROGRAM: &str = "/proc/self/exe";
-/// What of the order's environment it needs.
+/// The variables of the request's environment that the player needs.
 const SEEN: [&str; 3] = ["PATH", "LANG", "TZ"];
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,38 +38,42 @@ impl Engine for OfflineEngine {
         model: &Model,
         env: &BTreeMap<String, String>,
     ) -> Result<(), EngineError> {
-        Offline.check(model, env).await
+        OfflineScriptEngine.check(model, env).await
     }
 
     async fn run(
         &self,
-        order: Order,
-        told: Told,
+        request: TurnRequest,
+        output: EngineSender,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
-        match order.servers.iter().find(|server| server.is_own) {
-            Some(door) => {
-                let player = start(door, &order.env)?;
-                let session_id = order.resume.unwrap_or_else(|| told_id(player.id()));
-                let model = order.model.model_name;
-                told.tell(EngineMessage::Started { session_id: session_id.clone(), model }).await;
-                follow(player, session_id, &told, &stop).await
+        match request.servers.iter().find(|server| server.is_own) {
+            Some(team_server) => {
+                let player = start(team_server, &request.env)?;
+                let session_id = request.resume.unwrap_or_else(|| session_id_of(player.id()));
+                let model = request.model.model_name;
+                output.send(EngineMessage::Started { session_id: session_id.clone(), model }).await;
+                follow(player, session_id, &output, &stop).await
             }
-            None => Offline.run(order, told, stop).await,
+            None => OfflineScriptEngine.run(request, output, stop).await,
         }
     }
 }
 
-/// A name for what the player does; nothing of it is kept that could be taken up.
-fn told_id(pid: Option<u32>) -> String {
+/// A session id for the player. Its sessions cannot be resumed.
+fn session_id_of(pid: Option<u32>) -> String {
     format!("offline-player-{}", pid.unwrap_or_default())
 }
 
-fn start(door: &Server, env: &BTreeMap<String, String>) -> Result<Child, EngineError> {
-    let Transport::Http { url } = &door.transport else {
+fn start(
+    team_server: &ResolvedServer,
+    env: &BTreeMap<String, String>,
+) -> Result<Child, EngineError> {
+    let McpServerTransport::Http { url } = &team_server.transport else {
         return Err(EngineError::new("the player's door is no address"));
     };
-    let authorization = door.headers.get("Authorization").map(String::as_str).unwrap_or_default();
+    let authorization =
+        team_server.headers.get("Authorization").map(String::as_str).unwrap_or_default();
     let token = authorization.strip_prefix("Bearer ").unwrap_or_default();
     let here = PathBuf::from(THIS_PROGRAM);
     let program = if here.exists() { here } else { std::env::current_exe().unwrap_or(here) };
@@ -80,31 +86,31 @@ fn start(door: &Server, env: &BTreeMap<String, String>) -> Result<Child, EngineE
     command.spawn().map_err(failed)
 }
 
-/// Tells what the player says. Its end is the end of the turn.
+/// Sends the player's output. The turn ends when the player ends.
 async fn follow(
     mut player: Child,
     session_id: String,
-    told: &Told,
+    output: &EngineSender,
     stop: &CancellationToken,
 ) -> Result<(), EngineError> {
     let gone = || EngineError::new("the player says nothing");
-    // It ends with this, whatever ends us.
+    // Closed when this process ends, for any reason. The player then ends too.
     let stdin = player.stdin.take();
     let mut lines = BufReader::new(player.stdout.take().ok_or_else(gone)?).lines();
     let mut complaints = BufReader::new(player.stderr.take().ok_or_else(gone)?).lines();
     let (mut said, mut last_words) = (String::new(), String::new());
     let status = loop {
         tokio::select! {
-            // What it said before it ended is heard first.
+            // Output from before its end is read first.
             biased;
             Ok(Some(mut line)) = lines.next_line() => {
                 line.push('\n');
                 said.push_str(&line);
-                told.tell(EngineMessage::TextDelta { text: line }).await;
+                output.send(EngineMessage::TextDelta { text: line }).await;
             }
             Ok(Some(line)) = complaints.next_line() => last_words = line,
             () = stop.cancelled() => {
-                // Nothing of what it does would be lost.
+                // Stopping the player loses nothing.
                 let _ = player.kill().await;
                 return Ok(());
             }
@@ -112,10 +118,10 @@ async fn follow(
         }
     };
     drop(stdin);
-    told.tell(EngineMessage::Text { text: said.clone(), parent: None, streamed: true }).await;
+    output.send(EngineMessage::Text { text: said.clone(), parent: None, streamed: true }).await;
     match status {
         Ok(status) if status.success() => {
-            let finish = Finish {
+            let finish = EngineFinish {
                 result: said,
                 is_error: false,
                 errors: Vec::new(),
@@ -123,7 +129,7 @@ async fn follow(
                 session_id: Some(session_id),
                 limit: None,
             };
-            told.tell(EngineMessage::Finished(finish)).await;
+            output.send(EngineMessage::Finished(finish)).await;
             Ok(())
         }
         Ok(status) => Err(ended_badly(status, &last_words)),

@@ -1,6 +1,6 @@
-//! What a text asks of the player: whom to talk to, and for how long.
+//! Parses what a text asks of the player: the partner, and the length of the talk.
 
-/// Rounds of a talk for which no number is given.
+/// The number of rounds if none is given.
 const ROUNDS: u32 = 6;
 /// A conversation has at most forty messages.
 const MAX_ROUNDS: u32 = 20;
@@ -36,7 +36,7 @@ fn named(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// How many exchanges a purpose asks for; None if a single message will do.
+/// The number of exchanges that a purpose asks for; None if a single message is enough.
 pub(super) fn rounds(purpose: &str) -> Option<u32> {
     let lower = purpose.to_lowercase();
     let counted = ["往復", " round", " exchange"].iter().find_map(|mark| {
@@ -50,7 +50,7 @@ pub(super) fn rounds(purpose: &str) -> Option<u32> {
     Some(rounds.clamp(1, MAX_ROUNDS))
 }
 
-/// In either width.
+/// A digit in half or full width.
 fn digit(c: char) -> Option<u32> {
     let wide = u32::from(c).checked_sub(u32::from('０')).filter(|digit| *digit < 10);
     c.to_digit(10).or(wide)

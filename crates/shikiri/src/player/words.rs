@@ -1,5 +1,5 @@
-//! Shiritori: each word begins with the sound that the last one ended in; one that ends in ん, or
-//! that was said before, loses.
+//! The word game Shiritori: each word begins with the last sound of the previous one. A word that
+//! ends in ん, or was used before, loses.
 
 pub(super) const FIRST: &str = "りんご";
 
@@ -118,37 +118,37 @@ const WORDS: &[&str] = &[
     "をかし",
 ];
 
-/// Whether a purpose is this game.
+/// Whether a purpose asks for this game.
 pub(super) fn is_wanted(purpose: &str) -> bool {
     purpose.contains("しりとり") || purpose.to_lowercase().contains("shiritori")
 }
 
-/// Whether a text is a move in it: one short word in kana.
+/// Whether a text is a move: one short word in kana.
 pub(super) fn is_word(text: &str) -> bool {
     let text = text.trim();
     let is_kana = |c: char| matches!(c, 'ぁ'..='ゖ' | 'ァ'..='ヶ' | 'ー');
     (1..=12).contains(&text.chars().count()) && text.chars().all(is_kana)
 }
 
-/// The word that follows, or why the game is over. `said` is what was said before.
-pub(super) fn answer(heard: &str, said: &[String]) -> Result<&'static str, &'static str> {
-    let heard = heard.trim();
-    let Some(sound) = last_sound(heard) else { return Err("that was no word") };
+/// The next word, or why the game is over. `said` has the earlier words.
+pub(super) fn answer(previous: &str, said: &[String]) -> Result<&'static str, &'static str> {
+    let previous = previous.trim();
+    let Some(sound) = last_sound(previous) else { return Err("that was no word") };
     if sound == 'ん' {
         return Err("a word that ends in ん loses");
     }
-    if said.iter().any(|word| word == heard) {
+    if said.iter().any(|word| word == previous) {
         return Err("that word was said before");
     }
-    let is_free = |word: &&&str| **word != heard && !said.iter().any(|one| one == **word);
+    let is_free = |word: &&&str| **word != previous && !said.iter().any(|one| one == **word);
     let follows = |sound: char| WORDS.iter().filter(is_free).filter(move |w| w.starts_with(sound));
-    // The one after which there is most to say, so that the game goes on.
+    // Picks the word with the most possible answers, so that the game continues.
     let ways = |word: &&&str| last_sound(word).map_or(0, |sound| follows(sound).count());
     let next = follows(sound).max_by_key(ways);
     next.copied().ok_or("no word comes to mind")
 }
 
-/// As the next word begins: large, in hiragana, without what only draws it out.
+/// The first sound of the next word: full size, in hiragana, without long vowel marks.
 fn last_sound(word: &str) -> Option<char> {
     let last = word.chars().rev().find(|c| *c != 'ー')?;
     let hiragana = match last {
@@ -156,7 +156,7 @@ fn last_sound(word: &str) -> Option<char> {
         other => other,
     };
     let small = "ぁぃぅぇぉゃゅょっ".chars().position(|c| c == hiragana);
-    small.map_or(Some(hiragana), |place| "あいうえおやゆよつ".chars().nth(place))
+    small.map_or(Some(hiragana), |index| "あいうえおやゆよつ".chars().nth(index))
 }
 
 #[cfg(test)]
@@ -176,9 +176,10 @@ mod tests {
     fn two_players_go_on_for_as_long_as_a_conversation_may() {
         let mut said = vec![FIRST.to_owned()];
         while said.len() < 40 {
-            let (heard, before) = said.split_last().unwrap();
-            let next = answer(heard, before).unwrap_or_else(|why| panic!("{why} after {said:?}"));
-            assert_eq!(last_sound(heard), next.chars().next(), "{said:?} {next}");
+            let (previous, before) = said.split_last().unwrap();
+            let next =
+                answer(previous, before).unwrap_or_else(|why| panic!("{why} after {said:?}"));
+            assert_eq!(last_sound(previous), next.chars().next(), "{said:?} {next}");
             assert!(!said.contains(&next.to_owned()), "{next} again");
             said.push(next.to_owned());
         }

@@ -1,15 +1,16 @@
-//! Executions in this process, on the store that servers use too.
+//! Executions in this process, on the store that servers share.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use shikiri_app::conversations::ConversationPatch;
-use shikiri_app::execution::NewExecution;
-use shikiri_app::run::Node;
-use shikiri_app::{App, AppError};
-use shikiri_model::execution::Executor;
+use shikiri_app::App;
+use shikiri_executions::conversations::ConversationPatch;
+use shikiri_executions::execution::NewExecution;
+use shikiri_model::execution::ExecutionUser;
 use shikiri_model::ids::{ConversationId, ModelId, RunId, TenantId};
-use shikiri_model::models::Status;
+use shikiri_model::models::ActiveStatus;
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::WorkerNode;
 use shikiri_web::views::ExecutionJson;
 
 use super::{Choice, Local, Wanted};
@@ -18,30 +19,30 @@ use crate::exit::{Exit, Failure};
 use crate::wiring::{self, Access, Offer};
 
 const PAGE: u32 = 200;
-/// How long this process may take to join as a node, and how often that is looked at.
+/// How long this process may take to join as a node, and the pause between checks.
 const JOINING: Duration = Duration::from_secs(5);
 
 pub struct Here {
     app: App,
-    node: Node,
+    node: WorkerNode,
     tenant: TenantId,
 }
 
 impl Here {
     pub async fn open(config: &Config, offer: &Offer, tenant: TenantId) -> Result<Self, Failure> {
         let app = wiring::open_app(config, offer, Access::Write).await?;
-        let node = Node::start_for_own(app.clone());
+        let node = app.start_own_worker();
         Ok(Self { app, node, tenant })
     }
 
     pub async fn models(&self) -> Result<Vec<Choice>, Failure> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let (models, next) = self.app.list_models(after, PAGE).await?;
+            let (models, next) = self.app.tenancy.list_models(after, PAGE).await?;
             all.extend(models.into_iter().map(|stored| Choice {
                 id: stored.value.id.to_string(),
                 engine: stored.value.engine.as_str().to_owned(),
-                is_active: stored.value.status == Status::Active,
+                is_active: stored.value.status == ActiveStatus::Active,
             }));
             match next {
                 Some(next) => after = Some(next),
@@ -50,23 +51,23 @@ impl Here {
         }
     }
 
-    /// The model that is used if none is asked for.
+    /// The model that is used by default.
     pub async fn usual_model(
         &self,
         conversation: Option<&ConversationId>,
     ) -> Result<Option<String>, Failure> {
         if let Some(conversation) = conversation {
-            let found = self.app.conversation(&self.tenant, conversation).await?;
+            let found = self.app.executions.conversation(&self.tenant, conversation).await?;
             if let Some(model) = found.value.model_id {
                 return Ok(Some(model.to_string()));
             }
         }
-        Ok(self.app.tenant(&self.tenant).await?.value.model_id)
+        Ok(self.app.runtime.tenant(&self.tenant).await?.value.model_id)
     }
 
     pub(super) async fn new_conversation(&self) -> Result<ConversationId, Failure> {
         let new = ConversationPatch::default();
-        Ok(self.app.create_conversation(&self.tenant, new).await?.value.id)
+        Ok(self.app.executions.create_conversation(&self.tenant, new).await?.value.id)
     }
 
     pub(super) async fn execute(&self, wanted: Wanted) -> Result<RunId, Failure> {
@@ -77,7 +78,7 @@ impl Here {
         let request = NewExecution {
             conversation: wanted.conversation,
             user_input: wanted.user_input,
-            executor: Executor { user_id: wanted.user_id, name: None, email: None },
+            executor: ExecutionUser { user_id: wanted.user_id, name: None, email: None },
             tokens: wanted.tokens,
             preferred_skills: Vec::new(),
             model_id: model_id.transpose()?,
@@ -85,7 +86,7 @@ impl Here {
             limits: wanted.limits,
         };
         let _ = tokio::time::timeout(JOINING, self.node.joined()).await;
-        Ok(self.app.execute(&self.tenant, request).await?.value.id)
+        Ok(self.app.executions.execute(&self.tenant, request).await?.value.id)
     }
 
     pub(super) async fn feed(&self, execution: &RunId) -> Result<Local, Failure> {
@@ -93,14 +94,14 @@ impl Here {
     }
 
     pub(super) async fn cancel(&self, execution: &RunId) -> Result<(), Failure> {
-        match self.app.cancel_run(&self.tenant, execution).await {
+        match self.app.runtime.cancel_run(&self.tenant, execution).await {
             Ok(_) | Err(AppError::NotNow(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     pub(super) async fn record(&self, execution: &RunId) -> Result<Value, Failure> {
-        let stored = self.app.execution(&self.tenant, execution).await?;
+        let stored = self.app.executions.execution(&self.tenant, execution).await?;
         serde_json::to_value(ExecutionJson::from(stored))
             .map_err(|error| Failure::told(Exit::Failed, error))
     }

@@ -1,4 +1,4 @@
-//! Executions at the terminal: where they are carried, and how they are told.
+//! Executions at the terminal: where they run, and how they are shown.
 
 mod here;
 pub(crate) mod host;
@@ -8,11 +8,12 @@ mod there;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::Value;
-use shikiri_app::{App, Watch};
+use shikiri_app::App;
 use shikiri_model::event::Seq;
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
-use shikiri_model::native::Limits;
-use shikiri_model::run::stream_of;
+use shikiri_model::native::ExecutionLimits;
+use shikiri_model::run::run_stream;
+use shikiri_runtime::Watch;
 
 use crate::exit::Failure;
 use crate::follow::json_of;
@@ -21,34 +22,34 @@ pub use here::Here;
 pub use teller::{Form, Teller};
 pub use there::There;
 
-/// Where executions are carried.
+/// Where executions run.
 pub enum Place {
     /// In this process, on the store itself.
-    Here(Here),
+    Here(Box<Here>),
     /// By a server.
     There(There),
 }
 
-/// What is asked for.
+/// The request for an execution.
 pub struct Wanted {
     pub conversation: ConversationId,
     pub user_input: String,
-    /// On whose behalf.
+    /// The user on whose behalf it runs.
     pub user_id: String,
     pub model_id: Option<String>,
     /// Values for the headers of MCP servers.
     pub tokens: BTreeMap<String, String>,
-    pub limits: Limits,
+    pub limits: ExecutionLimits,
 }
 
-/// A model that one could ask for.
+/// A model that can be requested.
 pub struct Choice {
     pub id: String,
     pub engine: String,
     pub is_active: bool,
 }
 
-/// An event of an execution: its name, and its data as the server's streams have it.
+/// An event of an execution: its name, and its data as in the server's streams.
 pub struct Happening {
     pub kind: String,
     pub data: Value,
@@ -89,7 +90,7 @@ impl Place {
         }
     }
 
-    /// Asks it to stop; one that has ended needs no stopping.
+    /// Requests a stop. An execution that has ended needs none.
     pub async fn cancel(&self, execution: &RunId) -> Result<(), Failure> {
         match self {
             Self::Here(here) => here.cancel(execution).await,
@@ -105,7 +106,7 @@ impl Place {
         }
     }
 
-    /// Whatever still runs in this process is ended.
+    /// Ends everything that still runs in this process.
     pub async fn close(self) {
         match self {
             Self::Here(here) => here.close().await,
@@ -115,7 +116,7 @@ impl Place {
 }
 
 impl Feed {
-    /// The next event; None after the last. What is dropped while it waits loses nothing.
+    /// The next event; None after the last. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<Option<Happening>, Failure> {
         match self {
             Self::Here(local) => local.next().await,
@@ -124,7 +125,7 @@ impl Feed {
     }
 }
 
-/// Events read from the store itself.
+/// Events from the store itself.
 pub struct Local {
     run: RunId,
     watch: Watch,
@@ -138,7 +139,7 @@ impl Local {
         run: &RunId,
         after: Seq,
     ) -> Result<Self, Failure> {
-        let watch = app.watch(tenant, stream_of(run), after).await?;
+        let watch = app.runtime.watch(tenant, run_stream(run), after).await?;
         Ok(Self { run: run.clone(), watch, ready: VecDeque::new() })
     }
 

@@ -1,4 +1,4 @@
-//! Tells an execution to whoever sits at the terminal: the answer goes to stdout as it comes,
+//! Shows an execution at the terminal: the answer goes to stdout as it comes,
 //! everything else to stderr, so that a pipe gets the answer alone.
 
 use std::io::{self, IsTerminal as _};
@@ -14,7 +14,7 @@ use crate::text::{safe_text, short};
 /// Longer inputs and texts are cut; `stream-json` has them whole.
 const SHOWN: usize = 100;
 
-/// How it is told.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
@@ -25,7 +25,7 @@ pub enum Form {
 pub struct Teller {
     form: Form,
     is_terminal: bool,
-    /// Something stands on the line that was begun.
+    /// A line has been started and not ended.
     is_mid_line: bool,
 }
 
@@ -48,7 +48,7 @@ impl Teller {
         }
     }
 
-    /// What it came to, for people: tokens, cost, time, and how to go on.
+    /// The summary for people: tokens, cost, time, and how to continue.
     pub fn end(&mut self, record: &Value) -> Result<(), Failure> {
         if self.form == Form::StreamJson {
             return Ok(());
@@ -64,12 +64,12 @@ impl Teller {
         if let Some(last) = text.chars().last() {
             self.is_mid_line = last != '\n';
         }
-        // A pipe gets what the model said; a terminal must not obey it.
+        // A pipe gets the model's exact text; a terminal must not obey its control characters.
         let safe = if self.is_terminal { safe_text(text) } else { text.to_owned() };
         Output::stdout().piece(&safe)
     }
 
-    /// A line of its own, beside the answer.
+    /// Prints a line beside the answer.
     fn aside(&mut self, style: Style, line: &str) -> Result<(), Failure> {
         if self.is_mid_line && self.is_terminal {
             Output::stdout().piece("\n")?;
@@ -80,7 +80,7 @@ impl Teller {
     }
 }
 
-/// What an event besides the answer says; None if people need not know.
+/// The line of an event that is not part of the answer; None if people need not see it.
 fn line(kind: &str, data: &Value) -> Option<(Style, String)> {
     let text = |name: &str| data[name].as_str().unwrap_or_default();
     let indent = if data["parent_tool_use_id"].is_null() { "" } else { "  " };
@@ -88,7 +88,7 @@ fn line(kind: &str, data: &Value) -> Option<(Style, String)> {
     match kind {
         "text_delta" => dim(format!("“{}”", text("text"))),
         "thinking" => dim(format!("thinking: {}", text("text"))),
-        // The start of the subagent tells it better.
+        // The start of the subagent says more.
         "tool_use" if matches!(text("tool_name"), "Agent" | "Task") => None,
         "tool_use" => dim(format!("→ {} {}", text("tool_name"), data["tool_input"])),
         "tool_result" if data["is_error"] == true => {
@@ -124,7 +124,7 @@ fn bill(record: &Value) -> String {
     format!("{spent}{} · go on with --conversation {conversation}", time.unwrap_or_default())
 }
 
-/// The engine's own time, or, of what has no result, from its start to its end.
+/// The engine's own time; for an execution without a result, the time from start to end.
 fn duration_ms(record: &Value) -> Option<u64> {
     let time = |name: &str| record[name].as_str()?.parse::<Timestamp>().ok();
     let whole = || {
@@ -134,7 +134,7 @@ fn duration_ms(record: &Value) -> Option<u64> {
     record["duration_ms"].as_u64().or_else(whole)
 }
 
-/// Tokens in and out, and dollars with all the digits that they have.
+/// Tokens in and out, and dollars with all their digits.
 fn spent(usage: &Value, cost: &Value) -> String {
     let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
     let cached = tokens("cache_read_tokens");

@@ -1,9 +1,8 @@
-//! Executions that a server carries: asked for over REST, followed over its event streams. A
-//! connection that breaks is made again, and nothing is lost by it.
+//! Executions on a server: requested over REST, followed over event streams. A broken connection is
+//! renewed, and no event is lost.
 
-use std::fmt;
-use std::io;
 use std::time::Duration;
+use std::{fmt, io};
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -12,11 +11,10 @@ use shikiri_model::ids::{ConversationId, RunId, TenantId};
 use super::{Choice, Happening, Wanted};
 use crate::client::{Client, EventStream, Frame, ServerUrl};
 use crate::config::Config;
-use crate::data_folder;
-use crate::env_vars;
 use crate::exit::{Exit, Failure};
+use crate::{data_folder, env_vars};
 
-/// Between two attempts to reach a server that was there before, and how many there are.
+/// The pause between attempts to reach a server that was there before, and their number.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_BREAKS: u32 = 30;
 
@@ -126,7 +124,7 @@ pub struct Remote {
     path: String,
     stream: Option<EventStream>,
     last: u64,
-    /// In a row.
+    /// Consecutive broken connections.
     breaks: u32,
     ended: bool,
 }
@@ -157,7 +155,7 @@ impl Remote {
 
     fn took(&mut self, frame: Frame) -> Happening {
         self.breaks = 0;
-        // A `resync` has no number: it says that events are no longer kept.
+        // A `resync` has no number: it says that older events are no longer kept.
         self.last = self.last.max(frame.id);
         self.ended = matches!(frame.event.as_str(), "result" | "error");
         let mut data: Value = serde_json::from_str(&frame.data).unwrap_or_default();
@@ -168,8 +166,8 @@ impl Remote {
     }
 }
 
-/// The key that goes to a server: one that was named for it, or, to this machine alone, the one in
-/// this project's data folder. No key goes over a network in the open.
+/// The key for a server: the one that was set for it, or, only for this machine, the one in this
+/// project's data folder. No key is sent unencrypted over a network.
 fn key(config: &Config, client: &Client, url: &str) -> Result<String, Failure> {
     let named = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.trim().is_empty());
     if let (None, true) = (&named, client.is_loopback()) {
@@ -201,7 +199,7 @@ fn gone(server: &str, why: impl fmt::Display) -> Failure {
     Failure::new(Exit::Unavailable, what, "start one with `shikiri serve`")
 }
 
-/// A refusal in the server's words, with our exit code.
+/// A refusal with the server's text and our exit code.
 fn refused(status: StatusCode, body: &Value) -> Failure {
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let what = match (text("code"), text("detail")) {

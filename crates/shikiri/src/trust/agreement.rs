@@ -1,4 +1,4 @@
-//! What a person agreed to, and whether it still covers a file. Pure.
+//! What a person agreed to, and whether it covers a file. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::request::FileRequest;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAgreement {
     pub sha256: String,
-    /// The guarded entries as they were shown.
+    /// The guarded entries as shown.
     pub entries: Vec<String>,
     pub agreed_at: Timestamp,
 }
@@ -19,13 +19,13 @@ pub struct FileAgreement {
 /// The agreements to a folder's files, by the files' names.
 pub type FolderAgreement = BTreeMap<String, FileAgreement>;
 
-/// Whether a file's guarded entries count.
+/// Whether a file's guarded entries apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileTrust {
     Trusted {
         agreed_at: Timestamp,
     },
-    /// The person agreed to another content.
+    /// The person agreed to a different content.
     Changed(Vec<EntryChange>),
     Untrusted,
 }
@@ -56,7 +56,7 @@ impl FileTrust {
     }
 }
 
-/// Empty if the file changed in places that ask for nothing.
+/// Empty if only other parts of the file changed.
 fn changes(old: &[String], new: &[String]) -> Vec<EntryChange> {
     let removed = old.iter().filter(|entry| !new.contains(entry)).cloned();
     let added = new.iter().filter(|entry| !old.contains(entry)).cloned();

@@ -1,5 +1,5 @@
-//! Trust in a project's own files. What they ask to start, open, redirect or receive counts only
-//! after the person agreed to it, for that folder and that content. `docs/decisions/0019` says why.
+//! Trust in a project's own files. Programs, addresses and secrets that they name count only after
+//! a person agreed to them, for that folder and that content. `docs/decisions/0019` explains why.
 
 mod agreement;
 mod question;
@@ -17,35 +17,36 @@ use shikiri_store::{Clock as _, SystemClock};
 pub use agreement::{EntryChange, FileAgreement, FileTrust, FolderAgreement};
 pub use question::{ask_at_terminal, changed_lines, entry_lines};
 pub use request::{FileRequest, GuardedEntry, ProjectFile};
-pub use settings_keys::{ConfigUse, GUARDED_KEYS, NEVER_FROM_PROJECT, settings_request};
+pub(crate) use settings_keys::foreign_store;
+pub use settings_keys::{ConfigUse, guarded_settings, settings_request};
 pub use shikiri_hook::git_index::tracked_files;
 pub use state_file::{Agreements, TrustFile, TrustFileError, folder_key};
 
-use crate::config::Surroundings;
-use crate::config_layers::{flag, parse_settings};
+use crate::config::layers::parse_settings;
+use crate::config::{Surroundings, parse_switch};
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
 
-/// Larger files are no configuration.
+/// A larger file is no configuration.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// Puts a question to the person at the terminal; None if nobody is there.
+/// Asks the person at the terminal; None if there is none.
 pub type AskPerson = fn(&str) -> Option<bool>;
 
-/// Whether the files of one project count.
+/// Whether the files of one project are trusted.
 #[derive(Clone, Debug)]
 pub struct ProjectTrust {
-    /// The project's folder, without links on its path.
+    /// The project's folder, with links resolved.
     root: PathBuf,
     file: Option<TrustFile>,
     /// `SHIKIRI_TRUST`
     is_given_for_command: bool,
     ask: AskPerson,
-    /// What the person said and the audit log does not hold yet.
+    /// Decisions of the person that are not in the audit log yet.
     acts: Arc<Mutex<Vec<TrustAct>>>,
 }
 
-/// What a person said about a project's files.
+/// A person's decision about a project's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustAct {
     pub action: AuditAction,
@@ -55,22 +56,34 @@ pub struct TrustAct {
 
 impl ProjectTrust {
     pub fn new(root: &Path, surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let given = surroundings.get(env_vars::TRUST).map(|text| text.to_string_lossy().into());
+        let given = surroundings.get(env_vars::TRUST);
+        let given = given.map(|given| parse_switch(env_vars::TRUST.name, &given.to_string_lossy()));
         Ok(Self {
             root: root.canonicalize().unwrap_or_else(|_| root.to_owned()),
             file: TrustFile::locate(surroundings),
-            is_given_for_command: flag(env_vars::TRUST, given)?.unwrap_or(false),
+            is_given_for_command: given.transpose()?.unwrap_or(false),
             ask: surroundings.ask,
             acts: Arc::default(),
         })
+    }
+
+    /// Nothing is trusted.
+    pub(crate) fn of_no_project() -> Self {
+        Self {
+            root: PathBuf::new(),
+            file: None,
+            is_given_for_command: false,
+            ask: |_| None,
+            acts: Arc::default(),
+        }
     }
 
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What a file of the project asks for, if it is there. One that cannot be read asks for
-    /// nothing; whoever wants to use it says why.
+    /// The requests of a project's file, if it exists. An unreadable file requests nothing; the
+    /// command that would use it reports why.
     pub fn request(&self, file: ProjectFile) -> Option<FileRequest> {
         let text = read_project_file(&self.root.join(file.name())).ok()?;
         Some(match file {
@@ -83,13 +96,13 @@ impl ProjectTrust {
         })
     }
 
-    /// What all files of the project ask for.
+    /// The requests of all files of the project.
     pub fn requests(&self) -> Vec<FileRequest> {
         let requests = ProjectFile::ALL.into_iter().filter_map(|file| self.request(file));
         requests.filter(|request| !request.entries.is_empty()).collect()
     }
 
-    /// What the person said about a file with this content.
+    /// The person's decision about a file with this content.
     pub fn judge(&self, request: &FileRequest) -> Result<FileTrust, TrustFileError> {
         let Some(file) = &self.file else { return Ok(FileTrust::Untrusted) };
         let agreements = file.read()?;
@@ -97,7 +110,7 @@ impl ProjectTrust {
         Ok(FileTrust::judge(request, folder.and_then(|files| files.get(request.file.name()))))
     }
 
-    /// Whether a file with this content counts. Nobody is asked.
+    /// Whether a file with this content is trusted. Asks no question.
     pub fn accepts(&self, request: &FileRequest) -> Result<bool, TrustFileError> {
         if self.is_given_for_command || request.entries.is_empty() {
             return Ok(true);
@@ -105,7 +118,7 @@ impl ProjectTrust {
         Ok(matches!(self.judge(request)?, FileTrust::Trusted { .. }))
     }
 
-    /// Asks the person, if there is one, unless the file counts already. `used` names what the
+    /// Asks the person, if there is one, unless the file is trusted already. `used` names what the
     /// command would use of it.
     pub fn require(&self, request: &FileRequest, used: &[&str]) -> Result<(), Failure> {
         if self.accepts(request)? {
@@ -119,7 +132,7 @@ impl ProjectTrust {
         }
     }
 
-    /// Keeps the agreement to these files.
+    /// Stores the agreement to these files.
     pub fn agree(&self, requests: &[FileRequest]) -> Result<(), TrustFileError> {
         let key = folder_key(&self.root)?;
         let agreed_at = SystemClock.now();
@@ -149,12 +162,12 @@ impl ProjectTrust {
         self.acts.lock().unwrap_or_else(PoisonError::into_inner).push(act);
     }
 
-    /// What the person said since this was last asked, for the audit log.
+    /// The decisions since the last call, for the audit log.
     pub fn take_acts(&self) -> Vec<TrustAct> {
         std::mem::take(&mut *self.acts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes every agreement to this folder back; false if there was none.
+    /// Revokes every agreement to this folder; false if there was none.
     pub fn revoke(&self) -> Result<bool, TrustFileError> {
         let key = folder_key(&self.root)?;
         let file = self.trust_file()?;
@@ -184,7 +197,7 @@ impl ProjectTrust {
         Failure::new(Exit::Refused, what, &self.next_step())
     }
 
-    /// How to allow what the project's files ask for.
+    /// How to allow the requests of the project's files.
     pub fn next_step(&self) -> String {
         let folder = shell_word(&self.root.display().to_string());
         format!("allow it with `shikiri trust {folder}`, or with SHIKIRI_TRUST=1 for one command")
@@ -202,7 +215,7 @@ impl From<TrustFileError> for Failure {
     }
 }
 
-/// The text of a project's file. No pipe or device is waited for.
+/// The text of a project's file. Never waits for a pipe or device.
 pub fn read_project_file(path: &Path) -> io::Result<String> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -216,7 +229,7 @@ pub fn read_project_file(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// A text as one word of a shell's command line.
+/// Quotes a text as one word of a shell command.
 fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {

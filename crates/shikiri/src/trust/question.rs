@@ -1,4 +1,4 @@
-//! How a person is shown what a project's file asks for, and is asked.
+//! Shows a person the requests of a project's file, and asks for agreement.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::agreement::{EntryChange, FileTrust};
 use super::request::FileRequest;
 use crate::text::one_line;
 
-/// What is put to the person: the entries, or their difference to what was agreed to.
+/// The question: the entries, or their difference to the agreed ones.
 pub(super) fn text(root: &Path, request: &FileRequest, trust: &FileTrust) -> String {
     let name = one_line(&root.join(request.file.name()).display().to_string());
     let (head, lines) = match trust {
@@ -29,14 +29,14 @@ pub fn changed_lines(changes: &[EntryChange]) -> Vec<String> {
         return vec!["  what it asks for looks the same; something else in it changed".to_owned()];
     }
     let line = |change: &EntryChange| match change {
-        // It comes from our own file, but was a stranger's text.
+        // Read from our own file, but originally foreign text.
         EntryChange::Removed(entry) => format!("  - {}", one_line(entry)),
         EntryChange::Added(entry) => format!("  + {}", one_line(entry)),
     };
     changes.iter().map(line).collect()
 }
 
-/// Only a clear yes is one. None if nobody is at the terminal.
+/// Only a clear yes counts. None if no person is at the terminal.
 pub fn ask_at_terminal(question: &str) -> Option<bool> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;

@@ -1,14 +1,14 @@
-//! What a project's files ask for: their guarded entries and the hash of their content. Pure.
+//! The requests of a project's files: their guarded entries and the hash of their content. Pure.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::text::short;
 
-/// No entry is shown longer than this.
+/// The longest form of a shown entry.
 const MAX_SHOWN: usize = 400;
 
-/// A file of a project that can ask for something.
+/// A project file that can contain requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectFile {
     /// `shikiri.toml`
@@ -32,7 +32,7 @@ impl ProjectFile {
     }
 }
 
-/// One thing that a file asks for.
+/// One request of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedEntry {
     /// The key of a setting, or the name of a server or provider.
@@ -47,7 +47,7 @@ impl GuardedEntry {
     }
 }
 
-/// What a file with one content asks for.
+/// The requests of a file with one content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRequest {
     pub file: ProjectFile,
@@ -82,7 +82,7 @@ impl FileRequest {
     }
 }
 
-/// A file that is no JSON names no servers: whoever reads it for use says what is wrong with it.
+/// A file that is not JSON names no servers; the code that uses it reports the error.
 fn server_entries(content: &str) -> Vec<GuardedEntry> {
     let file: Value = serde_json::from_str(content).unwrap_or_default();
     let servers = file.get("mcpServers").and_then(Value::as_object);
@@ -107,7 +107,7 @@ fn server_text(server: &Value) -> String {
         parts.push(format!("in the folder {}", text("cwd")));
     }
     let env = server["env"].as_object().into_iter().flatten();
-    // Values steer a program as much as its arguments do.
+    // Values control a program as much as its arguments do.
     parts.extend(env.map(|(name, value)| format!("with {name}={}", plain(value))));
     let headers = server["headers"].as_object().into_iter().flatten();
     parts.extend(headers.map(|(name, value)| format!("with the header {name}: {}", masked(value))));
@@ -123,7 +123,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A literal header is mostly a secret; one with variables says which.
+/// A literal header is usually secret; one with variables shows their names.
 fn masked(value: &Value) -> String {
     let text = plain(value);
     if text.contains("${") { text } else { "(a literal value)".to_owned() }
@@ -147,7 +147,7 @@ fn collect_variables(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// As for servers, a file that is no TOML describes no providers.
+/// As for servers: a file that is not TOML describes no providers.
 fn provider_entries(content: &str) -> Vec<GuardedEntry> {
     let mut entries = Vec::new();
     for (provider, value) in content.parse::<toml::Table>().unwrap_or_default() {

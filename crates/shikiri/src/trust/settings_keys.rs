@@ -1,22 +1,23 @@
-//! The guarded keys of a project's `shikiri.toml`, and which commands use them.
+//! The guarded settings of a project's `shikiri.toml`, and which commands use them.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::request::{FileRequest, GuardedEntry, ProjectFile};
 use super::tracked_files;
 use crate::config::Settings;
+use crate::config::table::{ProjectRule, Setting};
 use crate::store_url::StoreUrl;
 
 /// What a command does with the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigUse {
-    /// It opens the store.
+    /// Opens the store.
     Store,
-    /// It listens.
+    /// Listens for connections.
     Listener,
-    /// It carries executions.
+    /// Runs executions.
     Engines,
-    /// It puts questions to providers' pages.
+    /// Asks providers in a browser.
     Browser,
 }
 
@@ -24,91 +25,27 @@ impl ConfigUse {
     pub const ALL: &[Self] = &[Self::Store, Self::Listener, Self::Engines, Self::Browser];
 }
 
-/// Keys that count from flags, the environment and the person's own configuration only.
-pub const NEVER_FROM_PROJECT: &[&str] = &["unconfined_engines"];
-
-/// A key that counts from a project's file only after trust.
-pub struct GuardedKey {
-    pub name: &'static str,
-    pub used_for: ConfigUse,
-    effect: &'static str,
-    /// The value to show; None if it is not set, or asks for nothing.
-    shown: fn(&Settings, &Path) -> Option<String>,
-    pub is_set: fn(&Settings) -> bool,
-    pub clear: fn(&mut Settings),
+/// Settings that count from a project's file only after trust, with the commands that use them and
+/// their effect.
+pub fn guarded_settings() -> impl Iterator<Item = (&'static Setting, ConfigUse, &'static str)> {
+    Setting::all().filter_map(|setting| match setting.project {
+        ProjectRule::Guarded(used_for, effect) => Some((setting, used_for, effect)),
+        ProjectRule::Free | ProjectRule::Never => None,
+    })
 }
 
-macro_rules! guarded_key {
-    ($field:ident, $used_for:ident, $effect:literal, $shown:expr) => {
-        GuardedKey {
-            name: stringify!($field),
-            used_for: ConfigUse::$used_for,
-            effect: $effect,
-            shown: $shown,
-            is_set: |settings| settings.$field.is_some(),
-            clear: |settings| settings.$field = None,
-        }
-    };
-}
-
-pub const GUARDED_KEYS: &[GuardedKey] = &[
-    guarded_key!(store, Store, "where the data lies", |s, root| foreign_store(s, root)),
-    guarded_key!(listen, Listener, "where the server listens", |s, _| quoted(s.listen.as_deref())),
-    guarded_key!(allow_remote, Listener, "other machines can reach the server", |s, _| {
-        granted(s.allow_remote)
-    }),
-    guarded_key!(allowed_hosts, Listener, "names under which it may be called", |s, _| {
-        list(s.allowed_hosts.as_deref())
-    }),
-    guarded_key!(metrics_public, Listener, "other machines can read /metrics", |s, _| {
-        granted(s.metrics_public)
-    }),
-    guarded_key!(claude_bin, Engines, "the program that is started as Claude Code", |s, _| {
-        quoted(s.claude_bin.as_deref())
-    }),
-    guarded_key!(engine_paths, Engines, "what engines may read", |s, _| {
-        list(s.engine_paths.as_deref())
-    }),
-    guarded_key!(browser_url, Browser, "the browser that is driven", |s, _| {
-        quoted(s.browser_url.as_deref())
-    }),
-    guarded_key!(browser_allow_remote, Browser, "it may be another machine's", |s, _| {
-        granted(s.browser_allow_remote)
-    }),
-    guarded_key!(chrome_bin, Browser, "the program that is started as Chrome", |s, _| {
-        quoted(s.chrome_bin.as_deref())
-    }),
-    guarded_key!(pages, Browser, "the file that questions are written to", |s, _| {
-        quoted(s.pages.as_deref().filter(|pages| pages.contains(':')))
-    }),
-];
-
-/// What these settings of a project's file ask for.
+/// The requests of these settings in a project's file.
 pub fn settings_request(content: &str, settings: &Settings, root: &Path) -> FileRequest {
-    let entry = |key: &GuardedKey| {
-        let value = (key.shown)(settings, root)?;
-        Some(GuardedEntry::new(key.name, format!("{} = {value} ({})", key.name, key.effect)))
+    let entry = |(setting, _, effect): (&Setting, _, _)| {
+        let (key, value) = (setting.key, (setting.request)(settings, root)?);
+        Some(GuardedEntry::new(key, format!("{key} = {value} ({effect})")))
     };
-    let entries = GUARDED_KEYS.iter().filter_map(entry).collect();
+    let entries = guarded_settings().filter_map(entry).collect();
     FileRequest::new(ProjectFile::Settings, content, entries)
 }
 
-fn quoted(value: Option<&str>) -> Option<String> {
-    value.map(|value| format!("{value:?}"))
-}
-
-/// No is what holds anyway.
-fn granted(value: Option<bool>) -> Option<String> {
-    value.filter(|granted| *granted).map(|_| "true".to_owned())
-}
-
-fn list<T: std::fmt::Debug>(values: Option<&[T]>) -> Option<String> {
-    values.filter(|values| !values.is_empty()).map(|values| format!("{values:?}"))
-}
-
-/// A store that is not the project's own: on a server, outside of the folder, or brought by git.
-fn foreign_store(settings: &Settings, root: &Path) -> Option<String> {
-    let written = settings.store.as_deref()?;
+/// A store that is not the project's own: on a server, outside of the folder, or from git.
+pub(crate) fn foreign_store(written: &str, root: &Path) -> Option<String> {
     match StoreUrl::parse(written, root, "store").ok()? {
         url @ StoreUrl::Postgres(_) => Some(format!("\"{url}\"")),
         StoreUrl::Sqlite(path) => {
@@ -120,11 +57,11 @@ fn foreign_store(settings: &Settings, root: &Path) -> Option<String> {
     }
 }
 
-/// The path from a folder to a file that is, or would be made, in it, wherever links lead. None if
+/// The path of a file relative to a folder, with links resolved, whether it exists or not. None if
 /// it is outside.
 fn path_inside(path: &Path, root: &Path) -> Option<PathBuf> {
     let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok())?;
-    // A link that leads nowhere has no real path: what would be made there is not known.
+    // A broken link has no real path, so it is unknown what would be created there.
     let real = existing.canonicalize().ok()?;
     let missing = path.strip_prefix(existing).ok()?;
     let goes_down = missing.components().all(|part| matches!(part, Component::Normal(_)));
@@ -175,11 +112,11 @@ mod tests {
             pages: text("offline:x"),
             ..Settings::default()
         };
-        let guarded: Vec<_> = GUARDED_KEYS.iter().map(|key| key.name).collect();
+        let guarded: Vec<_> = guarded_settings().map(|(setting, ..)| setting.key).collect();
         assert_eq!(names(&all), guarded);
         let request = settings_request("", &all, Path::new("/"));
         assert!(!request.texts().concat().contains("hunter2"), "{:?}", request.texts());
-        GUARDED_KEYS.iter().for_each(|key| (key.clear)(&mut all));
+        guarded_settings().for_each(|(setting, ..)| (setting.clear)(&mut all));
         assert_eq!(all, Settings::default());
     }
 }

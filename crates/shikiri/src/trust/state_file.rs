@@ -8,14 +8,14 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use shikiri_app::private_file::{self, PrivateFileError};
+use shikiri_runtime::private_file::{self, PrivateFileError};
 
 use super::agreement::FolderAgreement;
 use crate::config::Surroundings;
 use crate::env_vars;
 
 const VERSION: u32 = 1;
-/// More than anybody agrees to.
+/// More than the agreements of any user.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl TrustFile {
         }
     }
 
-    /// Changes the agreements while no other process does.
+    /// Changes the agreements under a lock.
     pub fn change<T>(
         &self,
         change: impl FnOnce(&mut Agreements) -> T,
@@ -93,7 +93,7 @@ impl TrustFile {
         Ok(changed)
     }
 
-    /// Held until the file is dropped.
+    /// The lock is held until the file is dropped.
     fn lock(&self) -> io::Result<File> {
         let path = self.path.with_extension("lock");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
@@ -116,7 +116,7 @@ impl TrustFile {
     }
 }
 
-/// How a folder is called among the agreements.
+/// The key of a folder among the agreements.
 pub fn folder_key(folder: &Path) -> Result<String, TrustFileError> {
     let text = folder.to_str().map(str::to_owned);
     text.ok_or_else(|| TrustFileError::FolderName(folder.to_owned()))

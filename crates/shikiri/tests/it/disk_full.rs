@@ -5,10 +5,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::json;
-use shikiri_testkit::{Cleanup, Client, Cut, TestApp, skip, wait_until};
+use shikiri_testkit::{Cleanup, Client, Cut, TestApp, skip, until};
 
 use crate::PROGRAM;
 
@@ -36,23 +35,18 @@ async fn a_full_disk_acknowledges_nothing_and_work_goes_on_when_there_is_room() 
     }
 
     let filler = fill(&disk);
-    wait_until("a write is refused", Duration::from_secs(20), async || {
-        tenants.make(&client).await == 503
-    })
-    .await;
+    until("a write is refused", async || tenants.make(&client).await == 503).await;
     for _ in 0..20 {
         let _ = tenants.make(&client).await;
     }
     assert!(tenants.refused.len() > 10, "a full disk took {} tenants", tenants.made.len());
-    wait_until("/readyz says no", Duration::from_secs(30), async || ready(&client).await == 503)
-        .await;
+    until("/readyz says no", async || ready(&client).await == 503).await;
     assert_eq!(client.get("/healthz").await.status, 200);
     assert_eq!(tenants.missing(&client).await, Vec::<String>::new());
     app.cli().run(&["db", "check"]).done();
 
     fs::remove_file(&filler).unwrap();
-    wait_until("/readyz says yes", Duration::from_secs(30), async || ready(&client).await == 200)
-        .await;
+    until("/readyz says yes", async || ready(&client).await == 200).await;
     assert_eq!(tenants.make(&client).await, 201);
     let events = app.local().reader(&run, Cut::End).rest().await;
     let steps = events.iter().filter(|event| event.event == "step_completed").count();

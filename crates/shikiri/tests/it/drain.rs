@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use shikiri_testkit::history::{History, Seen, check};
-use shikiri_testkit::{Client, Cut, Frame, Reader, Signal, Tenant, TestApp, wait_until};
+use shikiri_testkit::{Client, Cut, Frame, Reader, Signal, Tenant, TestApp, until_within};
 use tokio::task::JoinSet;
 
 use crate::PROGRAM;
@@ -130,7 +130,7 @@ async fn write_until_refused(local: Tenant) -> Vec<String> {
 /// New callers are turned away, and one that was under way is told why.
 async fn assert_unready_at_once(client: &Client, under_way: &mut Wire) {
     let start = Instant::now();
-    wait_until("nobody is told that it is ready", Duration::from_secs(5), async || {
+    until_within(Duration::from_secs(5), "nobody is told that it is ready", async || {
         let request = client.without_key().request(reqwest::Method::GET, "/readyz");
         client.try_send(request).await.map_or(true, |answer| answer.status == 503)
     })
@@ -146,7 +146,7 @@ async fn assert_unready_at_once(client: &Client, under_way: &mut Wire) {
 /// when it is given back, so that its fence goes on; that it was is seen by the next one to lead.
 fn assert_no_lease_is_left(app: &TestApp) {
     let path = app.data_folder().join("state.db");
-    let store = shikiri_sqlite::Database::open_reader(&path, &Default::default()).unwrap();
+    let store = shikiri_sqlite::SqliteDatabase::open_reader(&path, &Default::default()).unwrap();
     let count = "SELECT count(*) FROM leases WHERE name <> 'coordinator'";
     let left: u32 = store.query_row(count, (), |row| row.get(0)).unwrap();
     assert_eq!(left, 0, "leases that were not given back");

@@ -8,9 +8,7 @@ use futures_util::stream;
 use reqwest::{Body, Method};
 use serde_json::{Value, json};
 use shikiri_store::{Clock as _, SystemClock};
-use shikiri_testkit::{
-    Answer, Builder, Client, Tenant, TestApp, have_postgres, script, wait_until,
-};
+use shikiri_testkit::{Answer, Builder, Client, Tenant, TestApp, have_postgres, script, until};
 
 use crate::PROGRAM;
 use crate::executions::kit::{Talk, terminal};
@@ -196,17 +194,14 @@ async fn a_key_that_has_expired_opens_nothing_and_its_use_is_told() {
     assert_eq!((&made["expires_at"], &made["last_used_at"]), (&json!(end), &Value::Null));
     let short = app.client().with_key(made["key"].as_str().unwrap());
     short.get(&tenant.path("")).await.expect(200);
-    wait_until("its use is told", Duration::from_secs(10), async || {
+    until("its use is told", async || {
         let listed = app.client().get(&keys).await.expect(200);
         let items = listed["items"].as_array().unwrap().clone();
         let item = items.into_iter().find(|item| item["id"] == made["id"]).unwrap();
         item["last_used_at"].is_string()
     })
     .await;
-    wait_until("it has expired", Duration::from_secs(15), async || {
-        short.get(&tenant.path("")).await.status == 401
-    })
-    .await;
+    until("it has expired", async || short.get(&tenant.path("")).await.status == 401).await;
     let made = app.cli().run(&["keys", "create", "ci", "--expires", "30d", "--json"]).done().json();
     assert!(made["expires_at"].is_string(), "{made}");
     let table = app.cli().run(&["keys", "list"]).done().stdout;

@@ -1,5 +1,6 @@
-//! Rules about the code itself: who may depend on whom, how large files may grow, that both
-//! databases have the same migrations, and that every failpoint is killed at.
+//! Rules about the code itself: which crate may depend on which, how large files may grow, that both
+//! databases have the same migrations, that every failpoint is killed at, and that one public type
+//! name has one meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,17 +23,96 @@ const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-files", &[]),
     ("shikiri-openapi", &[]),
     ("shikiri-sandbox", &["shikiri-model"]),
+    ("shikiri-runtime", &["shikiri-files", "shikiri-model", "shikiri-store"]),
+    ("shikiri-tenancy", &["shikiri-model", "shikiri-store", "shikiri-runtime"]),
+    (
+        "shikiri-executions",
+        &[
+            "shikiri-client",
+            "shikiri-files",
+            "shikiri-model",
+            "shikiri-openapi",
+            "shikiri-store",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+        ],
+    ),
+    (
+        "shikiri-teams",
+        &[
+            "shikiri-model",
+            "shikiri-store",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+            "shikiri-executions",
+        ],
+    ),
+    ("shikiri-lanes", &["shikiri-model", "shikiri-store", "shikiri-runtime"]),
+    (
+        "shikiri-host",
+        &[
+            "shikiri-client",
+            "shikiri-model",
+            "shikiri-store",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+            "shikiri-executions",
+        ],
+    ),
+    ("shikiri-agents", &["shikiri-model", "shikiri-runtime"]),
+    (
+        "shikiri-subagents",
+        &["shikiri-model", "shikiri-store", "shikiri-runtime", "shikiri-tenancy"],
+    ),
     (
         "shikiri-app",
-        &["shikiri-client", "shikiri-files", "shikiri-model", "shikiri-openapi", "shikiri-store"],
+        &[
+            "shikiri-model",
+            "shikiri-store",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+            "shikiri-executions",
+            "shikiri-teams",
+            "shikiri-lanes",
+            "shikiri-subagents",
+        ],
     ),
-    ("shikiri-web", &["shikiri-model", "shikiri-app"]),
-    ("shikiri-mcp", &["shikiri-model", "shikiri-app"]),
+    (
+        "shikiri-web",
+        &[
+            "shikiri-model",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+            "shikiri-executions",
+            "shikiri-teams",
+            "shikiri-lanes",
+            "shikiri-subagents",
+            "shikiri-app",
+        ],
+    ),
+    (
+        "shikiri-mcp",
+        &[
+            "shikiri-model",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+            "shikiri-executions",
+            "shikiri-teams",
+            "shikiri-app",
+        ],
+    ),
     (
         "shikiri-engines",
-        &["shikiri-model", "shikiri-client", "shikiri-files", "shikiri-app", "shikiri-sandbox"],
+        &[
+            "shikiri-model",
+            "shikiri-client",
+            "shikiri-files",
+            "shikiri-executions",
+            "shikiri-host",
+            "shikiri-sandbox",
+        ],
     ),
-    ("shikiri-browser", &["shikiri-model", "shikiri-app"]),
+    ("shikiri-browser", &["shikiri-model", "shikiri-lanes"]),
     (
         "shikiri",
         &[
@@ -40,6 +120,14 @@ const EDGES: &[(&str, &[&str])] = &[
             "shikiri-sqlite",
             "shikiri-store",
             "shikiri-client",
+            "shikiri-runtime",
+            "shikiri-tenancy",
+            "shikiri-executions",
+            "shikiri-teams",
+            "shikiri-lanes",
+            "shikiri-host",
+            "shikiri-agents",
+            "shikiri-subagents",
             "shikiri-app",
             "shikiri-web",
             "shikiri-mcp",
@@ -63,6 +151,14 @@ const BANNED: &[(&str, &[&str])] = &[
     ("shikiri-files", &["tokio", "async-trait"]),
     ("shikiri-sandbox", &["tokio", "async-trait"]),
     ("shikiri-openapi", &["tokio", "async-trait", "reqwest", "hyper"]),
+    ("shikiri-runtime", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-tenancy", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-executions", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-teams", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-lanes", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-host", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-agents", &["rusqlite", "sqlx", "axum"]),
+    ("shikiri-subagents", &["rusqlite", "sqlx", "axum"]),
     ("shikiri-app", &["rusqlite", "sqlx", "axum"]),
     ("shikiri-web", &["rusqlite", "sqlx"]),
     ("shikiri-mcp", &["rusqlite", "sqlx"]),
@@ -107,7 +203,7 @@ fn crates_depend_downwards_only() {
     }
 }
 
-/// Row 4.20: whoever calls knows nothing of whoever is called, and neither is where events are kept.
+/// Row 4.20: the calling side, the called side and the event store do not know one another.
 #[test]
 fn server_client_and_event_store_are_separate_parts() {
     let parts = ["shikiri-mcp", "shikiri-client", "shikiri-store"];
@@ -165,23 +261,6 @@ fn both_databases_have_the_same_migrations() {
     }
 }
 
-/// The system clock is read in one place, so that tests can move time everywhere else.
-#[test]
-fn only_the_clock_reads_the_clock() {
-    // The second only stamps the names of files that were set aside.
-    const ALLOWED: [&str; 2] = ["shikiri-store/src/clock.rs", "shikiri-sqlite/src/files.rs"];
-    let mut files = Vec::new();
-    for name in ["shikiri-model", "shikiri-sqlite", "shikiri-store", "shikiri-app", "shikiri-web"] {
-        rust_files(&workspace().join("crates").join(name).join("src"), &mut files);
-    }
-    let readers: Vec<_> = files
-        .iter()
-        .filter(|path| !ALLOWED.iter().any(|allowed| path.ends_with(allowed)))
-        .filter(|path| std::fs::read_to_string(path).unwrap().contains("SystemTime::now"))
-        .collect();
-    assert!(readers.is_empty(), "{readers:?}");
-}
-
 /// The text in the quotes with which `rest` begins, after white space.
 fn quoted(rest: &str) -> Option<&str> {
     rest.trim_start().strip_prefix('"')?.split('"').next()
@@ -192,7 +271,8 @@ fn quoted(rest: &str) -> Option<&str> {
 #[test]
 fn every_failpoint_is_killed_at() {
     let mut files = Vec::new();
-    rust_files(&workspace().join("crates/shikiri-app/src"), &mut files);
+    rust_files(&workspace().join("crates"), &mut files);
+    files.retain(|path| path.components().any(|part| part.as_os_str() == "src"));
     let mut hit = BTreeSet::new();
     for path in files {
         let text = std::fs::read_to_string(&path).unwrap();
@@ -222,23 +302,38 @@ fn every_failpoint_is_killed_at() {
     assert_eq!(listed.len(), hit.len(), "a point is listed twice");
 }
 
-/// Lanes and what was asked in them are written by their own use cases alone.
+/// The name that a line defines as a public type.
+fn public_type(line: &str) -> Option<&str> {
+    let definition = line.trim_start().strip_prefix("pub ")?;
+    let (keyword, rest) = definition.split_once(' ')?;
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    // A macro names its types by a variable.
+    let is_type =
+        ["struct", "enum", "union", "trait", "type"].contains(&keyword) && !name.is_empty();
+    is_type.then_some(name)
+}
+
 #[test]
-fn lanes_are_changed_in_one_place() {
-    let mut files = Vec::new();
-    rust_files(&workspace().join("crates"), &mut files);
-    let own = workspace().join("crates/shikiri-app/src/lane");
-    let (mut writers, mut strangers) = (0, Vec::new());
-    for path in files.iter().filter(|path| path.to_str().is_some_and(|p| p.contains("/src/"))) {
-        let text = std::fs::read_to_string(path).unwrap();
-        let knows = ["Lane", "Inquiry", "Roster"].iter().any(|name| {
-            text.contains(&format!("RecordChange::put(&{}", name.to_lowercase()))
-                || text.contains(&format!("load::<{name}>"))
-        });
-        if knows && text.contains("RecordChange") {
-            if path.starts_with(&own) { writers += 1 } else { strangers.push(path) }
+fn one_public_type_name_has_one_meaning() {
+    let mut crates_of = BTreeMap::<String, BTreeSet<&str>>::new();
+    for (name, _) in EDGES {
+        let mut files = Vec::new();
+        rust_files(&workspace().join("crates").join(name).join("src"), &mut files);
+        for path in files.iter().filter(|path| !is_test(path)) {
+            let text = std::fs::read_to_string(path).unwrap();
+            for defined in text.lines().filter_map(public_type) {
+                crates_of.entry(defined.to_owned()).or_default().insert(name);
+            }
         }
     }
-    assert!(writers >= 4, "{writers} files write lanes: the test looks for the wrong words");
-    assert!(strangers.is_empty(), "these write lanes too: {strangers:?}");
+    assert!(crates_of.len() > 300, "found only {} public types", crates_of.len());
+    let twice: Vec<_> = crates_of.iter().filter(|(_, crates)| crates.len() > 1).collect();
+    assert!(twice.is_empty(), "say in each name whose type it is: {twice:?}");
+}
+
+/// Whether a source file holds only tests.
+fn is_test(path: &Path) -> bool {
+    let in_folder = path.components().any(|part| part.as_os_str() == "tests");
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    in_folder || stem == "tests" || stem.ends_with("_tests")
 }

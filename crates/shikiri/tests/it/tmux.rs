@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use shikiri_testkit::{skip, wait_until};
+use shikiri_testkit::{skip, until};
 use tempfile::TempDir;
 
 /// A machine that builds at the same time is slow.
@@ -91,7 +91,7 @@ impl Pane {
     /// Waits until the screen is as wanted.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut seen = String::new();
-        let looking = wait_until(what, PATIENCE, async || {
+        let looking = until(what, async || {
             seen = self.screen();
             wanted(&seen)
         });
@@ -108,7 +108,7 @@ impl Pane {
     /// The exit code of the program.
     pub(crate) async fn ended(&self) -> i32 {
         let mut code = String::new();
-        wait_until("the program ends", PATIENCE, async || {
+        until("the program ends", async || {
             code = std::fs::read_to_string(self.status_file()).unwrap_or_default();
             code.ends_with('\n')
         })

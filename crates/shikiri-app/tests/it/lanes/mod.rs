@@ -6,10 +6,10 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use shikiri_app::lane::LaneOptions;
-use shikiri_app::run::Node;
+use shikiri_lanes::LaneOptions;
 use shikiri_model::ids::TenantId;
-use shikiri_model::lane::Sent;
+use shikiri_model::lane::SendStatus;
+use shikiri_testkit::until;
 
 use self::world::{Pages, World, limits, who};
 
@@ -18,7 +18,7 @@ use self::world::{Pages, World, limits, who};
 #[tokio::test(flavor = "multi_thread")]
 async fn each_lane_and_provider_is_asked_alone_and_nothing_is_shared() {
     for world in World::each(|| Pages::new(0), &limits(10)).await {
-        let node = Node::start(world.app.clone());
+        let node = world.app.start_worker();
         node.joined().await;
         let mut runs = Vec::new();
         for pid in 1..=3 {
@@ -46,7 +46,7 @@ async fn each_lane_and_provider_is_asked_alone_and_nothing_is_shared() {
         }
         assert_eq!(world.pages.state().most, 6);
         assert_eq!(world.history().await.len(), 18);
-        assert!(world.history().await.iter().all(|asked| asked.sent == Sent::Yes));
+        assert!(world.history().await.iter().all(|asked| asked.sent == SendStatus::Yes));
         node.leave().await;
     }
 }
@@ -55,7 +55,7 @@ async fn each_lane_and_provider_is_asked_alone_and_nothing_is_shared() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_keeps_the_order_of_its_questions() {
     for world in World::each(|| Pages::new(0), &limits(10)).await {
-        let node = Node::start(world.app.clone());
+        let node = world.app.start_worker();
         node.joined().await;
         let mut runs = vec![world.ask(&who(1), "ask_chatgpt_web", "0").await];
         world.pages.until_open(1).await;
@@ -80,26 +80,23 @@ async fn a_lane_keeps_the_order_of_its_questions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_lane_ends_with_the_next_sweep_and_its_chat_is_remembered() {
     for world in World::each(|| Pages::new(100), &limits(10)).await {
-        let node = Node::start(world.app.clone());
+        let node = world.app.start_worker();
         node.joined().await;
         for pid in [1, 2] {
             let run = world.ask(&who(pid), "ask_chatgpt_web", "?").await;
             world.answer(&run).await;
         }
         world.clock.jump(29 * 60_000);
-        let touched = world.app.lane_info(&TenantId::local(), &who(1)).await.unwrap();
+        let touched = world.app.lanes.lane_info(&TenantId::local(), &who(1)).await.unwrap();
         assert!(touched.lane.is_some());
-        assert_eq!(world.app.clean_lanes().await.unwrap(), 0);
+        assert_eq!(world.app.lanes.clean_lanes().await.unwrap(), 0);
         world.clock.jump(60_000);
         // The node sweeps too: whoever comes first ends it.
-        world.app.clean_lanes().await.unwrap();
-        let wait = async {
-            while world.open_lanes().await != ["x-1"] {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), wait).await.expect("it never ended");
-        assert!(world.app.lane_info(&TenantId::local(), &who(2)).await.unwrap().lane.is_none());
+        world.app.lanes.clean_lanes().await.unwrap();
+        until("the idle lane ends", async || world.open_lanes().await == ["x-1"]).await;
+        assert!(
+            world.app.lanes.lane_info(&TenantId::local(), &who(2)).await.unwrap().lane.is_none()
+        );
         let run = world.ask(&who(2), "ask_chatgpt_web", "again").await;
         assert_eq!(world.answer(&run).await["url"], "https://page.example/x-2/chatgpt");
         let asked = world.pages.state().asked.last().cloned().unwrap();
@@ -112,7 +109,7 @@ async fn an_idle_lane_ends_with_the_next_sweep_and_its_chat_is_remembered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lane_that_ends_takes_its_own_tabs_along_and_no_others() {
     for world in World::each(|| Pages::new(100), &limits(2)).await {
-        let node = Node::start(world.app.clone());
+        let node = world.app.start_worker();
         node.joined().await;
         for pid in [1, 2, 3] {
             let run = world.ask(&who(pid), "ask_chatgpt_gemini_web", "?").await;
@@ -134,7 +131,7 @@ async fn lanes_that_are_opened_at_once_stay_within_the_limit() {
         let tenant = TenantId::local();
         let opened = (1..=30).map(|pid| {
             let (app, tenant) = (world.app.clone(), tenant.clone());
-            tokio::spawn(async move { app.open_lane(&tenant, &who(pid)).await.unwrap() })
+            tokio::spawn(async move { app.lanes.open_lane(&tenant, &who(pid)).await.unwrap() })
         });
         for opened in opened.collect::<Vec<_>>() {
             opened.await.unwrap();
@@ -155,7 +152,7 @@ async fn two_processes_never_ask_in_one_place_at_once() {
             runs.push(world.ask(&who(1), "ask_chatgpt_web", &turn.to_string()).await);
         }
         // Neither can carry all of them.
-        let nodes = [0, 1].map(|_| Node::start(world.another_app(4, &world.pages)));
+        let nodes = [0, 1].map(|_| world.another_app(4, &world.pages).start_worker());
         for run in &runs {
             world.until_at_it(run).await;
         }
@@ -168,7 +165,7 @@ async fn two_processes_never_ask_in_one_place_at_once() {
         assert_eq!(world.pages.state().most, 1);
         let inquiries = world.history().await;
         assert_eq!(inquiries.len(), 8);
-        assert!(inquiries.iter().all(|asked| asked.sent == Sent::Yes), "{inquiries:?}");
+        assert!(inquiries.iter().all(|asked| asked.sent == SendStatus::Yes), "{inquiries:?}");
         for node in nodes {
             node.leave().await;
         }
@@ -182,13 +179,13 @@ async fn whoever_lost_its_place_while_typing_does_not_send() {
     // Longer than the test takes: by the clock that is real, nothing runs out.
     let options = LaneOptions { lease: Duration::from_secs(20), ..limits(10) };
     for world in World::each(Pages::hesitant, &options).await {
-        let slow = Node::start(world.another_app(1, &world.pages));
+        let slow = world.another_app(1, &world.pages).start_worker();
         slow.joined().await;
         let first = world.ask(&who(1), "ask_chatgpt_web", "first").await;
         world.pages.until_open(1).await;
         world.clock.advance(Duration::from_secs(21));
         let others = Pages::new(100);
-        let quick = Node::start(world.another_app(4, &others));
+        let quick = world.another_app(4, &others).start_worker();
         let second = world.ask(&who(1), "ask_chatgpt_web", "second").await;
         world.answer(&second).await;
         assert_eq!(others.state().sent, ["second"]);
@@ -198,7 +195,7 @@ async fn whoever_lost_its_place_while_typing_does_not_send() {
         assert!(world.pages.state().sent.is_empty(), "it was sent");
         let asked = world.history().await;
         let sent: Vec<_> = asked.iter().map(|one| (one.question.as_str(), one.sent)).collect();
-        assert_eq!(sent, [("second", Sent::Yes), ("first", Sent::No)]);
+        assert_eq!(sent, [("second", SendStatus::Yes), ("first", SendStatus::No)]);
         quick.leave().await;
         slow.leave().await;
     }
@@ -208,7 +205,7 @@ async fn whoever_lost_its_place_while_typing_does_not_send() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disabled_provider_is_refused_and_a_page_that_fails_is_told() {
     for world in World::each(Pages::switched_off, &limits(10)).await {
-        let node = Node::start(world.app.clone());
+        let node = world.app.start_worker();
         node.joined().await;
         let run = world.ask(&who(1), "ask_chatgpt_web", "?").await;
         let error = world.end_of(&run).await.run.error.unwrap();
@@ -218,12 +215,12 @@ async fn a_disabled_provider_is_refused_and_a_page_that_fails_is_told() {
     }
 
     for world in World::each(Pages::failing, &limits(10)).await {
-        let node = Node::start(world.app.clone());
+        let node = world.app.start_worker();
         node.joined().await;
         let run = world.ask(&who(1), "ask_chatgpt_gemini_web", "?").await;
         let error = world.end_of(&run).await.run.error.unwrap();
         assert_eq!((error.code.as_str(), error.message.as_str()), ("BROWSER_FAILED", "no page"));
-        assert!(world.history().await.iter().all(|asked| asked.sent == Sent::No));
+        assert!(world.history().await.iter().all(|asked| asked.sent == SendStatus::No));
         node.leave().await;
     }
 }

@@ -4,42 +4,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::run::{NewRun, Node};
-use shikiri_app::{App, AppOptions, lane};
+use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::{NodeId, TenantId};
-use shikiri_model::lane::{Identity, Way};
-use shikiri_model::lease::Guard;
+use shikiri_model::lane::{CallerIdentity, CallerOrigin};
+use shikiri_model::lease::LeaseGuard;
+use shikiri_runtime::run::{NewRun, WorkerNode};
 use shikiri_store::StoreExt;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
-use super::world::Pages;
+use super::world::{Pages, app_with_pages};
 use crate::flaky::Flaky;
 
 const DEAD: &str = "nod_dead";
 
-fn phoenix(pid: u32, node: Option<NodeId>) -> Identity {
-    let way = Way::Process { pid, started_ms: 1, declared: Some("phoenix".to_owned()) };
-    Identity { node, ..Identity::of(&way, "x") }
+fn phoenix(pid: u32, node: Option<NodeId>) -> CallerIdentity {
+    let way = CallerOrigin::Process { pid, started_ms: 1, declared: Some("phoenix".to_owned()) };
+    CallerIdentity { node, ..CallerIdentity::of(&way, "x") }
 }
 
-async fn ask(app: &App, who: &Identity) -> Value {
+async fn ask(app: &App, who: &CallerIdentity) -> Value {
     let new = NewRun {
         agent: "ask_chatgpt_web".into(),
         input: json!({ "question": "問" }),
         idempotency_key: None,
         origin: Some(json!({ "lane": who, "connection": "con_1" })),
     };
-    let run = app.start_run(&TenantId::local(), new).await.unwrap().run;
-    let mut watch = app.watch(&TenantId::local(), run.stream(), 0).await.unwrap();
+    let run = app.runtime.start_run(&TenantId::local(), new).await.unwrap().run;
+    let mut watch = app.runtime.watch(&TenantId::local(), run.stream(), 0).await.unwrap();
     while watch.next().await.unwrap().is_some() {}
-    let view = app.run(&TenantId::local(), &run.id).await.unwrap();
+    let view = app.runtime.run(&TenantId::local(), &run.id).await.unwrap();
     view.run.result.unwrap_or_else(|| panic!("{:?}", view.run.error))
 }
 
 struct World {
     app: App,
-    node: Node,
+    node: WorkerNode,
     store: Arc<Flaky>,
     /// After what uses it.
     folder: TempDir,
@@ -52,9 +52,9 @@ impl World {
         let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
         let store = Flaky::over(Arc::new(store));
         let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
-        let app = App::new(store.clone(), lane::agents(), options).with_pages(Pages::new(10));
-        app.ensure_local_tenant().await.unwrap();
-        let node = Node::start(app.clone());
+        let app = app_with_pages(store.clone(), options, Pages::new(10));
+        app.tenancy.ensure_local_tenant().await.unwrap();
+        let node = app.start_worker();
         node.joined().await;
         Self { app, node, store, folder }
     }
@@ -64,7 +64,7 @@ impl World {
         ask(&self.app, &phoenix(1, Some(DEAD.parse().unwrap()))).await
     }
 
-    async fn hold_lease_of_the_dead(&self, owner: &str) -> Guard {
+    async fn hold_lease_of_the_dead(&self, owner: &str) -> LeaseGuard {
         let name = format!("node/{DEAD}");
         self.store.try_acquire(&name, owner, Duration::from_secs(60)).await.unwrap().guard()
     }

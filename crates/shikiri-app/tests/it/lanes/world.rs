@@ -7,21 +7,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use shikiri_app::lane::{
-    AskError, Asked, Cause, HistoryQuery, LaneKey, LaneOptions, PageDriver, Provider, Question,
-    Timings, Witness,
+use shikiri_app::{App, AppOptions};
+use shikiri_lanes::{
+    AskError, AskErrorCause, AskTimings, HistoryQuery, LaneKey, LaneOptions, LaneRuntime,
+    PageAnswer, PageDriver, PageQuestion, ProviderInfo, SendGate,
 };
-use shikiri_app::run::{NewRun, RunView};
-use shikiri_app::{App, AppOptions, lane};
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::lane::{Identity, Inquiry, Lane, LaneLimits, Way};
+use shikiri_model::lane::{CallerIdentity, CallerOrigin, Lane, LaneLimits, ProviderQuestion};
 use shikiri_model::record::{Document, RecordQuery};
-use shikiri_model::time::Timestamp;
-use shikiri_store::postgres::{PostgresOptions, PostgresStore};
-use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
-use shikiri_store::{FakeClock, Store};
-use shikiri_testkit::{TestDatabase, have_postgres, wait_until};
-use tokio::sync::{Notify, Semaphore};
+use shikiri_runtime::run::{NewRun, RunView};
+use shikiri_store::Store;
+use shikiri_testkit::{FakeClock, TestStore, until};
+use tokio::sync::Semaphore;
 
 /// On a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +28,6 @@ pub(super) struct Pages {
     pub(super) gate: Semaphore,
     /// What is typed waits here before it is sent.
     pub(super) typing: Semaphore,
-    came: Notify,
     /// How often it was looked up whom it asks: a question's last step before it stands in line.
     looked_up: AtomicUsize,
     state: Mutex<State>,
@@ -72,7 +68,6 @@ impl Pages {
         Self {
             gate: Semaphore::new(free),
             typing: Semaphore::new(1_000),
-            came: Notify::new(),
             looked_up: AtomicUsize::new(0),
             state: Mutex::default(),
             fails: false,
@@ -87,25 +82,19 @@ impl Pages {
     /// Until so many questions were about to stand in line.
     pub(super) async fn until_looked_up(&self, count: usize) {
         let is_so = async || self.looked_up.load(Ordering::SeqCst) >= count;
-        wait_until("a question stands in line", PATIENCE, is_so).await;
+        until("a question stands in line", is_so).await;
     }
 
     pub(super) async fn until_open(&self, count: usize) {
-        loop {
-            let came = self.came.notified();
-            if self.state().open.len() >= count {
-                return;
-            }
-            let _ = tokio::time::timeout(Duration::from_millis(50), came).await;
-        }
+        until("the pages are asked", async || self.state().open.len() >= count).await;
     }
 }
 
 #[async_trait]
 impl PageDriver for Pages {
-    fn providers(&self) -> Vec<Provider> {
+    fn providers(&self) -> Vec<ProviderInfo> {
         self.looked_up.fetch_add(1, Ordering::SeqCst);
-        let provider = |id: &str| Provider {
+        let provider = |id: &str| ProviderInfo {
             id: id.to_owned(),
             name: id.to_owned(),
             is_enabled: self.is_enabled,
@@ -113,7 +102,11 @@ impl PageDriver for Pages {
         vec![provider("chatgpt"), provider("gemini")]
     }
 
-    async fn ask(&self, question: &Question, witness: &dyn Witness) -> Result<Asked, AskError> {
+    async fn ask(
+        &self,
+        question: &PageQuestion,
+        witness: &dyn SendGate,
+    ) -> Result<PageAnswer, AskError> {
         let place = (question.lane.lane.clone(), question.provider.clone());
         {
             let mut state = self.state();
@@ -121,21 +114,20 @@ impl PageDriver for Pages {
             state.most = state.most.max(state.open.len());
             state.asked.push((place.0.clone(), question.text.clone(), question.url.clone()));
         }
-        self.came.notify_waiters();
         // It is given back also if the question is given up.
         let _leave = Leave(self, place.clone());
         if self.fails {
-            return Err(AskError::unsent(Cause::Broken("no page".into())));
+            return Err(AskError::unsent(AskErrorCause::Broken("no page".into())));
         }
         self.typing.acquire().await.unwrap().forget();
-        witness.before_send().await.map_err(|_| AskError::unsent(Cause::GivenUp))?;
+        witness.before_send().await.map_err(|_| AskError::unsent(AskErrorCause::GivenUp))?;
         self.state().sent.push(question.text.clone());
         self.gate.acquire().await.unwrap().forget();
         let url = question.url.clone();
         let url = url.unwrap_or_else(|| format!("https://page.example/{}/{}", place.0, place.1));
         let tab = Some(format!("tab-{}-{}", place.0, place.1));
         let answer = format!("to {}", question.text);
-        Ok(Asked { answer, url: Some(url), tab, timings: Timings::default() })
+        Ok(PageAnswer { answer, url: Some(url), tab, timings: AskTimings::default() })
     }
 
     async fn close(&self, lane: &LaneKey, tabs: &BTreeMap<String, String>) {
@@ -151,63 +143,41 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Where a store lies; it goes with this value.
-enum Place {
-    Folder(tempfile::TempDir),
-    Database(TestDatabase),
-}
-
 pub(super) struct World {
     pub(super) app: App,
     pub(super) clock: Arc<FakeClock>,
     pub(super) pages: Arc<Pages>,
     store: Arc<dyn Store>,
     /// After what uses it.
-    _place: Place,
+    _data: TestStore,
 }
 
 impl World {
     /// One on each kind of store, with pages of its own.
     pub(super) async fn each(pages: impl Fn() -> Arc<Pages>, lanes: &LaneOptions) -> Vec<Self> {
-        let mut places = vec![Place::Folder(tempfile::tempdir().unwrap())];
-        if have_postgres("the use cases of lanes") {
-            places.push(Place::Database(TestDatabase::create().await));
-        }
         let mut worlds = Vec::new();
-        for place in places {
-            worlds.push(Self::at(place, pages(), lanes.clone()).await);
+        for data in TestStore::each("the use cases of lanes").await {
+            worlds.push(Self::on(data, pages(), lanes.clone()).await);
         }
         worlds
     }
 
-    async fn at(place: Place, pages: Arc<Pages>, lanes: LaneOptions) -> Self {
-        let start = "2026-11-15T20:00:00.000Z".parse::<Timestamp>().unwrap();
-        let clock = Arc::new(FakeClock::starting_at(start));
-        let store: Arc<dyn Store> = match &place {
-            Place::Folder(folder) => {
-                let options =
-                    SqliteOptions { clock: clock.clone(), durability: Durability::Normal };
-                Arc::new(SqliteStore::open(&folder.path().join("state.db"), options).unwrap())
-            }
-            Place::Database(database) => {
-                let options = PostgresOptions { clock: Some(clock.clone()), max_connections: 6 };
-                Arc::new(PostgresStore::connect(database.url(), options).await.unwrap())
-            }
-        };
+    async fn on(data: TestStore, pages: Arc<Pages>, lanes: LaneOptions) -> Self {
+        let store = data.open().await;
         let node_lease = Duration::from_secs(60);
         let options = AppOptions { lanes, node_lease, ..AppOptions::default() };
-        let app = App::new(store.clone(), lane::agents(), options).with_pages(pages.clone());
-        app.ensure_local_tenant().await.unwrap();
-        Self { app, clock, pages, store, _place: place }
+        let app = app_with_pages(store.clone(), options, pages.clone());
+        app.tenancy.ensure_local_tenant().await.unwrap();
+        Self { app, clock: data.clock.clone(), pages, store, _data: data }
     }
 
     /// The same store, as another process has it that carries so many runs, with these pages.
     pub(super) fn another_app(&self, max_runs: usize, pages: &Arc<Pages>) -> App {
         let options = AppOptions { max_runs, ..self.app.options().clone() };
-        App::new(self.store.clone(), lane::agents(), options).with_pages(pages.clone())
+        app_with_pages(self.store.clone(), options, pages.clone())
     }
 
-    pub(super) async fn ask(&self, who: &Identity, tool: &str, question: &str) -> RunId {
+    pub(super) async fn ask(&self, who: &CallerIdentity, tool: &str, question: &str) -> RunId {
         let origin = json!({ "lane": who, "connection": "con_1" });
         let new = NewRun {
             agent: tool.into(),
@@ -215,13 +185,13 @@ impl World {
             idempotency_key: None,
             origin: Some(origin),
         };
-        self.app.start_run(&TenantId::local(), new).await.unwrap().run.id
+        self.app.runtime.start_run(&TenantId::local(), new).await.unwrap().run.id
     }
 
     /// Until somebody carries the run and has come to its question.
     pub(super) async fn until_at_it(&self, run: &RunId) {
-        let (tenant, stream) = (TenantId::local(), shikiri_model::run::stream_of(run));
-        let mut watch = self.app.watch(&tenant, stream.clone(), 0).await.unwrap();
+        let (tenant, stream) = (TenantId::local(), shikiri_model::run::run_stream(run));
+        let mut watch = self.app.runtime.watch(&tenant, stream.clone(), 0).await.unwrap();
         let begun = async {
             loop {
                 let page = self.store.read(&tenant, &stream, 0, usize::MAX).await.unwrap();
@@ -236,11 +206,11 @@ impl World {
     }
 
     pub(super) async fn end_of(&self, run: &RunId) -> RunView {
-        let stream = shikiri_model::run::stream_of(run);
-        let mut watch = self.app.watch(&TenantId::local(), stream, 0).await.unwrap();
+        let stream = shikiri_model::run::run_stream(run);
+        let mut watch = self.app.runtime.watch(&TenantId::local(), stream, 0).await.unwrap();
         let over = async { while watch.next().await.unwrap().is_some() {} };
         tokio::time::timeout(PATIENCE, over).await.expect("waited too long");
-        self.app.run(&TenantId::local(), run).await.unwrap()
+        self.app.runtime.run(&TenantId::local(), run).await.unwrap()
     }
 
     pub(super) async fn answer(&self, run: &RunId) -> Value {
@@ -248,14 +218,15 @@ impl World {
         view.run.result.unwrap_or_else(|| panic!("{:?}", view.run.error))
     }
 
-    pub(super) async fn history(&self) -> Vec<Inquiry> {
+    pub(super) async fn history(&self) -> Vec<ProviderQuestion> {
         let query = HistoryQuery { limit: 100, ..HistoryQuery::default() };
-        let (found, _) = self.app.history(&TenantId::local(), query).await.unwrap();
+        let (found, _) = self.app.lanes.history(&TenantId::local(), query).await.unwrap();
         found.into_iter().map(|stored| stored.value).collect()
     }
 
     pub(super) async fn open_lanes(&self) -> Vec<String> {
-        let (lanes, _) = self.app.list_lanes(&TenantId::local(), false, None, 100).await.unwrap();
+        let (lanes, _) =
+            self.app.lanes.list_lanes(&TenantId::local(), false, None, 100).await.unwrap();
         lanes.into_iter().map(|stored| stored.value.name).collect()
     }
 
@@ -273,11 +244,21 @@ impl World {
     }
 }
 
-pub(super) fn who(pid: u32) -> Identity {
-    Identity::of(&Way::Process { pid, started_ms: 1, declared: None }, "x")
+pub(super) fn who(pid: u32) -> CallerIdentity {
+    CallerIdentity::of(&CallerOrigin::Process { pid, started_ms: 1, declared: None }, "x")
 }
 
 pub(super) fn limits(max_lanes: u32) -> LaneOptions {
     let limits = LaneLimits { max_lanes, ..LaneLimits::default() };
     LaneOptions { limits, ..LaneOptions::default() }
+}
+
+/// An app whose lanes are asked at `pages`.
+pub(super) fn app_with_pages(
+    store: Arc<dyn Store>,
+    options: AppOptions,
+    pages: Arc<dyn PageDriver>,
+) -> App {
+    let lanes = Arc::new(LaneRuntime::new(pages, options.lanes.clone()));
+    App::new(store, shikiri_lanes::agents(&lanes), options).with_lanes(lanes)
 }

@@ -2,7 +2,7 @@
 
 use shikiri_model::team::TeamLimits;
 
-use super::world::{Agent, Team, code};
+use super::world::{Agent, Team, code, permission};
 
 /// The latest message or invitation is shown, and the answer to it comes.
 async fn shown(session: &Agent<'_>) {
@@ -95,7 +95,11 @@ async fn a_chain_of_delegations_is_as_deep_as_it_may_be_over_a_restart_too() {
     for depth in 0..4 {
         let (own, next) = (names[depth % 3], names[(depth + 1) % 3]);
         let (worker, chat) = (team.task(own).await, team.chat(own).await);
-        let desk = app.enter_session(&worker.token, "delegate_to_chat_session").await.unwrap();
+        let desk = app
+            .teams
+            .enter_session(&worker.token, permission("delegate_to_chat_session"))
+            .await
+            .unwrap();
         let made = desk.delegate(next, "続けて", None).await;
         if depth == 3 {
             assert_eq!(code(made), "delegation_too_deep");
@@ -120,15 +124,15 @@ async fn what_a_session_was_told_is_known_after_a_restart() {
     shown(&b).await;
     a.end(&talk).await;
     let other = team.world.upgraded(Vec::new());
-    let desk = other.enter_session(&b.token, "send_message").await.unwrap();
+    let desk = other.teams.enter_session(&b.token, permission("send_message")).await.unwrap();
     let told = desk.session.told.unwrap();
     assert_eq!(told.hops, TeamLimits::default().depth - 1);
     let sent = desk.send_message("c", "ねえ", None).await.unwrap();
-    let message = other.team_message(desk_tenant(&desk), &team.project, &sent).await.unwrap();
+    let message = other.teams.team_message(desk_tenant(&desk), &team.project, &sent).await.unwrap();
     assert_eq!(message.value.hops, Some(told.hops - 1));
 }
 
-fn desk_tenant(desk: &shikiri_app::team::Desk) -> &shikiri_model::ids::TenantId {
+fn desk_tenant(desk: &shikiri_teams::AgentSessionHandle) -> &shikiri_model::ids::TenantId {
     &desk.session.tenant
 }
 

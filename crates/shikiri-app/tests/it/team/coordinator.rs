@@ -5,27 +5,35 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use shikiri_app::execution::{Engine, EngineError, Engines, Order, Told};
-use shikiri_app::run::Node;
-use shikiri_app::servers::{ServerKind, ServerPatch};
-use shikiri_app::team::{Conversation, Coordinator, NewAgent, NewTask};
 use shikiri_app::{App, AppOptions};
-use shikiri_model::execution::{EngineMessage, Finish};
+use shikiri_executions::execution::{
+    Engine, EngineError, EngineRegistry, EngineSender, TurnRequest,
+};
+use shikiri_executions::servers::{ServerKind, ServerPatch};
+use shikiri_model::execution::{EngineFinish, EngineMessage};
 use shikiri_model::ids::{AgentId, MessageId, ProjectId, TenantId};
-use shikiri_model::key::{KeyScope, Secret};
+use shikiri_model::key::{KeyScope, SecretToken};
 use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::server::Transport;
-use shikiri_model::team::{AgentKind, Place, Purpose, Rank, Seat, Spawn, TaskStatus, TeamLimits};
+use shikiri_model::server::McpServerTransport;
+use shikiri_model::team::{
+    AgentKind, AgentRank, ProjectMember, SessionPurpose, SpawnPolicy, SpawnSlot, TaskStatus,
+    TeamLimits,
+};
+use shikiri_runtime::run::WorkerNode;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_store::store;
+use shikiri_teams::{Coordinator, NewDialogue, NewTask, NewTeamAgent};
+use shikiri_testkit::until;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use super::world::permission;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hands its orders to the test, and does as the test wants.
 struct Stand {
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<TurnRequest>,
     app: Arc<Mutex<Option<App>>>,
     whim: Whim,
 }
@@ -59,8 +67,8 @@ impl Engine for Stand {
 
     async fn run(
         &self,
-        order: Order,
-        told: Told,
+        order: TurnRequest,
+        told: EngineSender,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
         let token = token_of(&order);
@@ -70,20 +78,25 @@ impl Engine for Stand {
             Whim::Hang => stop.cancelled().await,
             Whim::Read | Whim::Die => {
                 let app = self.app.lock().unwrap().clone().unwrap();
-                let mut desk = app.enter_session(&token, "get_pending_messages").await.unwrap();
+                let mut desk = app
+                    .teams
+                    .enter_session(&token, permission("get_pending_messages"))
+                    .await
+                    .unwrap();
                 desk.pending(Duration::ZERO).await.unwrap();
                 super::world::confirm(&mut desk).await;
                 if self.whim == Whim::Die {
                     return Err(EngineError::new("as the test wants"));
                 }
-                let finish = Finish { result: "済".to_owned(), ..Finish::default() };
-                told.tell(EngineMessage::Finished(finish)).await;
+                let finish = EngineFinish { result: "済".to_owned(), ..EngineFinish::default() };
+                told.send(EngineMessage::Finished(finish)).await;
             }
             Whim::Work => {
                 let app = self.app.lock().unwrap().clone().unwrap();
-                let mut desk = app.enter_session(&token, "get_next_action").await.unwrap();
+                let mut desk =
+                    app.teams.enter_session(&token, permission("get_next_action")).await.unwrap();
                 let next = desk.next_action(Duration::ZERO).await.unwrap();
-                let shikiri_app::team::Action::Work(task) = next else { panic!("{next:?}") };
+                let shikiri_teams::NextAction::Work(task) = next else { panic!("{next:?}") };
                 let id = task.value.id.to_string();
                 desk.report_completed(&id, TaskStatus::Done, None).await.unwrap();
             }
@@ -92,16 +105,16 @@ impl Engine for Stand {
     }
 }
 
-fn token_of(order: &Order) -> Secret {
+fn token_of(order: &TurnRequest) -> SecretToken {
     let door = order.servers.iter().find(|server| server.is_own).unwrap();
-    Secret::from_caller(door.headers["Authorization"].strip_prefix("Bearer ").unwrap())
+    SecretToken::from_caller(door.headers["Authorization"].strip_prefix("Bearer ").unwrap())
 }
 
 struct Office {
     app: App,
-    node: Node,
+    node: WorkerNode,
     coordinator: Coordinator,
-    orders: mpsc::UnboundedReceiver<Order>,
+    orders: mpsc::UnboundedReceiver<TurnRequest>,
     project: ProjectId,
     _folder: tempfile::TempDir,
 }
@@ -121,17 +134,18 @@ impl Office {
         let (orders, given) = mpsc::unbounded_channel();
         let own: Arc<Mutex<Option<App>>> = Arc::default();
         let stand = Stand { orders, app: Arc::clone(&own), whim };
-        let engines = Engines::new(vec![Arc::new(stand)]);
+        let engines = EngineRegistry::new(vec![Arc::new(stand)]);
         let app = App::new(Arc::new(store), vec![], options).with_engines(engines);
         *own.lock().unwrap() = Some(app.clone());
-        app.ensure_local_tenant().await.unwrap();
-        let node = Node::start(app.clone());
+        app.tenancy.ensure_local_tenant().await.unwrap();
+        let node = app.start_worker();
         node.joined().await;
         let project: ProjectId = "p".parse().unwrap();
-        app.create_project(&local(), Some(project.clone()), None).await.unwrap();
+        app.teams.create_project(&local(), Some(project.clone()), None).await.unwrap();
         let agent = worker("a");
-        app.add_agent(&local(), &project, agent).await.unwrap();
-        let coordinator = Coordinator::start(app.clone(), "http://127.0.0.1:9/mcp".to_owned());
+        app.teams.add_agent(&local(), &project, agent).await.unwrap();
+        let coordinator =
+            Coordinator::start(app.teams.clone(), "http://127.0.0.1:9/mcp".to_owned());
         Self { app, node, coordinator, orders: given, project, _folder: folder }
     }
 
@@ -143,47 +157,39 @@ impl Office {
             parent_id: None,
             priority: 0,
         };
-        let task = self.app.create_task(&local(), &self.project, new).await.unwrap();
+        let task = self.app.teams.create_task(&local(), &self.project, new).await.unwrap();
         task.value.id.to_string()
     }
 
     /// From a person.
     async fn write(&self, content: &str) -> MessageId {
         let person: AgentId = "person".parse().unwrap();
-        let (kind, spawn) = (AgentKind::Human, Spawn::Never);
-        let new = NewAgent { kind, spawn, ..worker("person") };
-        self.app.add_agent(&local(), &self.project, new).await.unwrap();
+        let (kind, spawn) = (AgentKind::Human, SpawnPolicy::Never);
+        let new = NewTeamAgent { kind, spawn, ..worker("person") };
+        self.app.teams.add_agent(&local(), &self.project, new).await.unwrap();
         let to = "a".parse().unwrap();
-        let posted = self.app.post_message(&local(), &self.project, &person, &to, content).await;
+        let posted =
+            self.app.teams.post_message(&local(), &self.project, &person, &to, content).await;
         posted.unwrap().value.id
     }
 
-    async fn order(&mut self) -> Order {
+    async fn order(&mut self) -> TurnRequest {
         tokio::time::timeout(PATIENCE, self.orders.recv()).await.unwrap().unwrap()
     }
 
     /// The only one.
-    async fn seat(&self) -> Seat {
+    async fn seat(&self) -> SpawnSlot {
         use shikiri_model::record::{Document, RecordQuery};
-        let (kind, tenant) = (Seat::KIND, Some(local()));
+        let (kind, tenant) = (SpawnSlot::KIND, Some(local()));
         let query = RecordQuery { kind, tenant, limit: 2, ..RecordQuery::default() };
-        let found = self.app.store().list(query).await.unwrap();
+        let found = self.app.runtime.store().list(query).await.unwrap();
         assert_eq!(found.len(), 1);
-        store::decode::<Seat>(&found[0]).unwrap().value
+        store::decode::<SpawnSlot>(&found[0]).unwrap().value
     }
 
     /// Until the seat is as wanted.
-    async fn seat_when(&self, wanted: impl Fn(&Seat) -> bool) -> Seat {
-        let look = async {
-            loop {
-                let seat = self.seat().await;
-                if wanted(&seat) {
-                    return seat;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, look).await.unwrap()
+    async fn seat_when(&self, wanted: impl Fn(&SpawnSlot) -> bool) -> SpawnSlot {
+        until("the seat is as wanted", async || Some(self.seat().await).filter(&wanted)).await
     }
 
     async fn server(&self, name: &str, header: &str) {
@@ -195,7 +201,7 @@ impl Office {
             allow_private: Some(true),
             ..ServerPatch::default()
         };
-        self.app.create_server(&KeyScope::Admin, &local(), patch).await.unwrap();
+        self.app.executions.create_server(&KeyScope::Admin, &local(), patch).await.unwrap();
     }
 
     async fn close(self) {
@@ -204,16 +210,16 @@ impl Office {
     }
 }
 
-fn worker(id: &str) -> NewAgent {
-    NewAgent {
+fn worker(id: &str) -> NewTeamAgent {
+    NewTeamAgent {
         id: id.parse().unwrap(),
         name: None,
         kind: AgentKind::Ai,
-        rank: Rank::Worker,
+        rank: AgentRank::Worker,
         role: Some("片付ける".to_owned()),
         passkey: None,
         model_id: None,
-        spawn: Spawn::Auto,
+        spawn: SpawnPolicy::Auto,
     }
 }
 
@@ -236,14 +242,14 @@ async fn an_agent_is_told_who_it_is_and_gets_a_door_of_its_own() {
     let names: Vec<_> = order.servers.iter().map(|server| server.name.as_str()).collect();
     assert_eq!(names, ["plain", "shikiri"], "one that needs a token is left out");
     let url = "http://127.0.0.1:9/mcp".to_owned();
-    assert_eq!(order.servers[1].transport, Transport::Http { url });
+    assert_eq!(order.servers[1].transport, McpServerTransport::Http { url });
     assert_eq!(order.servers[1].allowed_tools, None);
     assert!(order.env["NO_PROXY"].contains("127.0.0.1"));
     let token = token_of(&order);
     assert!(!order.prompt.contains(token.reveal()));
     let seat = office.seat_when(|seat| seat.occupant.is_none()).await;
-    assert_eq!((seat.purpose, seat.failures, seat.not_before), (Purpose::Task, 0, None));
-    let session = office.app.session_of(&token).await.unwrap().unwrap();
+    assert_eq!((seat.purpose, seat.failures, seat.not_before), (SessionPurpose::Task, 0, None));
+    let session = office.app.tenancy.session_of(&token).await.unwrap().unwrap();
     assert!(session.value.is_over, "a session ends with its run");
     // The next run goes on in the same conversation, with a token of its own.
     office.assign("もう一つ").await;
@@ -266,7 +272,7 @@ async fn one_that_goes_wrong_is_started_five_times_and_then_left_alone() {
     let seat = office.seat_when(|seat| seat.occupant.is_none() && seat.failures == 0).await;
     assert_eq!(seat.rests, 1);
     for token in tokens {
-        assert!(office.app.session_of(&token).await.unwrap().unwrap().value.is_over);
+        assert!(office.app.tenancy.session_of(&token).await.unwrap().unwrap().value.is_over);
     }
     // What waits comes up again with each guard, and more comes.
     office.assign("もう一つ").await;
@@ -283,16 +289,11 @@ async fn one_that_goes_wrong_after_every_rest_is_given_up() {
     for _ in 0..20 {
         office.order().await;
     }
-    let blocked = async {
-        loop {
-            let found = office.app.task(&local(), &office.project, &task).await.unwrap().value;
-            if found.status == TaskStatus::Blocked {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let found = tokio::time::timeout(PATIENCE, blocked).await.unwrap();
+    let found = until("the task is blocked", async || {
+        let found = office.app.teams.task(&local(), &office.project, &task).await.unwrap().value;
+        (found.status == TaskStatus::Blocked).then_some(found)
+    })
+    .await;
     assert!(found.result.unwrap()["reason"].as_str().unwrap().contains("again and again"));
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(office.orders.try_recv().is_err(), "for ever");
@@ -305,7 +306,7 @@ async fn one_that_goes_wrong_after_every_rest_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_one_that_is_given_up_stays_unread_and_starts_nobody() {
+async fn a_message_to_an_agent_whose_spawns_failed_stays_unread_and_spawns_nothing() {
     let mut office = Office::open(Whim::Fail, Duration::from_millis(60)).await;
     let message = office.write("聞こえますか").await;
     for _ in 0..20 {
@@ -314,18 +315,20 @@ async fn a_message_of_one_that_is_given_up_stays_unread_and_starts_nobody() {
     office.seat_when(|seat| seat.occupant.is_none() && seat.rests == 3).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(office.orders.try_recv().is_err(), "for ever");
-    let found = office.app.team_message(&local(), &office.project, &message).await.unwrap();
+    let found = office.app.teams.team_message(&local(), &office.project, &message).await.unwrap();
     assert_eq!(found.value.read_at, None);
     // Whoever comes finds it.
-    let place = Place::new(&office.project, &"a".parse().unwrap());
-    let (_, token) = office.app.open_session(&local(), &place, Purpose::Chat).await.unwrap();
-    let mut desk = office.app.enter_session(&token, "get_pending_messages").await.unwrap();
+    let place = ProjectMember::new(&office.project, &"a".parse().unwrap());
+    let (_, token) =
+        office.app.teams.open_session(&local(), &place, SessionPurpose::Chat).await.unwrap();
+    let mut desk =
+        office.app.teams.enter_session(&token, permission("get_pending_messages")).await.unwrap();
     assert_eq!(desk.pending(Duration::ZERO).await.unwrap().pending_messages.len(), 1);
     office.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_was_read_by_a_run_that_ended_well_starts_nobody_again() {
+async fn a_message_read_by_a_completed_run_spawns_nothing_again() {
     let mut office = Office::open(Whim::Read, Duration::from_secs(2)).await;
     let message = office.write("お知らせ").await;
     office.order().await;
@@ -333,7 +336,7 @@ async fn a_message_that_was_read_by_a_run_that_ended_well_starts_nobody_again() 
     assert_eq!((seat.failures, seat.not_before), (0, None));
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(office.orders.try_recv().is_err(), "it is started again for what it has read");
-    let found = office.app.team_message(&local(), &office.project, &message).await.unwrap();
+    let found = office.app.teams.team_message(&local(), &office.project, &message).await.unwrap();
     assert!(found.value.read_at.is_some());
     office.close().await;
 }
@@ -343,23 +346,31 @@ async fn a_message_that_was_read_by_a_run_that_ended_well_starts_nobody_again() 
 async fn an_end_that_a_run_died_with_is_told_to_the_next_session_and_one_that_it_read_is_not() {
     for (whim, told) in [(Whim::Read, vec![]), (Whim::Die, vec![true])] {
         let mut office = Office::open(whim, Duration::from_secs(60)).await;
-        let partner = NewAgent { spawn: Spawn::Never, ..worker("b") };
-        office.app.add_agent(&local(), &office.project, partner).await.unwrap();
-        let place = Place::new(&office.project, &"a".parse().unwrap());
-        let (own, token) = office.app.open_session(&local(), &place, Purpose::Chat).await.unwrap();
-        let desk = office.app.enter_session(&token, "start_conversation").await.unwrap();
+        let partner = NewTeamAgent { spawn: SpawnPolicy::Never, ..worker("b") };
+        office.app.teams.add_agent(&local(), &office.project, partner).await.unwrap();
+        let place = ProjectMember::new(&office.project, &"a".parse().unwrap());
+        let (own, token) =
+            office.app.teams.open_session(&local(), &place, SessionPurpose::Chat).await.unwrap();
+        let desk =
+            office.app.teams.enter_session(&token, permission("start_conversation")).await.unwrap();
         let (target, initial_message) = ("b".to_owned(), "りんご".to_owned());
-        let wanted = Conversation { target, initial_message, ..Conversation::default() };
+        let wanted = NewDialogue { target, initial_message, ..NewDialogue::default() };
         let talk = desk.start_conversation(&wanted).await.unwrap().conversation_id;
         desk.end_conversation(talk.as_str(), None).await.unwrap();
-        office.app.end_session(&local(), &own.id).await.unwrap();
+        office.app.teams.end_session(&local(), &own.id).await.unwrap();
         // The end starts nobody; a message does.
         office.write("お知らせ").await;
         office.order().await;
         office.seat_when(|seat| seat.occupant.is_none()).await;
         office.coordinator.leave().await;
-        let (_, token) = office.app.open_session(&local(), &place, Purpose::Chat).await.unwrap();
-        let mut desk = office.app.enter_session(&token, "get_pending_messages").await.unwrap();
+        let (_, token) =
+            office.app.teams.open_session(&local(), &place, SessionPurpose::Chat).await.unwrap();
+        let mut desk = office
+            .app
+            .teams
+            .enter_session(&token, permission("get_pending_messages"))
+            .await
+            .unwrap();
         let ended = desk.pending(Duration::ZERO).await.unwrap().ended_conversations;
         assert_eq!(ended.iter().map(|one| one.told_before).collect::<Vec<_>>(), told);
         office.node.leave().await;
@@ -373,28 +384,33 @@ async fn one_that_does_nothing_is_stopped_and_a_leader_that_leaves_stops_what_it
     office.assign("片付け").await;
     let silent = token_of(&office.order().await);
     let second = token_of(&office.order().await);
-    assert!(office.app.session_of(&silent).await.unwrap().unwrap().value.is_over);
+    assert!(office.app.tenancy.session_of(&silent).await.unwrap().unwrap().value.is_over);
     // This one makes itself heard, so it may go on.
-    office.app.enter_session(&second, "get_next_action").await.unwrap();
+    office.app.teams.enter_session(&second, permission("get_next_action")).await.unwrap();
     tokio::time::sleep(guard * 3 / 2).await;
     let seat = office.seat().await;
     let run = seat.occupant.unwrap().execution.unwrap();
-    let status = office.app.execution(&local(), &run).await.unwrap().value.status;
+    let status = office.app.executions.execution(&local(), &run).await.unwrap().value.status;
     assert!(!status.is_terminal(), "{status:?}");
     assert!(office.orders.try_recv().is_err(), "one at a time");
     office.coordinator.leave().await;
     let mut watch = office
         .app
-        .watch(&local(), office.app.execution(&local(), &run).await.unwrap().value.stream(), 0)
+        .runtime
+        .watch(
+            &local(),
+            office.app.executions.execution(&local(), &run).await.unwrap().value.stream(),
+            0,
+        )
         .await
         .unwrap();
     let ended = async { while watch.next().await.unwrap().is_some() {} };
     tokio::time::timeout(PATIENCE, ended).await.unwrap();
     // The next leader finds the seat, sees that the run is over, and starts another.
-    let next = Coordinator::start(office.app.clone(), "http://127.0.0.1:9/mcp".to_owned());
+    let next = Coordinator::start(office.app.teams.clone(), "http://127.0.0.1:9/mcp".to_owned());
     let order = tokio::time::timeout(PATIENCE, office.orders.recv()).await.unwrap().unwrap();
     assert_ne!(token_of(&order).reveal(), second.reveal());
-    assert!(office.app.session_of(&second).await.unwrap().unwrap().value.is_over);
+    assert!(office.app.tenancy.session_of(&second).await.unwrap().unwrap().value.is_over);
     next.leave().await;
     office.node.leave().await;
 }

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use shikiri_model::team::EndReason;
+use shikiri_model::team::DialogueEndReason;
 
-use super::world::{Agent, NO_WAIT, Team};
+use super::world::{Agent, NO_WAIT, Team, permission};
 
 /// What a look tells of ends: which, and whether they may be known.
 async fn ends(session: &Agent<'_>) -> Vec<(String, bool)> {
@@ -25,13 +25,13 @@ async fn ended_talk(a: &Agent<'_>, b: &Agent<'_>) -> String {
 
 async fn end_session(team: &Team, session: &Agent<'_>) {
     let session = session.at("help").await.unwrap().session;
-    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    team.world.app.teams.end_session(&session.tenant, &session.id).await.unwrap();
 }
 
 /// The same without a call by which it would show that it lives.
 async fn kill(team: &Team, session: &Agent<'_>) {
-    let session = team.world.app.session_of(&session.token).await.unwrap().unwrap().value;
-    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    let session = team.world.app.tenancy.session_of(&session.token).await.unwrap().unwrap().value;
+    team.world.app.teams.end_session(&session.tenant, &session.id).await.unwrap();
 }
 
 /// Row 2.16.
@@ -58,7 +58,7 @@ async fn an_end_that_a_session_died_with_is_told_to_the_next_one() {
         assert_eq!(told.len(), 1);
         assert_eq!(
             (&told[0].conversation_id, told[0].reason),
-            (&talk, EndReason::ParticipantEnded)
+            (&talk, DialogueEndReason::ParticipantEnded)
         );
         assert!(told[0].told_before);
         assert_eq!(ends(&next).await, []);
@@ -106,7 +106,7 @@ async fn the_proof_counts_on_every_node() {
     let talk = ended_talk(&a, &b).await;
     assert_eq!(ends(&a).await, [(talk, false)]);
     let other = team.world.upgraded(Vec::new());
-    drop(other.enter_session(&a.token, "help").await.unwrap());
+    drop(other.teams.enter_session(&a.token, permission("help")).await.unwrap());
     kill(&team, &a).await;
     assert_eq!(ends(&team.chat("a").await).await, []);
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use shikiri_app::team::{Action, TaskPatch};
 use shikiri_model::ids::TenantId;
 use shikiri_model::team::TaskStatus;
+use shikiri_teams::{NextAction, TaskPatch};
 
-use super::world::{Agent, Team, code};
+use super::world::{Agent, Team, code, permission};
 
 /// Half of the time for which a session has a delegation.
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -84,7 +84,7 @@ async fn what_an_answer_showed_that_was_lost_is_shown_again() {
     }
     // The next session of one that died with its answer is told.
     let session = a.at("help").await.unwrap().session;
-    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    team.world.app.teams.end_session(&session.tenant, &session.id).await.unwrap();
     let next = team.chat("a").await;
     for (session, times) in [(&next, 1), (&next, 0), (&b, 1), (&b, 0)] {
         let ended = session.pending().await.ended_conversations;
@@ -101,7 +101,8 @@ async fn what_came_is_known_to_other_processes_and_what_was_lost_is_not() {
     let (a, b) = (team.chat("a").await, team.chat("b").await);
     b.send("a", "一").await.unwrap();
     let other = team.world.upgraded(Vec::new());
-    let mut elsewhere = other.enter_session(&a.token, "get_pending_messages").await.unwrap();
+    let mut elsewhere =
+        other.teams.enter_session(&a.token, permission("get_pending_messages")).await.unwrap();
     let mut desk = a.at("get_pending_messages").await.unwrap();
     let shown = desk.pending(Duration::ZERO).await.unwrap();
     assert_eq!(shown.pending_messages.len(), 1);
@@ -109,7 +110,8 @@ async fn what_came_is_known_to_other_processes_and_what_was_lost_is_not() {
     assert_eq!(elsewhere.pending(Duration::ZERO).await.unwrap(), shown);
     super::world::confirm(&mut elsewhere).await;
     let other = team.world.upgraded(Vec::new());
-    let mut elsewhere = other.enter_session(&a.token, "get_pending_messages").await.unwrap();
+    let mut elsewhere =
+        other.teams.enter_session(&a.token, permission("get_pending_messages")).await.unwrap();
     assert_eq!(elsewhere.pending(Duration::ZERO).await.unwrap().pending_messages, []);
 }
 
@@ -125,15 +127,15 @@ async fn an_outcome_whose_answer_was_lost_is_told_again_before_the_work_goes_on(
     desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
     let mut desk = worker.at("get_next_action").await.unwrap();
     let told = desk.next_action(Duration::ZERO).await.unwrap();
-    assert!(matches!(told, Action::DelegationResult { .. }));
+    assert!(matches!(told, NextAction::DelegationResult { .. }));
     // While it is on its way, whoever asks again does not go on without it.
-    assert!(matches!(worker.next().await, Action::WaitForDelegation(_)));
+    assert!(matches!(worker.next().await, NextAction::WaitForDelegation(_)));
     drop(desk);
     for _ in 0..3 {
-        assert!(matches!(worker.next_and_lose().await, Action::DelegationResult { .. }));
+        assert!(matches!(worker.next_and_lose().await, NextAction::DelegationResult { .. }));
     }
-    assert!(matches!(worker.next().await, Action::DelegationResult { .. }));
-    assert!(matches!(worker.next().await, Action::Work(_)));
+    assert!(matches!(worker.next().await, NextAction::DelegationResult { .. }));
+    assert!(matches!(worker.next().await, NextAction::Work(_)));
 }
 
 #[tokio::test]
@@ -147,17 +149,17 @@ async fn whoever_takes_up_a_blocked_task_hears_what_became_of_its_delegation() {
     let desk = worker.at("report_completed").await.unwrap();
     desk.report_completed(task.as_str(), TaskStatus::Blocked, None).await.unwrap();
     let session = worker.at("help").await.unwrap().session;
-    team.world.app.end_session(&tenant, &session.id).await.unwrap();
+    team.world.app.teams.end_session(&tenant, &session.id).await.unwrap();
     let chat = team.chat("a").await;
     let desk = chat.at("send_message").await.unwrap();
     desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
     let next = team.task("a").await;
-    assert!(matches!(next.next().await, Action::None), "nobody works on it");
-    assert!(!team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
+    assert!(matches!(next.next().await, NextAction::None), "nobody works on it");
+    assert!(!team.world.app.teams.has_task_work(&tenant, &session.place).await.unwrap());
     let patch = TaskPatch { status: Some(TaskStatus::Todo), ..TaskPatch::default() };
-    team.world.app.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
-    assert!(matches!(next.next().await, Action::DelegationResult { .. }));
-    assert!(matches!(next.next().await, Action::Work(_)));
+    team.world.app.teams.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
+    assert!(matches!(next.next().await, NextAction::DelegationResult { .. }));
+    assert!(matches!(next.next().await, NextAction::Work(_)));
 }
 
 /// A delegation that cannot be begun while its two agents talk is called to mind when they have
@@ -219,7 +221,7 @@ async fn an_outcome_is_found_behind_any_number_of_tasks() {
     let chat = team.chat("a").await;
     let desk = chat.at("send_message").await.unwrap();
     desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
-    assert!(matches!(worker.next().await, Action::DelegationResult { .. }));
+    assert!(matches!(worker.next().await, NextAction::DelegationResult { .. }));
 }
 
 /// Whatever becomes of the task, somebody is told once and nothing is left on the list.
@@ -232,17 +234,17 @@ async fn an_outcome_of_a_task_that_is_over_is_told_once() {
     worker.next().await;
     let delegation = worker.delegate("b").await;
     let patch = TaskPatch { status: Some(TaskStatus::Done), ..TaskPatch::default() };
-    team.world.app.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
+    team.world.app.teams.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
     let session = worker.at("help").await.unwrap().session;
-    team.world.app.end_session(&tenant, &session.id).await.unwrap();
+    team.world.app.teams.end_session(&tenant, &session.id).await.unwrap();
     let chat = team.chat("a").await;
     let desk = chat.at("send_message").await.unwrap();
     desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
-    assert!(team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
+    assert!(team.world.app.teams.has_task_work(&tenant, &session.place).await.unwrap());
     let next = team.task("a").await;
-    assert!(matches!(next.next().await, Action::DelegationResult { .. }));
-    assert!(matches!(next.next().await, Action::None));
-    assert!(!team.world.app.has_task_work(&tenant, &session.place).await.unwrap());
+    assert!(matches!(next.next().await, NextAction::DelegationResult { .. }));
+    assert!(matches!(next.next().await, NextAction::None));
+    assert!(!team.world.app.teams.has_task_work(&tenant, &session.place).await.unwrap());
 }
 
 /// Whoever asked, and whoever goes on with the task: each hears it once, however often they ask.
@@ -256,7 +258,7 @@ async fn an_outcome_is_told_once_to_each_of_two_sessions() {
     let delegation = asker.delegate("b").await;
     // A person gives the task to whoever comes next.
     let patch = TaskPatch { status: Some(TaskStatus::Todo), ..TaskPatch::default() };
-    team.world.app.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
+    team.world.app.teams.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
     let heir = team.task("a").await;
     heir.next().await;
     let chat = team.chat("a").await;
@@ -265,7 +267,8 @@ async fn an_outcome_is_told_once_to_each_of_two_sessions() {
     let mut told = [0, 0];
     for _ in 0..4 {
         for (session, told) in [&asker, &heir].into_iter().zip(&mut told) {
-            *told += usize::from(matches!(session.next().await, Action::DelegationResult { .. }));
+            *told +=
+                usize::from(matches!(session.next().await, NextAction::DelegationResult { .. }));
         }
         team.world.clock.advance(A_WHILE);
     }

@@ -2,21 +2,11 @@
 
 use std::time::Duration;
 
-use shikiri_app::team::Action;
-use shikiri_model::team::{DelegationStatus, EndReason};
+use shikiri_model::team::{DelegationStatus, DialogueEndReason};
+use shikiri_teams::NextAction;
+use shikiri_testkit::until;
 
 use super::world::{Team, code};
-
-/// Until the keeper has looked: it is told that the clock moved by what it looks at next.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    for _ in 0..1_000 {
-        if let Some(found) = look().await {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("waited too long")
-}
 
 #[tokio::test]
 async fn a_dialogue_whose_partner_never_comes_ends_and_completes_its_delegation() {
@@ -28,9 +18,10 @@ async fn a_dialogue_whose_partner_never_comes_ends_and_completes_its_delegation(
     a.start("b", 12, Some(&delegation)).await.unwrap();
     team.world.clock.advance(Duration::from_secs(300));
     let _node = team.world.node();
-    let ended = until(async || a.pending().await.ended_conversations.pop()).await;
-    assert_eq!(ended.reason, EndReason::Timeout);
-    let Action::DelegationResult { delegation, messages } = worker.next().await else {
+    let ended =
+        until("the dialogue ends", async || a.pending().await.ended_conversations.pop()).await;
+    assert_eq!(ended.reason, DialogueEndReason::Timeout);
+    let NextAction::DelegationResult { delegation, messages } = worker.next().await else {
         panic!("no outcome")
     };
     assert_eq!((delegation.status, messages.len()), (DelegationStatus::Completed, 1));
@@ -47,12 +38,15 @@ async fn a_delegation_passes_from_session_to_session_and_fails_after_the_third()
     let _node = team.world.node();
     for attempt in 1..=3 {
         let chat = team.chat("a").await;
-        let taken = until(async || chat.pending().await.pending_delegations.pop()).await;
+        let taken = until("the delegation arrives", async || {
+            chat.pending().await.pending_delegations.pop()
+        })
+        .await;
         assert_eq!(taken.delegation_id, id, "{attempt}");
         team.world.clock.advance(Duration::from_secs(121));
     }
-    let outcome = until(async || match worker.next().await {
-        Action::DelegationResult { delegation, .. } => Some(delegation),
+    let outcome = until("the delegation has a result", async || match worker.next().await {
+        NextAction::DelegationResult { delegation, .. } => Some(delegation),
         _ => None,
     });
     let delegation = outcome.await;
@@ -80,7 +74,7 @@ async fn a_delegation_that_was_listed_beside_another_loses_no_attempt_by_it() {
         assert_eq!(attempts(&first).await, (DelegationStatus::Processing, attempt));
         assert_eq!(attempts(&second).await, (DelegationStatus::Processing, 0));
         let session = chat.at("help").await.unwrap().session;
-        team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+        team.world.app.teams.end_session(&session.tenant, &session.id).await.unwrap();
     }
     assert_eq!(attempts(&first).await, (DelegationStatus::Failed, 3));
     let chat = team.chat("a").await;
@@ -123,12 +117,13 @@ async fn a_session_that_ends_takes_its_dialogues_along_and_not_its_sibling() {
     a.pending().await;
     team.world.clock.advance(Duration::from_secs(101));
     let _node = team.world.node();
-    let ended = until(async || a.pending().await.ended_conversations.pop()).await;
+    let ended =
+        until("the dialogue ends", async || a.pending().await.ended_conversations.pop()).await;
     // The dialogue's own limit may come first: nothing was said for as long.
-    assert!(matches!(ended.reason, EndReason::SessionExpired | EndReason::Timeout));
+    assert!(matches!(ended.reason, DialogueEndReason::SessionExpired | DialogueEndReason::Timeout));
     assert_eq!(ended.conversation_id, talk);
     assert_eq!(code(b.at("get_pending_messages").await), "sessionExpired");
-    assert!(matches!(worker.next().await, Action::None));
+    assert!(matches!(worker.next().await, NextAction::None));
 }
 
 #[tokio::test]
@@ -145,13 +140,13 @@ async fn whoever_takes_up_a_task_hears_of_its_delegation_first() {
     // The first session is over by now; the second goes on with its task.
     let second = team.task("a").await;
     assert!(
-        matches!(second.next().await, Action::WaitForDelegation(id) if id.as_str() == delegation)
+        matches!(second.next().await, NextAction::WaitForDelegation(id) if id.as_str() == delegation)
     );
     b.say(&talk, "ごりら").await.unwrap_err();
     let _node = team.world.node();
-    until(async || a.pending().await.ended_conversations.pop()).await;
-    assert!(matches!(second.next().await, Action::DelegationResult { .. }));
-    assert!(matches!(second.next().await, Action::Work(_)));
+    until("the dialogue ends", async || a.pending().await.ended_conversations.pop()).await;
+    assert!(matches!(second.next().await, NextAction::DelegationResult { .. }));
+    assert!(matches!(second.next().await, NextAction::Work(_)));
 }
 
 #[tokio::test]
@@ -162,7 +157,7 @@ async fn what_an_ended_session_had_taken_on_is_given_back_at_once() {
     let first = team.chat("a").await;
     assert_eq!(first.pending().await.pending_delegations[0].delegation_id, delegation);
     let session = first.at("help").await.unwrap().session;
-    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    team.world.app.teams.end_session(&session.tenant, &session.id).await.unwrap();
     let second = team.chat("a").await;
     assert_eq!(second.pending().await.pending_delegations[0].delegation_id, delegation);
     let desk = second.at("get_delegation").await.unwrap();
@@ -176,7 +171,7 @@ async fn a_session_that_ends_leaves_open_what_its_agent_was_only_invited_to() {
     let begun = b.start("c", 12, None).await.unwrap();
     let invited = a.start("b", 12, None).await.unwrap();
     let session = b.at("help").await.unwrap().session;
-    team.world.app.end_session(&session.tenant, &session.id).await.unwrap();
+    team.world.app.teams.end_session(&session.tenant, &session.id).await.unwrap();
     let next = team.chat("b").await.pending().await;
     assert_eq!(next.invitations[0].conversation_id, invited);
     let ended: Vec<_> = next.ended_conversations.iter().map(|one| &one.conversation_id).collect();

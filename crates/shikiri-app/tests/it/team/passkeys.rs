@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use shikiri_app::team::{Login, TeamError};
 use shikiri_model::ids::TenantId;
-use shikiri_model::key::Secret;
-use shikiri_model::team::{AgentSession, Purpose};
+use shikiri_model::key::SecretToken;
+use shikiri_model::team::{AgentSession, SessionPurpose};
+use shikiri_teams::{AgentLoginRequest, TeamError};
 
 use super::world::Team;
 
 async fn try_in(team: &Team, passkey: &str, by: &str) -> Result<AgentSession, TeamError> {
-    let login = Login {
+    let login = AgentLoginRequest {
         agent_id: "a".to_owned(),
-        passkey: Secret::from_caller(passkey),
+        passkey: SecretToken::from_caller(passkey),
         project_id: team.project.to_string(),
-        purpose: Some(Purpose::Chat),
+        purpose: Some(SessionPurpose::Chat),
         by: by.to_owned(),
     };
-    let opened = team.world.app.authenticate(&TenantId::local(), login).await;
+    let opened = team.world.app.teams.authenticate(&TenantId::local(), login).await;
     opened.map(|(session, _)| session)
 }
 
@@ -70,15 +70,15 @@ async fn an_agent_that_does_not_exist_takes_as_long_to_be_refused() {
     let fastest = async |agent: &str| {
         let mut fastest = Duration::MAX;
         for number in 0..5 {
-            let login = Login {
+            let login = AgentLoginRequest {
                 agent_id: agent.to_owned(),
-                passkey: Secret::from_caller("wrong"),
+                passkey: SecretToken::from_caller("wrong"),
                 project_id: team.project.to_string(),
                 purpose: None,
                 by: number.to_string(),
             };
             let started = std::time::Instant::now();
-            team.world.app.authenticate(&TenantId::local(), login).await.unwrap_err();
+            team.world.app.teams.authenticate(&TenantId::local(), login).await.unwrap_err();
             fastest = fastest.min(started.elapsed());
         }
         fastest

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use shikiri_app::team::Action;
 use shikiri_model::ids::TenantId;
 use shikiri_model::team::TaskStatus;
+use shikiri_teams::NextAction;
 
 use super::world::{NO_WAIT, Team, code};
 
@@ -25,7 +25,7 @@ async fn sessions_that_ask_at_once_get_a_task_each() {
         }
         let actions = join_all(workers.iter().map(|worker| worker.next())).await;
         let tasks = actions.iter().map(|action| match action {
-            Action::Work(task) => task.value.id.clone(),
+            NextAction::Work(task) => task.value.id.clone(),
             other => panic!("{other:?}"),
         });
         assert_eq!(tasks.collect::<BTreeSet<_>>().len(), SESSIONS, "round {round}: shared");
@@ -43,7 +43,7 @@ async fn a_session_that_ends_while_it_asks_takes_no_task() {
     team.world.clock.advance(Duration::from_secs(3_600));
     let task = team.assign("a", "しりとり").await;
     assert_eq!(code(desk.next_action(NO_WAIT).await), "sessionExpired");
-    let found = team.world.app.task(&TenantId::local(), &team.project, &task).await.unwrap();
+    let found = team.world.app.teams.task(&TenantId::local(), &team.project, &task).await.unwrap();
     assert_eq!(found.value.status, TaskStatus::Todo);
 }
 

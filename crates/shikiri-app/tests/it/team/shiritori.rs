@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use shikiri_app::team::Action;
-use shikiri_model::team::{DelegationStatus, EndReason, TaskStatus};
+use shikiri_model::team::{DelegationStatus, DialogueEndReason, TaskStatus};
+use shikiri_teams::NextAction;
 
 use super::world::{Team, code};
 
@@ -12,11 +12,11 @@ async fn six_rounds_by_delegation_end_in_a_task_that_is_done() {
     let team = Team::new().await;
     let task = team.assign("a", "6往復しりとり").await;
     let worker = team.task("a").await;
-    let Action::Work(work) = worker.next().await else { panic!("no work") };
+    let NextAction::Work(work) = worker.next().await else { panic!("no work") };
     assert_eq!((work.value.id, work.value.status), (task.clone(), TaskStatus::InProgress));
     let delegation = worker.delegate("b").await;
     assert!(
-        matches!(worker.next().await, Action::WaitForDelegation(id) if id.as_str() == delegation)
+        matches!(worker.next().await, NextAction::WaitForDelegation(id) if id.as_str() == delegation)
     );
 
     let (a, b) = (team.chat("a").await, team.chat("b").await);
@@ -40,10 +40,10 @@ async fn six_rounds_by_delegation_end_in_a_task_that_is_done() {
     }
     for side in [&a, &b] {
         let ended = side.pending().await.ended_conversations;
-        assert_eq!((ended.len(), ended[0].reason), (1, EndReason::MaxTurns));
+        assert_eq!((ended.len(), ended[0].reason), (1, DialogueEndReason::MaxTurns));
         assert_eq!(side.pending().await.ended_conversations, []);
     }
-    let Action::DelegationResult { delegation: done, messages } = worker.next().await else {
+    let NextAction::DelegationResult { delegation: done, messages } = worker.next().await else {
         panic!("no outcome")
     };
     assert_eq!((done.id.as_str(), done.status), (&*delegation, DelegationStatus::Completed));
@@ -52,11 +52,11 @@ async fn six_rounds_by_delegation_end_in_a_task_that_is_done() {
     assert_eq!(result["messages"].as_array().unwrap().len(), 12);
     assert_eq!(result["end_reason"], "max_turns");
     // Told once; then the work goes on.
-    assert!(matches!(worker.next().await, Action::Work(_)));
+    assert!(matches!(worker.next().await, NextAction::Work(_)));
     let desk = worker.at("report_completed").await.unwrap();
     let task = desk.report_completed(task.as_str(), TaskStatus::Done, None).await.unwrap();
     assert_eq!(task.value.status, TaskStatus::Done);
-    assert!(matches!(worker.next().await, Action::None));
+    assert!(matches!(worker.next().await, NextAction::None));
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_waiting_call_is_woken_by_what_the_other_side_does() {
 }
 
 #[tokio::test]
-async fn a_message_that_nobody_dealt_with_is_shown_to_the_next_session() {
+async fn an_unhandled_message_is_shown_to_the_next_session() {
     let team = Team::new().await;
     let sender = team.chat("b").await;
     let send = async |text: &str| {

@@ -1,9 +1,8 @@
-//! Shares one Chrome among the processes of its user: takes commands at the keeper's socket, and
-//! passes those that are allowed on to Chrome's pipe. A client that is slow or goes away holds up
-//! nobody else.
+//! Shares one Chrome among the processes of its user: reads commands at the keeper's socket and
+//! passes allowed ones to Chrome's pipe. A slow or closed client does not delay the others.
 
-mod policy;
-mod router;
+mod client_router;
+mod command_policy;
 
 use std::collections::HashMap;
 use std::io;
@@ -17,36 +16,36 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use self::router::{ClientId, Delivery, Router};
-use super::socket::{KeeperSocket, KeeperToken, check_peer};
-use crate::cdp::{Frame, FrameReader, MAX_ANSWER};
+use self::client_router::{RelayClientId, RelayDelivery, RelayRouter};
+use super::keeper_socket::{KeeperSocket, KeeperToken, check_peer};
+use crate::cdp::{CdpFrame, CdpFrameReader, MAX_ANSWER};
 
 /// The longest command: a question with the script that compares it.
 const MAX_COMMAND: usize = 4 * 1024 * 1024;
-/// Commands on their way into the pipe; more wait in their clients.
+/// Commands queued for the pipe; further clients wait.
 const TO_CHROME: usize = 16;
-/// What a client may leave unread, in messages and in bytes. One that leaves more is cut off.
+/// Unread messages and bytes that a client may have before its connection is closed.
 const UNREAD_MESSAGES: usize = 1_024;
 const UNREAD_BYTES: usize = 2 * MAX_ANSWER;
 const MAX_CLIENTS: usize = 1_024;
-/// How long a client may take to show its token.
+/// How long a client may take to send its token.
 const GREETING: Duration = Duration::from_secs(5);
-/// A pause when no connection can be taken, for want of descriptors for one.
+/// Pause after a failed accept, such as without free descriptors.
 const NO_ACCEPT: Duration = Duration::from_millis(100);
 
-pub(super) struct Relay {
+pub(super) struct DevtoolsRelay {
     state: Mutex<RelayState>,
     to_chrome: mpsc::Sender<Vec<u8>>,
 }
 
 #[derive(Default)]
 struct RelayState {
-    router: Router,
-    outboxes: HashMap<ClientId, ClientOutbox>,
-    last_client: ClientId,
+    router: RelayRouter,
+    outboxes: HashMap<RelayClientId, ClientOutbox>,
+    last_client: RelayClientId,
 }
 
-/// What is on its way to a client. Dropping it ends the client's connection.
+/// Messages queued for a client. Dropping it closes the client's connection.
 struct ClientOutbox {
     messages: mpsc::Sender<Vec<u8>>,
     unread: Arc<AtomicUsize>,
@@ -54,7 +53,7 @@ struct ClientOutbox {
 }
 
 impl ClientOutbox {
-    /// False if the client has left too much unread, or is gone.
+    /// Queues a message; false if the client is gone or has too much unread.
     fn put(&self, message: Vec<u8>) -> bool {
         let length = message.len();
         let unread = self.unread.fetch_add(length, Ordering::SeqCst) + length;
@@ -62,7 +61,7 @@ impl ClientOutbox {
     }
 }
 
-impl Relay {
+impl DevtoolsRelay {
     /// Serves clients until Chrome closes its pipe.
     pub(super) async fn serve(
         socket: &KeeperSocket,
@@ -79,13 +78,13 @@ impl Relay {
     }
 
     async fn read_chrome(&self, from_chrome: impl AsyncRead + Unpin) {
-        let mut messages = FrameReader::new(from_chrome, MAX_ANSWER);
+        let mut messages = CdpFrameReader::new(from_chrome, MAX_ANSWER);
         while let Ok(Some(message)) = messages.next().await {
             let delivery = {
                 let router = &mut self.state().router;
                 match message {
-                    Frame::Whole(message) => router.chrome_message(&message),
-                    Frame::TooLong(head) => router.chrome_message_too_long(&head),
+                    CdpFrame::Whole(message) => router.chrome_message(&message),
+                    CdpFrame::TooLong(head) => router.chrome_message_too_long(&head),
                 }
             };
             if let Some(delivery) = delivery {
@@ -103,7 +102,7 @@ impl Relay {
                     let (relay, token) = (Arc::clone(self), socket.token.clone());
                     clients.spawn(async move { relay.serve_client(stream, &token).await });
                 }
-                // It is closed.
+                // Dropping the stream closes it.
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(NO_ACCEPT).await,
             }
@@ -112,9 +111,9 @@ impl Relay {
 
     async fn serve_client(&self, stream: UnixStream, token: &KeeperToken) {
         let (read, write) = stream.into_split();
-        let mut commands = FrameReader::new(read, MAX_COMMAND);
+        let mut commands = CdpFrameReader::new(read, MAX_COMMAND);
         match tokio::time::timeout(GREETING, commands.next()).await {
-            Ok(Ok(Some(Frame::Whole(given)))) if token.is(&given) => {}
+            Ok(Ok(Some(CdpFrame::Whole(given)))) if token.is(&given) => {}
             _ => return,
         }
         let (messages, queue) = mpsc::channel(UNREAD_MESSAGES);
@@ -134,13 +133,17 @@ impl Relay {
         self.remove(client);
     }
 
-    /// Until the client ends its connection or sends what is no command.
-    async fn read_client(&self, client: ClientId, mut commands: FrameReader<OwnedReadHalf>) {
-        while let Ok(Some(Frame::Whole(command))) = commands.next().await {
+    /// Reads commands until the client closes its connection or sends a malformed message.
+    async fn read_client(
+        &self,
+        client: RelayClientId,
+        mut commands: CdpFrameReader<OwnedReadHalf>,
+    ) {
+        while let Ok(Some(CdpFrame::Whole(command))) = commands.next().await {
             let passed = self.state().router.client_message(client, &command);
             match passed {
-                // It waits here while the pipe is full, and with it only its own client.
-                Ok(Delivery::ToChrome(message)) => {
+                // A full pipe delays this client only.
+                Ok(RelayDelivery::ToChrome(message)) => {
                     if self.to_chrome.send(message).await.is_err() {
                         return;
                     }
@@ -151,14 +154,14 @@ impl Relay {
         }
     }
 
-    /// Never waits: whoever calls it has others to serve.
-    fn deliver_at_once(&self, delivery: Delivery) {
+    /// Delivers without waiting, because the caller serves other clients, too.
+    fn deliver_at_once(&self, delivery: RelayDelivery) {
         match delivery {
-            Delivery::ToChrome(message) => {
+            RelayDelivery::ToChrome(message) => {
                 let to_chrome = self.to_chrome.clone();
                 tokio::spawn(async move { to_chrome.send(message).await });
             }
-            Delivery::ToClient(client, message) => {
+            RelayDelivery::ToClient(client, message) => {
                 let outboxes = &mut self.state().outboxes;
                 if outboxes.get(&client).is_some_and(|outbox| !outbox.put(message)) {
                     outboxes.remove(&client);
@@ -167,7 +170,7 @@ impl Relay {
         }
     }
 
-    fn add(&self, outbox: ClientOutbox) -> ClientId {
+    fn add(&self, outbox: ClientOutbox) -> RelayClientId {
         let mut state = self.state();
         state.last_client += 1;
         let client = state.last_client;
@@ -176,7 +179,7 @@ impl Relay {
         client
     }
 
-    fn remove(&self, client: ClientId) {
+    fn remove(&self, client: RelayClientId) {
         let left = {
             let mut state = self.state();
             state.outboxes.remove(&client);
@@ -190,7 +193,7 @@ impl Relay {
     }
 }
 
-/// Until nobody sends any more, or nobody reads.
+/// Writes messages until the channel is closed or the peer stops reading.
 async fn write_messages(
     mut to: impl AsyncWrite + Unpin,
     mut messages: mpsc::Receiver<Vec<u8>>,

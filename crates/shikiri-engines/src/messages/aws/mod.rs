@@ -1,41 +1,41 @@
 //! AWS credentials for requests to Bedrock: variables, profiles (keys, roles, SSO, programs), web
-//! identity, container and instance roles. A source is asked for each request. It keeps what it
-//! got, fetches again before that ends, and fetches once however many requests wait for it.
+//! identity, container and instance roles. A source caches its credentials, refreshes them before they
+//! expire, and fetches once for any number of waiting requests.
 //!
-//! `chain` asks AWS's own library (ADR 17), which sends its requests through `connector`.
+//! `credential_chain` uses AWS's own library (ADR 17), which sends its requests through
+//! `http_connector`.
 
-mod chain;
-mod connector;
+mod credential_chain;
+mod http_connector;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shikiri_model::key::Secret;
+use credential_chain::CredentialChain;
+use http_connector::AwsHttp;
+use shikiri_model::key::SecretToken;
 use shikiri_model::time::Timestamp;
 
-use super::failure::Failure;
-use super::http::HttpClients;
-use super::provider::set;
-use super::sign::Keys;
-use chain::CredentialChain;
-use connector::AwsHttp;
+use super::aws_signature::AwsKeys;
+use super::http_clients::HttpClients;
+use super::model_api_error::ModelApiError;
+use super::model_provider::env_value;
 
 type Env = BTreeMap<String, String>;
 
-/// Credentials are fetched again this long before they end, or, if they live shortly, in the last
-/// quarter of their life.
+/// Credentials are refreshed this long before they expire, or in the last quarter of a short lifetime.
 const REFRESH_BEFORE_MS: i64 = 5 * 60 * 1_000;
-/// Credentials without an end are looked up again after this: a file may have been edited.
+/// Credentials without an expiry are read again after this: a file may have been edited.
 const UNDATED_MS: i64 = 60 * 1_000;
-/// A failure answers the requests of this time, so that those that waited do not wait again.
+/// How long a failure answers further requests, so that waiting ones do not fetch again.
 const FAILURE_MS: i64 = 2 * 1_000;
-/// The same while the credentials at hand are still good.
+/// The same while the cached credentials are still valid.
 const FAILED_REFRESH_MS: i64 = 30 * 1_000;
-/// Secrets that are remembered for hiding: those of some fetches back, which open requests hold.
+/// Secrets that are kept for redaction. Open requests may hold those of earlier fetches.
 const MAX_REMEMBERED: usize = 8;
-/// Environments whose source is kept.
+/// Environments whose source is cached.
 const MAX_SOURCES: usize = 64;
 
 /// The sources of an engine by their environment, so that its runs and titles share credentials.
@@ -57,11 +57,11 @@ impl AwsCredentialSources {
         &self,
         env: &Env,
         region: Option<String>,
-    ) -> Result<(Arc<AwsCredentialSource>, Option<String>), Failure> {
+    ) -> Result<(Arc<AwsCredentialSource>, Option<String>), ModelApiError> {
         let mut own = self.own_env(env);
         let region = match region {
             Some(region) => Some(region),
-            None => chain::profile_region(&own).await?,
+            None => credential_chain::profile_region(&own).await?,
         };
         if let Some(region) = &region {
             own.insert("AWS_REGION".to_owned(), region.clone());
@@ -80,13 +80,14 @@ impl AwsCredentialSources {
         Ok((Arc::clone(source), region))
     }
 
-    /// What of an environment counts for credentials and for the way to them.
+    /// The variables that affect credentials and how they are fetched.
     fn own_env(&self, env: &Env) -> Env {
         let is_own = |name: &str| {
             name.starts_with("AWS_") || name == "HOME" || name.to_lowercase().ends_with("_proxy")
         };
         let own = env.keys().filter(|name| is_own(name));
-        let mut own: Env = own.filter_map(|name| Some((name.clone(), set(env, name)?))).collect();
+        let mut own: Env =
+            own.filter_map(|name| Some((name.clone(), env_value(env, name)?))).collect();
         if let Some(home) = &self.home {
             own.insert("HOME".to_owned(), home.to_string_lossy().into_owned());
         }
@@ -107,7 +108,7 @@ impl fmt::Debug for AwsCredentialSources {
 /// The credentials of one environment.
 pub struct AwsCredentialSource {
     chain: CredentialChain,
-    held: Mutex<Held>,
+    held: Mutex<CredentialCache>,
     /// Held by the request that fetches.
     fetching: tokio::sync::Mutex<()>,
 }
@@ -124,41 +125,41 @@ impl AwsCredentialSource {
     }
 
     /// Keys that are good at `now`.
-    pub(super) async fn keys(&self, now: Timestamp) -> Result<Keys, Failure> {
-        let at_hand = self.held().answer(now);
+    pub(super) async fn keys(&self, now: Timestamp) -> Result<AwsKeys, ModelApiError> {
+        let at_hand = self.lock_cache().answer(now);
         if let Some(answer) = at_hand {
             return answer;
         }
-        let still_good = self.held().good_keys(now);
+        let still_good = self.lock_cache().good_keys(now);
         let _fetching = match still_good {
-            // Another request is fetching: this one need not wait for it.
+            // Another request is fetching, and the cached keys are still valid.
             Some(keys) => match self.fetching.try_lock() {
                 Ok(fetching) => fetching,
                 Err(_) => return Ok(keys),
             },
             None => self.fetching.lock().await,
         };
-        let fetched_meanwhile = self.held().answer(now);
+        let fetched_meanwhile = self.lock_cache().answer(now);
         if let Some(answer) = fetched_meanwhile {
             return answer;
         }
         let fetched = self.chain.fetch(now).await;
-        self.held().take(fetched, now)
+        self.lock_cache().take(fetched, now)
     }
 
-    /// What must not be repeated to anybody.
-    pub(super) fn secrets(&self) -> Vec<Secret> {
-        self.held().secrets.iter().cloned().collect()
+    /// The secrets to redact.
+    pub(super) fn secrets(&self) -> Vec<SecretToken> {
+        self.lock_cache().secrets.iter().cloned().collect()
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn lock_cache(&self) -> MutexGuard<'_, CredentialCache> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Keys, and how long they are good.
 struct FetchedKeys {
-    keys: Keys,
+    keys: AwsKeys,
     fetched_at: Timestamp,
     expires_at: Option<Timestamp>,
 }
@@ -179,17 +180,17 @@ impl FetchedKeys {
 }
 
 #[derive(Default)]
-struct Held {
+struct CredentialCache {
     fetched: Option<FetchedKeys>,
-    /// Of the last fetch, and until when it answers.
-    failure: Option<(Timestamp, Failure)>,
-    /// The last ones.
-    secrets: VecDeque<Secret>,
+    /// The failure of the last fetch, and until when it answers.
+    failure: Option<(Timestamp, ModelApiError)>,
+    /// The most recent secrets, for redaction.
+    secrets: VecDeque<SecretToken>,
 }
 
-impl Held {
-    /// What is answered without fetching.
-    fn answer(&self, now: Timestamp) -> Option<Result<Keys, Failure>> {
+impl CredentialCache {
+    /// The cached answer, if no fetch is necessary.
+    fn answer(&self, now: Timestamp) -> Option<Result<AwsKeys, ModelApiError>> {
         let fetched = self.fetched.as_ref();
         if let Some(fetched) = fetched.filter(|fetched| fetched.is_fresh(now)) {
             return Some(Ok(fetched.keys.clone()));
@@ -198,16 +199,16 @@ impl Held {
         (now < *until).then(|| self.good_keys(now).ok_or_else(|| failure.clone()))
     }
 
-    fn good_keys(&self, now: Timestamp) -> Option<Keys> {
+    fn good_keys(&self, now: Timestamp) -> Option<AwsKeys> {
         let fetched = self.fetched.as_ref().filter(|fetched| fetched.is_good(now))?;
         Some(fetched.keys.clone())
     }
 
     fn take(
         &mut self,
-        fetched: Result<FetchedKeys, Failure>,
+        fetched: Result<FetchedKeys, ModelApiError>,
         now: Timestamp,
-    ) -> Result<Keys, Failure> {
+    ) -> Result<AwsKeys, ModelApiError> {
         let failure = match fetched {
             Ok(fetched) => {
                 self.remember(&fetched.keys);
@@ -226,7 +227,7 @@ impl Held {
         Ok(keys)
     }
 
-    fn remember(&mut self, keys: &Keys) {
+    fn remember(&mut self, keys: &AwsKeys) {
         for secret in [Some(&keys.secret), keys.session_token.as_ref()].into_iter().flatten() {
             if self.secrets.iter().all(|known| known.reveal() != secret.reveal()) {
                 self.secrets.push_back(secret.clone());

@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_app::execution::TitleOrder;
-use shikiri_model::execution::Usage;
-use shikiri_model::key::Secret;
+use shikiri_executions::execution::TitleRequest;
+use shikiri_model::execution::TokenUsage;
+use shikiri_model::key::SecretToken;
 use shikiri_model::models::{EngineKind, Model};
 
 use self::server::{Reply, Server};
-use super::sign::{Keys, Unsigned};
+use super::aws_signature::{AwsKeys, SignatureInput};
 use super::{
-    AwsCredentialSources, Client, Failure, Message, Provider, Request, Response, Role, title,
+    AwsCredentialSources, MessagesClient, MessagesRequest, MessagesResponse, ModelApiError,
+    ModelInputMessage, ModelMessageRole, ModelProvider, generate_title,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -31,19 +32,25 @@ fn model(engine: EngineKind) -> Model {
     Model { engine, ..Model::offline() }
 }
 
-async fn provider(engine: EngineKind, env: &BTreeMap<String, String>) -> Result<Provider, Failure> {
+async fn provider(
+    engine: EngineKind,
+    env: &BTreeMap<String, String>,
+) -> Result<ModelProvider, ModelApiError> {
     let provider =
-        Provider::from_env(&model(engine), env, &AwsCredentialSources::default()).await?;
+        ModelProvider::from_env(&model(engine), env, &AwsCredentialSources::default()).await?;
     provider.ensure_credentials().await?;
     Ok(provider)
 }
 
-fn request() -> Request {
-    Request {
+fn request() -> MessagesRequest {
+    MessagesRequest {
         model: "claude-haiku-4-5".to_owned(),
         max_tokens: 7,
         system: Some("Be short.".to_owned()),
-        messages: vec![Message { role: Role::User, content: "こんにちは".to_owned() }],
+        messages: vec![ModelInputMessage {
+            role: ModelMessageRole::User,
+            content: "こんにちは".to_owned(),
+        }],
     }
 }
 
@@ -59,7 +66,10 @@ fn good() -> Reply {
     Reply::Whole("200 OK\r\nContent-Type: application/json", answer().to_string())
 }
 
-async fn sent(engine: EngineKind, pairs: &[(&str, &str)]) -> Result<Response, Failure> {
+async fn sent(
+    engine: EngineKind,
+    pairs: &[(&str, &str)],
+) -> Result<MessagesResponse, ModelApiError> {
     sent_within(LIMIT, engine, pairs).await
 }
 
@@ -67,9 +77,9 @@ async fn sent_within(
     limit: Duration,
     engine: EngineKind,
     pairs: &[(&str, &str)],
-) -> Result<Response, Failure> {
+) -> Result<MessagesResponse, ModelApiError> {
     let env = env(pairs);
-    let client = Client::new(provider(engine, &env).await?, &env)?;
+    let client = MessagesClient::new(provider(engine, &env).await?, &env)?;
     let printed = format!("{client:?}");
     assert!(!printed.contains(CANARY), "{printed}");
     client.send(&request(), limit).await
@@ -131,8 +141,8 @@ async fn bedrock_gets_a_signature_over_what_arrives() {
     let env = env(&pairs);
     let provider = provider(EngineKind::ClaudeCode, &env).await.unwrap();
     let name = "us.anthropic.claude-haiku-4-5-20251001-v1:0";
-    let request = Request { model: name.to_owned(), ..request() };
-    Client::new(provider, &env).unwrap().send(&request, LIMIT).await.unwrap();
+    let request = MessagesRequest { model: name.to_owned(), ..request() };
+    MessagesClient::new(provider, &env).unwrap().send(&request, LIMIT).await.unwrap();
 
     let arrived = server.one();
     let path = "/model/us.anthropic.claude-haiku-4-5-20251001-v1%3A0/invoke";
@@ -144,10 +154,10 @@ async fn bedrock_gets_a_signature_over_what_arrives() {
     let names = ["content-type", "host", "x-amz-date", "x-amz-security-token"];
     let headers = names.map(|name| (name, arrived.header(name)));
     assert_eq!(headers[1].1, server.base.trim_start_matches("http://"));
-    let keys = Keys {
+    let keys = AwsKeys {
         id: "AKIDEXAMPLE".to_owned(),
-        secret: Secret::from_caller(&secret),
-        session_token: Some(Secret::from_caller(&token)),
+        secret: SecretToken::from_caller(&secret),
+        session_token: Some(SecretToken::from_caller(&token)),
     };
     let date = arrived.header("x-amz-date");
     let (day, time) = date.trim_end_matches('Z').split_once('T').unwrap();
@@ -160,7 +170,7 @@ async fn bedrock_gets_a_signature_over_what_arrives() {
         &time[2..4],
         &time[4..]
     );
-    let again = Unsigned {
+    let again = SignatureInput {
         method: "POST",
         path,
         query: "",
@@ -189,8 +199,9 @@ async fn bedrock_takes_a_bearer_token_and_the_models_region() {
         let model = Model { region: region.map(str::to_owned), ..model(EngineKind::Bedrock) };
         let mut env = env(pairs);
         env.insert("AWS_BEARER_TOKEN_BEDROCK".to_owned(), CANARY.to_owned());
-        match Provider::from_env(&model, &env, &AwsCredentialSources::default()).await.unwrap() {
-            Provider::Bedrock { base_url, .. } => base_url.host_str().unwrap().to_owned(),
+        match ModelProvider::from_env(&model, &env, &AwsCredentialSources::default()).await.unwrap()
+        {
+            ModelProvider::Bedrock { base_url, .. } => base_url.host_str().unwrap().to_owned(),
             other => panic!("{other:?}"),
         }
     };
@@ -218,13 +229,16 @@ async fn what_is_missing_or_wrong_in_the_environment_is_named() {
     for (engine, pairs, word) in cases {
         let failure = sent(engine, &pairs).await.unwrap_err();
         let text = failure.to_string();
-        assert!(matches!(failure, Failure::NotConfigured(_)) && text.contains(word), "{text}");
+        assert!(
+            matches!(failure, ModelApiError::NotConfigured(_)) && text.contains(word),
+            "{text}"
+        );
         assert!(!text.contains(CANARY), "{text}");
     }
 }
 
-fn refused(status: u16, kind: &str, message: &str, retry_after: Option<u64>) -> Failure {
-    Failure::Refused {
+fn refused(status: u16, kind: &str, message: &str, retry_after: Option<u64>) -> ModelApiError {
+    ModelApiError::Refused {
         status,
         kind: kind.to_owned(),
         message: message.to_owned(),
@@ -306,18 +320,22 @@ async fn answers_that_are_slow_too_large_or_no_message_are_failures() {
     let at_half = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"content\":";
     let large = format!("{{\"content\":[],\"model\":\"{}\"}}", "x".repeat(10 * 1024 * 1024));
     let cases = [
-        (Reply::Stuck(""), Failure::TimedOut),
-        (Reply::Stuck(at_half), Failure::TimedOut),
-        (Reply::Whole("200 OK", large), Failure::TooLarge(10 * 1024 * 1024)),
+        (Reply::Stuck(""), ModelApiError::TimedOut),
+        (Reply::Stuck(at_half), ModelApiError::TimedOut),
+        (Reply::Whole("200 OK", large), ModelApiError::TooLarge(10 * 1024 * 1024)),
         (
             Reply::Whole("200 OK", format!("{{\"said\": \"{CANARY}\"}}")),
-            Failure::Unreadable("line 1, column 25".to_owned()),
+            ModelApiError::Unreadable("line 1, column 25".to_owned()),
         ),
-        (Reply::Whole("200 OK", String::new()), Failure::Unreadable("line 1, column 0".to_owned())),
+        (
+            Reply::Whole("200 OK", String::new()),
+            ModelApiError::Unreadable("line 1, column 0".to_owned()),
+        ),
     ];
     let each = cases.map(async |(reply, expected)| {
         // Enough for ten mebibytes on a busy machine; what is stuck takes all of it.
-        let limit = if expected == Failure::TimedOut { Duration::from_secs(3) } else { LIMIT };
+        let limit =
+            if expected == ModelApiError::TimedOut { Duration::from_secs(3) } else { LIMIT };
         let server = Server::start(vec![reply]).await;
         let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
         assert_eq!(sent_within(limit, EngineKind::Anthropic, &pairs).await, Err(expected));
@@ -333,7 +351,7 @@ async fn a_server_that_is_not_there_is_unreachable() {
     drop(listener);
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", base.as_str())];
     let failure = sent(EngineKind::Anthropic, &pairs).await.unwrap_err();
-    assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
+    assert!(matches!(failure, ModelApiError::Unreachable(_)), "{failure:?}");
 }
 
 #[tokio::test]
@@ -346,12 +364,12 @@ async fn proxies_are_those_of_the_environment_given() {
     assert_eq!(proxy.one().line, "POST http://model.invalid/v1/messages");
     let except = ("NO_PROXY", "model.invalid");
     let failure = sent(EngineKind::Anthropic, &[key, base, by, except]).await.unwrap_err();
-    assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
+    assert!(matches!(failure, ModelApiError::Unreachable(_)), "{failure:?}");
     proxy.one();
 }
 
-fn title_order(pairs: &[(&str, &str)]) -> TitleOrder {
-    TitleOrder {
+fn title_order(pairs: &[(&str, &str)]) -> TitleRequest {
+    TitleRequest {
         model: model(EngineKind::ClaudeCode),
         light_model: "claude-haiku-4-5".to_owned(),
         input: "長".repeat(1_000),
@@ -366,10 +384,14 @@ async fn a_title_is_made_of_the_beginnings_and_has_at_most_fifty_characters() {
     said["content"][0]["text"] = json!(format!(" 「題\n名{}」", "あ".repeat(80)));
     let server = Server::start(vec![Reply::Whole("200 OK", said.to_string())]).await;
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
-    let titled = title(&title_order(&pairs), &AwsCredentialSources::default()).await.unwrap();
+    let titled =
+        generate_title(&title_order(&pairs), &AwsCredentialSources::default()).await.unwrap();
     assert_eq!(titled.text, format!("題 名{}", "あ".repeat(47)));
     assert_eq!(titled.model, "claude-haiku-4-5-20251001");
-    assert_eq!(titled.usage, Usage { input_tokens: 11, output_tokens: 3, ..Usage::default() });
+    assert_eq!(
+        titled.usage,
+        TokenUsage { input_tokens: 11, output_tokens: 3, ..TokenUsage::default() }
+    );
     let asked = server.one().json();
     let shown = asked["messages"][0]["content"].as_str().unwrap().to_owned();
     assert_eq!((shown.matches('長').count(), shown.matches('短').count()), (200, 300));
@@ -383,7 +405,8 @@ async fn a_title_without_a_word_is_empty_and_was_paid_for() {
     said["content"][0]["text"] = json!(" \"\" ");
     let server = Server::start(vec![Reply::Whole("200 OK", said.to_string())]).await;
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
-    let titled = title(&title_order(&pairs), &AwsCredentialSources::default()).await.unwrap();
+    let titled =
+        generate_title(&title_order(&pairs), &AwsCredentialSources::default()).await.unwrap();
     assert_eq!((titled.text.as_str(), titled.usage.input_tokens), ("", 11));
 }
 
@@ -392,7 +415,7 @@ async fn a_title_that_fails_tells_no_secret() {
     let error = json!({ "error": { "type": "e", "message": format!("key {CANARY}") } }).to_string();
     let server = Server::start(vec![Reply::Whole("403 Forbidden", error)]).await;
     let pairs = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &server.base)];
-    let error = title(&title_order(&pairs), &AwsCredentialSources::default())
+    let error = generate_title(&title_order(&pairs), &AwsCredentialSources::default())
         .await
         .unwrap_err()
         .to_string();

@@ -70,7 +70,7 @@ impl Server {
                             "HTTP/1.1 {head}\r\nContent-Length: {length}\r\n\
                              Connection: close\r\n\r\n{body}"
                         );
-                        // Whoever has seen enough hangs up.
+                        // The client may have closed the connection.
                         let _ = stream.write_all(text.as_bytes()).await;
                     }
                     Reply::Stuck(start) => {

@@ -1,17 +1,17 @@
 //! Messages that are read as they arrive.
 
 use super::*;
-use crate::messages::{Ask, News, Streaming};
+use crate::messages::{ModelMessageStream, ModelStreamUpdate, StreamingRequest};
 
 const START: &str = "data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"model\":\"x\",\
                      \"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n\n";
 
-async fn opened(url: &str) -> Result<Streaming, Failure> {
+async fn opened(url: &str) -> Result<ModelMessageStream, ModelApiError> {
     let env = env(&[("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", url)]);
     let provider = provider(EngineKind::Anthropic, &env).await?;
-    let client = Client::new(provider, &env)?;
+    let client = MessagesClient::new(provider, &env)?;
     let messages = [json!({ "role": "user", "content": [{ "type": "text", "text": "木" }] })];
-    let asked = client.prepare(&Ask {
+    let asked = client.prepare(&StreamingRequest {
         model: "m",
         max_tokens: 9,
         system: "",
@@ -30,8 +30,8 @@ async fn a_stream_is_asked_for_as_such_and_read_to_its_end() {
     let whole = Reply::Whole("200 OK\r\nContent-Type: text/event-stream", format!("{START}{rest}"));
     let server = Server::start(vec![whole]).await;
     let mut stream = opened(&server.base).await.unwrap();
-    assert!(matches!(stream.next().await, Ok(News::Started { .. })));
-    let Ok(News::Done(message)) = stream.next().await else { panic!("no end") };
+    assert!(matches!(stream.next().await, Ok(ModelStreamUpdate::Started { .. })));
+    let Ok(ModelStreamUpdate::Done(message)) = stream.next().await else { panic!("no end") };
     assert_eq!(
         (message.usage.output_tokens, message.stop_reason.as_deref()),
         (3, Some("end_turn"))
@@ -48,10 +48,10 @@ async fn a_stream_that_says_nothing_is_left_in_time() {
     let stuck: &'static str = Box::leak(format!("{HEAD}{START}data: {{\"typ").into_boxed_str());
     let server = Server::start(vec![Reply::Stuck(stuck)]).await;
     let patience = Duration::from_millis(200);
-    let mut stream = opened(&server.base).await.unwrap().patient_for(patience);
-    assert!(matches!(stream.next().await, Ok(News::Started { .. })));
+    let mut stream = opened(&server.base).await.unwrap().with_idle_timeout(patience);
+    assert!(matches!(stream.next().await, Ok(ModelStreamUpdate::Started { .. })));
     let begun = Instant::now();
-    assert_eq!(stream.next().await, Err(Failure::TimedOut));
+    assert_eq!(stream.next().await, Err(ModelApiError::TimedOut));
     assert!(begun.elapsed() >= patience && begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     assert_eq!(stream.usage().input_tokens, 5);
 }
@@ -67,5 +67,5 @@ async fn a_complaint_in_a_stream_tells_no_secret() {
     stream.next().await.unwrap();
     let failed = stream.next().await.unwrap_err();
     let (kind, message) = ("api_error".to_owned(), "sent [hidden]".to_owned());
-    assert_eq!(failed, Failure::BrokenOff { kind, message });
+    assert_eq!(failed, ModelApiError::BrokenOff { kind, message });
 }

@@ -1,6 +1,6 @@
 //! Commands and subagents that outlast what started them.
 
-use shikiri_testkit::ModelRequest;
+use shikiri_testkit::{ModelRequest, until};
 
 use super::*;
 
@@ -56,13 +56,13 @@ async fn a_turn_that_is_stopped_or_dropped_in_a_command_leaves_no_process() {
         let slow = || Reply::call("Bash", json!({ "command": command }));
         world.model.script("go", [slow()]);
         let begun = world.work().join("begun");
-        let (told, mut heard) = Told::channel();
+        let (told, mut heard) = EngineSender::channel();
         let stop = CancellationToken::new();
         let running = world.engine.run(world.order("go"), told, stop.clone());
         tokio::select! {
             ended = running => panic!("it ended: {ended:?}"),
             () = async { while heard.recv().await.is_some() {} } => panic!("it told no more"),
-            () = wait_until("the command runs", PATIENCE, async || begun.exists()) => {}
+            () = until("the command runs", async || begun.exists()) => {}
         }
         // The future is dropped here. It is killed at once, but nobody waits for that.
         until_gone(&world.home()).await;

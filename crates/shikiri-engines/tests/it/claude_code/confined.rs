@@ -1,13 +1,13 @@
 //! What a run can reach of the machine that it runs on.
 
-use shikiri_app::execution::Server;
-use shikiri_model::server::Transport;
+use shikiri_executions::execution::ResolvedServer;
+use shikiri_model::server::McpServerTransport;
 use shikiri_testkit::peer;
 
 use super::*;
 
 /// What the commands of a turn gave, one by one.
-async fn commands(world: &World, order: Order, commands: &[String]) -> Vec<String> {
+async fn commands(world: &World, order: TurnRequest, commands: &[String]) -> Vec<String> {
     let calls = commands.iter().map(|command| Reply::call("Bash", json!({ "command": command })));
     world.model.script(&order.prompt, calls.chain([Reply::text("done")]));
     let ended = world.run(order).await;
@@ -114,17 +114,17 @@ async fn a_server_that_is_a_program_finds_its_script_and_its_libraries() {
         let script = world.place.path().join("server.py");
         std::fs::write(&script, SCRIPT).unwrap();
         let command = [&python, &script].map(|path| path.to_str().unwrap().to_owned()).to_vec();
-        let server = Server {
+        let server = ResolvedServer {
             id: None,
             name: "docs".to_owned(),
-            transport: Transport::Stdio { command },
+            transport: McpServerTransport::Stdio { command },
             headers: std::collections::BTreeMap::new(),
             allowed_tools: None,
             allow_private: false,
             is_own: false,
         };
         world.model.script("go", [Reply::call("mcp__docs__read", json!({})), Reply::text("done")]);
-        let ended = world.run(Order { servers: vec![server], ..world.order("go") }).await;
+        let ended = world.run(TurnRequest { servers: vec![server], ..world.order("go") }).await;
         assert_eq!(ended.warnings(), Vec::<&str>::new(), "{:?}", ended.of("warning"));
         let result = ended.of("tool_result")[0];
         assert!(result["content"].to_string().contains("read with idna"), "{result}");

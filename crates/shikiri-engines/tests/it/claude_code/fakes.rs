@@ -3,14 +3,14 @@
 use std::cell::OnceCell;
 use std::time::Instant;
 
-use shikiri_testkit::{Follower, Signal, role, script, spawn_role};
+use shikiri_testkit::{Follower, Signal, role, script, spawn_role, until};
 
 use super::*;
 
 /// A program that says it is Claude Code, and otherwise does what the script says.
 struct Fake {
     place: TempDir,
-    engine: ClaudeCode,
+    engine: ClaudeCodeEngine,
 }
 
 impl Fake {
@@ -28,10 +28,10 @@ impl Fake {
         Self { engine: claude_code(&program), place }
     }
 
-    fn order(&self) -> Order {
+    fn order(&self) -> TurnRequest {
         let path = std::env::var("PATH").unwrap();
         let env = [("PATH", path.as_str()), ("X_API_KEY", "canary-99")];
-        Order {
+        TurnRequest {
             folder: self.place.path().join("work"),
             home: self.place.path().join("home"),
             secrets: vec!["token-4711".to_owned()],
@@ -82,13 +82,13 @@ async fn a_line_without_end_is_not_read_on() {
 }
 
 #[tokio::test]
-async fn a_flood_stops_at_its_source_while_nobody_listens() {
+async fn a_flood_of_events_stops_at_its_source_without_a_listener() {
     let fake = Fake::new(
         "n=0; while :; do n=$((n+1)); echo '{\"type\":\"system\",\"subtype\":\"odd\"}'; \
          echo $n > ../home/count; done",
     );
     let count = fake.order().home.join("count");
-    let (told, mut heard) = Told::channel();
+    let (told, mut heard) = EngineSender::channel();
     let running = fake.engine.run(fake.order(), told, CancellationToken::new());
     let mut last = (String::new(), Instant::now());
     let stands_still = async || {
@@ -102,7 +102,7 @@ async fn a_flood_stops_at_its_source_while_nobody_listens() {
     };
     tokio::select! {
         ended = running => panic!("{ended:?}"),
-        () = wait_until("it stands still", PATIENCE, stands_still) => {}
+        () = until("it stands still", stands_still) => {}
     }
     // What the pipe, the reader and the channel hold, and not a line more.
     let written: usize = last.0.trim().parse().unwrap();
@@ -191,7 +191,7 @@ async fn be_a_server() {
     let place = PathBuf::from(std::env::var_os("TEST_PLACE").unwrap());
     let mut order = Fake::new("").order();
     (order.folder, order.home) = (place.join("work"), place.join("home"));
-    let (told, _heard) = Told::channel();
+    let (told, _heard) = EngineSender::channel();
     let _ = claude_code(&place.join("claude")).run(order, told, CancellationToken::new()).await;
 }
 
@@ -206,7 +206,7 @@ async fn once_its_server_is_killed_a_cli_writes_no_more() {
     let this = "claude_code::fakes::once_its_server_is_killed_a_cli_writes_no_more";
     let mut server =
         Follower::start(spawn_role(this, "server").env("TEST_PLACE", fake.place.path()));
-    wait_until("it writes", PATIENCE, async || lines.exists()).await;
+    until("it writes", async || lines.exists()).await;
     server.signal(Signal::KILL);
     server.wait(PATIENCE);
     let count = || std::fs::read_to_string(&lines).unwrap().lines().count();

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::execution::{Engine as _, Order, Told};
-use shikiri_engines::claude_code::ClaudeCode;
+use shikiri_engines::claude_code::ClaudeCodeEngine;
+use shikiri_executions::execution::{Engine as _, EngineSender, TurnRequest};
 use shikiri_model::execution::EngineMessage;
 use shikiri_model::models::Model;
-use shikiri_testkit::{Reply, TestEngine, claude_programs, wait_until};
+use shikiri_testkit::{Reply, TestEngine, claude_programs};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -7,12 +7,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use serde_json::Value;
-use shikiri_app::execution::Server;
+use shikiri_executions::execution::ResolvedServer;
 use shikiri_model::ids::TenantId;
-use shikiri_model::models::Status;
-use shikiri_model::server::Transport;
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::server::McpServerTransport;
 use shikiri_model::skill::Skill;
-use shikiri_testkit::{Follower, Signal, Usage, role, spawn_role};
+use shikiri_testkit::{Follower, Signal, Usage, role, spawn_role, until};
 
 use super::*;
 
@@ -64,11 +64,11 @@ async fn serve(State(mcp): State<Mcp>, headers: HeaderMap, body: String) -> Resp
     Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).into_response()
 }
 
-fn server(name: &str, url: &str, allowed: Option<&[&str]>) -> Server {
-    Server {
+fn server(name: &str, url: &str, allowed: Option<&[&str]>) -> ResolvedServer {
+    ResolvedServer {
         id: None,
         name: name.to_owned(),
-        transport: Transport::Http { url: url.to_owned() },
+        transport: McpServerTransport::Http { url: url.to_owned() },
         headers: [("Authorization".to_owned(), "Bearer canary-5711".to_owned())].into(),
         allowed_tools: allowed.map(|all| all.iter().map(ToString::to_string).collect()),
         allow_private: true,
@@ -93,7 +93,7 @@ async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told
         ];
         let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap();
         let loopback_ports = vec![port.parse().unwrap()];
-        let ended = world.run(Order { servers, loopback_ports, ..world.order("go") }).await;
+        let ended = world.run(TurnRequest { servers, loopback_ports, ..world.order("go") }).await;
 
         assert_eq!(ended.result(), "done");
         let warned: Vec<_> = ended.of("warning").into_iter().map(|w| &w["server"]).collect();
@@ -125,12 +125,12 @@ async fn skills_are_offered_to_the_model_and_can_be_used() {
             description: "Folds paper cranes".into(),
             content: "First crease: MOUNTAIN-FOLD.".into(),
             files: [("steps/two.md".to_owned(), "VALLEY-FOLD".to_owned())].into(),
-            status: Status::Active,
+            status: ActiveStatus::Active,
         };
         let uses = Reply::call("Skill", json!({ "skill": "shikiri:folding" }));
         let read = Reply::call("Bash", json!({ "command": "cat ../home/plugin/skills/*/steps/*" }));
         world.model.script("go", [uses, read, Reply::text("folded")]);
-        let order = Order { skills: vec![skill], ..world.order("go") };
+        let order = TurnRequest { skills: vec![skill], ..world.order("go") };
         let ended = world.run(order).await;
         assert_eq!(ended.result(), "folded");
         let asked = world.model.messages();
@@ -194,12 +194,12 @@ async fn bedrock_is_spoken_to_at_its_base_url_with_subagents_on_their_model() {
 /// In the role of a server: starts a turn whose command never ends, and waits to be killed.
 async fn be_a_server() {
     let cli = PathBuf::from(std::env::var_os("TEST_CLI").unwrap());
-    let mut order: Order = world_of(&cli).await.order("go");
+    let mut order: TurnRequest = world_of(&cli).await.order("go");
     order.home = PathBuf::from(std::env::var_os("TEST_HOME").unwrap());
     order.folder = PathBuf::from(std::env::var_os("TEST_WORK").unwrap());
     let url = std::env::var("TEST_MODEL").unwrap();
     order.env.insert("ANTHROPIC_BASE_URL".to_owned(), url);
-    let (told, mut heard) = Told::channel();
+    let (told, mut heard) = EngineSender::channel();
     tokio::spawn(async move { while heard.recv().await.is_some() {} });
     let _ = claude_code(&cli).run(order, told, CancellationToken::new()).await;
 }
@@ -226,7 +226,7 @@ async fn nothing_outlives_a_server_that_is_killed() {
                 true => world.work().join("begun").exists(),
                 false => !world.model.spent().is_empty(),
             };
-            wait_until("the turn is under way", PATIENCE, begun).await;
+            until("the turn is under way", begun).await;
             // The server itself, its supervisor, the CLI and perhaps the command.
             assert!(world.processes().len() >= 3, "{:?}", world.processes());
             server.signal(Signal::KILL);

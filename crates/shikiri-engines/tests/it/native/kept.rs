@@ -1,6 +1,6 @@
 //! Nothing follows from a step before it is kept: no call of a tool, no question to the model.
 
-use shikiri_app::execution::{Heard, Told, Word};
+use shikiri_executions::execution::{EngineOutput, EngineReceiver, EngineSender};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -15,8 +15,8 @@ each_engine! {
 const A_WHILE: Duration = Duration::from_millis(150);
 
 /// The turn as it runs.
-fn begin(world: &World) -> (Heard, tokio::task::JoinHandle<Result<(), String>>) {
-    let (told, heard) = Told::channel();
+fn begin(world: &World) -> (EngineReceiver, tokio::task::JoinHandle<Result<(), String>>) {
+    let (told, heard) = EngineSender::channel();
     let (engine, order) = (Arc::clone(&world.engine), world.order("go"));
     let running = tokio::spawn(async move {
         let ended = engine.run(order, told, CancellationToken::new()).await;
@@ -32,8 +32,8 @@ async fn a_reply_has_no_consequence_before_it_is_kept(which: TestEngine) {
     let (mut heard, running) = begin(&world);
     // What may have been done so far, by the steps that were kept: requests, and calls of `echo`.
     let (mut may, mut steps) = ((0, 0), Vec::new());
-    while let Some(word) = heard.word().await {
-        let Word::Step { entry, kept, .. } = word else { continue };
+    while let Some(word) = heard.next_output().await {
+        let EngineOutput::Step { entry, kept, .. } = word else { continue };
         let done = || (world.model.messages().len(), world.tools.calls("echo"));
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(done(), may, "before {entry} is kept, after {steps:?}");
@@ -43,7 +43,7 @@ async fn a_reply_has_no_consequence_before_it_is_kept(which: TestEngine) {
         let asks = kind != "reply" || reply.contains("\"Task\"");
         may = (may.0 + usize::from(asks), may.1 + usize::from(reply.contains("\"echo\"")));
         steps.push(kind);
-        kept.done();
+        kept.confirm();
     }
     assert_eq!(running.await.unwrap(), Ok(()));
     let expected =
@@ -55,11 +55,11 @@ async fn a_turn_whose_reply_cannot_be_kept_calls_nothing(which: TestEngine) {
     let world = World::new(which).await;
     world.model.script("go", [world.echo("a"), Reply::text("done")]);
     let (mut heard, running) = begin(&world);
-    while let Some(word) = heard.word().await {
+    while let Some(word) = heard.next_output().await {
         match word {
             // Dropped: it never will be.
-            Word::Step { entry, kept, .. } if entry["entry"] == "reply" => drop(kept),
-            Word::Step { kept, .. } => kept.done(),
+            EngineOutput::Step { entry, kept, .. } if entry["entry"] == "reply" => drop(kept),
+            EngineOutput::Step { kept, .. } => kept.confirm(),
             _ => {}
         }
     }

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::execution::{Memory, Order, Step};
+use shikiri_executions::execution::{JournalStep, ResumeState, TurnRequest};
 use shikiri_model::execution::{EngineMessage, PriceList, total};
-use shikiri_model::native::Limits;
+use shikiri_model::native::ExecutionLimits;
 use shikiri_model::time::Timestamp;
 use shikiri_testkit::{Reply, TestEngine, each_engine};
 

@@ -37,7 +37,8 @@ async fn from_every_step_on_the_turn_comes_to_the_same_end(which: TestEngine) {
     let count = |outcome: &Outcome, kind: &str| {
         outcome.processor.messages().iter().filter(|m| m.content["type"] == kind).count()
     };
-    let replies = |steps: &[Step]| steps.iter().filter(|s| s.entry["entry"] == "reply").count();
+    let replies =
+        |steps: &[JournalStep]| steps.iter().filter(|s| s.entry["entry"] == "reply").count();
     for done in 1..=steps.len() {
         let text = match done {
             1 => "",
@@ -45,10 +46,13 @@ async fn from_every_step_on_the_turn_comes_to_the_same_end(which: TestEngine) {
             12 => "I call. all done",
             _ => "I call. ",
         };
-        let memory =
-            Memory { steps: steps[..done].to_vec(), text: text.to_owned(), ..Memory::default() };
+        let memory = ResumeState {
+            steps: steps[..done].to_vec(),
+            text: text.to_owned(),
+            ..ResumeState::default()
+        };
         let before = world.model.messages().len();
-        let ended = world.run(Order { memory, ..world.order("go") }).await;
+        let ended = world.run(TurnRequest { memory, ..world.order("go") }).await;
         assert_eq!(ended.result(), "all done", "after {done}");
         // No reply that was kept was asked for again, and no step is made twice.
         let left = replies(steps) - replies(&steps[..done]);
@@ -75,8 +79,8 @@ async fn a_call_of_unknown_outcome_is_told_to_the_model_unless_it_may_be_repeate
         .position(|step| step.entry["reply"]["content"].to_string().contains("\"echo\""));
     let steps = first.account.steps[..=at.unwrap()].to_vec();
     let (echoed, looked) = (world.tools.calls("echo"), world.tools.calls("look"));
-    let memory = Memory { steps, text: "I call. ".to_owned(), ..Memory::default() };
-    let ended = world.run(Order { memory, ..world.order("go") }).await;
+    let memory = ResumeState { steps, text: "I call. ".to_owned(), ..ResumeState::default() };
+    let ended = world.run(TurnRequest { memory, ..world.order("go") }).await;
     assert_eq!(ended.result(), "all done");
     let results = ended.of("tool_result");
     assert_eq!(results[0]["content"], UNKNOWN_OUTCOME);
@@ -90,9 +94,9 @@ async fn what_readers_saw_of_a_reply_stays_and_the_model_goes_on_from_there(whic
     let world = World::new(which).await;
     world.model.answer(|request| request.says("cut off").then(|| Reply::text("木漏れ日")));
     let opened = json!({ "entry": "opened", "session_id": "s", "model": MODEL });
-    let steps = vec![Step { at: Timestamp::from_millis(1), entry: opened }];
-    let memory = Memory { steps, text: "the light is ".to_owned(), ..Memory::default() };
-    let ended = world.run(Order { memory, ..world.order("go") }).await;
+    let steps = vec![JournalStep { at: Timestamp::from_millis(1), entry: opened }];
+    let memory = ResumeState { steps, text: "the light is ".to_owned(), ..ResumeState::default() };
+    let ended = world.run(TurnRequest { memory, ..world.order("go") }).await;
     assert_eq!((ended.result(), ended.processor.session_id()), ("木漏れ日", Some("s")));
     assert_eq!(ended.processor.text(), "the light is 木漏れ日");
     let pieces: String =
@@ -110,13 +114,13 @@ async fn what_was_spent_before_counts_against_the_limit(which: TestEngine) {
     let row = json!({
         "kind": "main", "model": MODEL, "cost_usd": 0, "usage": { "input_tokens": 9_990 },
     });
-    let memory = Memory {
-        steps: vec![Step { at: Timestamp::from_millis(1), entry: opened }],
+    let memory = ResumeState {
+        steps: vec![JournalStep { at: Timestamp::from_millis(1), entry: opened }],
         spent: vec![serde_json::from_value(row).unwrap()],
-        ..Memory::default()
+        ..ResumeState::default()
     };
-    let limits = Limits { max_tokens: Some(10_000), ..Limits::default() };
-    let ended = world.run(Order { memory, limits, ..world.order("go") }).await;
+    let limits = ExecutionLimits { max_tokens: Some(10_000), ..ExecutionLimits::default() };
+    let ended = world.run(TurnRequest { memory, limits, ..world.order("go") }).await;
     assert_eq!(ended.finish().limit, Some("max_tokens"));
     assert_eq!(world.model.messages().len(), 0);
 }

@@ -3,9 +3,9 @@
 use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
-use shikiri_model::execution::{Message, MessageKind, MessageLog};
+use shikiri_model::execution::{ConversationMessage, MessageKind, MessageLog};
 use shikiri_model::ids::TenantId;
-use shikiri_model::native::past;
+use shikiri_model::native::session_history;
 use shikiri_model::time::Timestamp;
 
 use super::*;
@@ -31,7 +31,7 @@ async fn text_comes_in_pieces_with_thinking_and_tools_between(which: TestEngine)
     let call = failing(&world, Reply::thinking("Let me look.").and_text(text));
     let replies = [call.usage(tokens(1)), world.echo("二").usage(tokens(2)), Reply::text("done")];
     world.model.script("go", replies);
-    let order = Order { system_prompt: "You are terse.".into(), ..world.order("go") };
+    let order = TurnRequest { system_prompt: "You are terse.".into(), ..world.order("go") };
     let ended = world.run(order).await;
 
     assert_eq!(ended.result(), "done");
@@ -72,9 +72,9 @@ async fn text_comes_in_pieces_with_thinking_and_tools_between(which: TestEngine)
 
 /// The order that goes on with the session of a turn. The CLI has it in its files; for the native
 /// engines it is the log of the conversation's messages.
-fn resuming(world: &World, first: &Outcome, said: &str, prompt: &str) -> Order {
+fn resuming(world: &World, first: &Outcome, said: &str, prompt: &str) -> TurnRequest {
     let session = first.session_id().to_owned();
-    let user = Message {
+    let user = ConversationMessage {
         kind: MessageKind::User,
         subtype: None,
         content: json!({ "type": "text", "text": said }),
@@ -96,11 +96,11 @@ fn resuming(world: &World, first: &Outcome, said: &str, prompt: &str) -> Order {
         at: message.at,
     });
     let past = match world.is_native() {
-        true => past(&log.collect::<Vec<_>>(), &session),
+        true => session_history(&log.collect::<Vec<_>>(), &session),
         false => Vec::new(),
     };
-    let memory = Memory { past, ..Memory::default() };
-    Order { resume: Some(session), memory, ..world.order(prompt) }
+    let memory = ResumeState { past, ..ResumeState::default() };
+    TurnRequest { resume: Some(session), memory, ..world.order(prompt) }
 }
 
 async fn a_session_is_resumed_with_a_new_system_prompt_and_a_bill_of_its_own(which: TestEngine) {
@@ -108,13 +108,13 @@ async fn a_session_is_resumed_with_a_new_system_prompt_and_a_bill_of_its_own(whi
     world.model.script("helper, work", [Reply::text("helped").usage(tokens(1))]);
     world.model.script("first", [world.spawn("helper, work"), Reply::text("one")]);
     world.model.script("second", [Reply::text("two").usage(tokens(2))]);
-    let first = Order { system_prompt: "EARLIER-WORDS".into(), ..world.order("first") };
+    let first = TurnRequest { system_prompt: "EARLIER-WORDS".into(), ..world.order("first") };
     let first = world.run(first).await;
     assert_eq!(first.result(), "one");
     first.assert_exact(&world);
     let before = world.model.spent().len();
     let again = resuming(&world, &first, "first", "second");
-    let second = world.run(Order { system_prompt: "LATER-WORDS".into(), ..again }).await;
+    let second = world.run(TurnRequest { system_prompt: "LATER-WORDS".into(), ..again }).await;
 
     assert_eq!(second.result(), "two");
     assert_eq!(second.session_id(), first.session_id());
@@ -123,7 +123,7 @@ async fn a_session_is_resumed_with_a_new_system_prompt_and_a_bill_of_its_own(whi
     let system = asked.body["system"].to_string();
     assert!(system.contains("LATER-WORDS") && !system.contains("EARLIER-WORDS"));
     let spent = world.model.spent().split_off(before);
-    let spent: shikiri_model::execution::Usage = spent.iter().map(|s| usage(&s.usage)).sum();
+    let spent: shikiri_model::execution::TokenUsage = spent.iter().map(|s| usage(&s.usage)).sum();
     assert_eq!(total(&second.rows()).0, spent);
     assert_eq!(second.warnings(), Vec::<&str>::new());
 }

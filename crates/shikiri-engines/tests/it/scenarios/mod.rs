@@ -5,7 +5,7 @@ mod errors;
 mod subagents;
 
 use serde_json::json;
-use shikiri_app::execution::{Memory, Order};
+use shikiri_executions::execution::{ResumeState, TurnRequest};
 use shikiri_model::execution::{EngineMessage, total};
 use shikiri_testkit::{Reply, TestEngine, each_engine};
 

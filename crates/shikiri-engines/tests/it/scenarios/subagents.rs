@@ -27,7 +27,7 @@ async fn subagents_work_side_by_side_and_each_is_billed_for_itself(which: TestEn
     let last = Reply::text("all done").usage(tokens(7));
     world.model.script("go", [all.usage(tokens(100)), last]);
     let aliases = [("haiku".to_owned(), "claude-haiku-4-5".to_owned())].into();
-    let ended = world.run(Order { aliases, ..world.order("go") }).await;
+    let ended = world.run(TurnRequest { aliases, ..world.order("go") }).await;
 
     assert_eq!(ended.result(), "all done");
     assert_eq!((ended.count("subagent_start"), ended.count("subagent_end")), (4, 4));

@@ -4,23 +4,28 @@
 use async_trait::async_trait;
 use rmcp::model::{Resource, ResourceTemplate};
 use serde_json::{Value, json};
-use shikiri_app::team::TeamError;
-use shikiri_app::{App, AppError};
+use shikiri_app::App;
 use shikiri_model::ids::DialogueId;
+use shikiri_runtime::AppError;
+use shikiri_teams::TeamError;
 
 use super::views::{DIALOGUE_PREFIX, dialogue};
-use crate::catalogue::{Listed, ResourceSource};
-use crate::client::Caller;
-use crate::fault::Fault;
-use crate::lists::{bad_cursor, missing};
+use crate::catalogue::{CataloguePage, ResourceSource};
+use crate::list_methods::{bad_cursor, resource_not_found};
+use crate::mcp_caller::McpCaller;
+use crate::rpc_error::RpcError;
 
-pub(super) struct Dialogues(pub(super) App);
+pub(super) struct DialogueResources(pub(super) App);
 
 #[async_trait]
-impl ResourceSource for Dialogues {
-    async fn list(&self, _: &Caller, cursor: Option<&str>) -> Result<Listed<Resource>, Fault> {
+impl ResourceSource for DialogueResources {
+    async fn list(
+        &self,
+        _: &McpCaller,
+        cursor: Option<&str>,
+    ) -> Result<CataloguePage<Resource>, RpcError> {
         match cursor {
-            None => Ok(Listed { items: Vec::new(), next: None }),
+            None => Ok(CataloguePage { items: Vec::new(), next: None }),
             Some(_) => Err(bad_cursor()),
         }
     }
@@ -32,15 +37,17 @@ impl ResourceSource for Dialogues {
         vec![template]
     }
 
-    async fn read(&self, caller: &Caller, uri: &str) -> Option<Result<Vec<Value>, Fault>> {
+    async fn read(&self, caller: &McpCaller, uri: &str) -> Option<Result<Vec<Value>, RpcError>> {
         let id = uri.strip_prefix(DIALOGUE_PREFIX)?;
         Some(match self.text(caller, id).await {
             Ok(Some(text)) => {
                 Ok(vec![json!({ "uri": uri, "mimeType": "application/json", "text": text })])
             }
-            Ok(None) | Err(TeamError::App(AppError::NotFound { .. })) => Err(missing(uri)),
+            Ok(None) | Err(TeamError::App(AppError::NotFound { .. })) => {
+                Err(resource_not_found(uri))
+            }
             Err(TeamError::App(error)) => Err(error.into()),
-            Err(TeamError::Refused(refusal)) => Err(Fault::params(refusal.message)),
+            Err(TeamError::Refused(refusal)) => Err(RpcError::params(refusal.message)),
         })
     }
 
@@ -54,19 +61,19 @@ impl ResourceSource for Dialogues {
     }
 }
 
-impl Dialogues {
+impl DialogueResources {
     /// None if there is no such dialogue, or it is none of the caller's business.
-    async fn text(&self, caller: &Caller, id: &str) -> Result<Option<String>, TeamError> {
+    async fn text(&self, caller: &McpCaller, id: &str) -> Result<Option<String>, TeamError> {
         let Ok(id) = id.parse::<DialogueId>() else { return Ok(None) };
         let tenant = &caller.connection.tenant;
-        let found = self.0.find_dialogue(tenant, &id).await?;
+        let found = self.0.teams.find_dialogue(tenant, &id).await?;
         if let Some(own) = &caller.session {
             let place = &own.session.place;
             if place.project != found.value.project || found.value.side_of(&place.agent).is_err() {
                 return Ok(None);
             }
         }
-        let lines = self.0.transcript(tenant, &id).await?;
+        let lines = self.0.teams.transcript(tenant, &id).await?;
         Ok(Some(dialogue(&found, &lines).to_string()))
     }
 }

@@ -1,20 +1,13 @@
 //! What the team tools answer, as JSON.
 
 use serde_json::{Value, json};
-use shikiri_app::team::{Action, Line};
 use shikiri_model::ids::DialogueId;
-use shikiri_model::key::Secret;
-use shikiri_model::record::Stored;
-use shikiri_model::team::{AgentSession, Delegation, Dialogue, Purpose, Task};
-
-use crate::run_view::text;
+use shikiri_model::key::SecretToken;
+use shikiri_model::record::StoredDocument;
+use shikiri_model::team::{AgentSession, Delegation, Dialogue, SessionPurpose, TeamTask};
+use shikiri_teams::{DialogueLine, NextAction};
 
 pub(super) const DIALOGUE_PREFIX: &str = "shikiri://dialogues/";
-
-/// A tool's answer: the same for people and for programs.
-pub(super) fn answer(value: Value) -> Value {
-    json!({ "content": [text(&value.to_string())], "structuredContent": value, "isError": false })
-}
 
 /// With the address under which the dialogue can be read.
 pub(super) fn with_dialogue(mut answer: Value, id: &DialogueId) -> Value {
@@ -32,7 +25,7 @@ pub(super) fn with_dialogue(mut answer: Value, id: &DialogueId) -> Value {
     answer
 }
 
-pub(super) fn login(session: &AgentSession, token: &Secret) -> Value {
+pub(super) fn login(session: &AgentSession, token: &SecretToken) -> Value {
     json!({
         "session_token": token.reveal(),
         "purpose": session.purpose,
@@ -55,27 +48,27 @@ pub(super) fn help(session: &AgentSession, tools: &[&str]) -> Value {
     })
 }
 
-fn next_step(purpose: Purpose) -> &'static str {
+fn next_step(purpose: SessionPurpose) -> &'static str {
     match purpose {
-        Purpose::Task => {
+        SessionPurpose::Task => {
             "Call get_next_action with wait_seconds 30 and do what it says; end a task with \
              report_completed. To have somebody asked or told something, call \
              delegate_to_chat_session, then get_next_action again."
         }
-        Purpose::Chat => {
+        SessionPurpose::Chat => {
             "Call get_pending_messages with wait_seconds 30 and deal with all that it gives: carry \
              out delegations, answer invitations and messages; then call it again."
         }
     }
 }
 
-pub(super) fn action(action: Action) -> Value {
+pub(super) fn action(action: NextAction) -> Value {
     match action {
-        Action::Work(found) => json!({ "action": "work", "task": task(&found) }),
-        Action::WaitForDelegation(id) => {
+        NextAction::Work(found) => json!({ "action": "work", "task": task(&found) }),
+        NextAction::WaitForDelegation(id) => {
             json!({ "action": "wait_for_delegation", "delegation_id": id })
         }
-        Action::DelegationResult { delegation, messages } => json!({
+        NextAction::DelegationResult { delegation, messages } => json!({
             "action": "delegation_result",
             "delegation_id": delegation.id,
             "status": delegation.status,
@@ -85,11 +78,11 @@ pub(super) fn action(action: Action) -> Value {
             "purpose": delegation.purpose,
             "task_id": delegation.task,
         }),
-        Action::None => json!({ "action": "none" }),
+        NextAction::None => json!({ "action": "none" }),
     }
 }
 
-pub(super) fn reported_task(stored: &Stored<Task>) -> Value {
+pub(super) fn reported_task(stored: &StoredDocument<TeamTask>) -> Value {
     json!({
         "task": task(stored),
         "task_id": stored.value.id,
@@ -97,7 +90,7 @@ pub(super) fn reported_task(stored: &Stored<Task>) -> Value {
     })
 }
 
-fn task(stored: &Stored<Task>) -> Value {
+fn task(stored: &StoredDocument<TeamTask>) -> Value {
     let task = &stored.value;
     json!({
         "id": task.id,
@@ -124,7 +117,7 @@ pub(super) fn delegated(delegation: &Delegation) -> Value {
     json!({ "success": true, "delegation_id": delegation.id, "message": message })
 }
 
-pub(super) fn delegation(stored: &Stored<Delegation>) -> Value {
+pub(super) fn delegation(stored: &StoredDocument<Delegation>) -> Value {
     let delegation = &stored.value;
     json!({
         "delegation": {
@@ -147,7 +140,7 @@ pub(super) fn delegation(stored: &Stored<Delegation>) -> Value {
 }
 
 /// A dialogue as a resource.
-pub(super) fn dialogue(stored: &Stored<Dialogue>, lines: &[Line]) -> Value {
+pub(super) fn dialogue(stored: &StoredDocument<Dialogue>, lines: &[DialogueLine]) -> Value {
     let dialogue = &stored.value;
     let end = dialogue.end.as_ref();
     json!({

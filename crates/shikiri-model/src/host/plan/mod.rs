@@ -1,7 +1,7 @@
-//! Plans: calls at several servers that need one another's results.
+//! Plans: calls at several servers that use one another's results.
 //!
-//! A plan is a file's content, checked before anything is called. A run of it says what became of
-//! each task; every decision on it is a function of the run, the news and the time.
+//! A plan is the content of a file and is checked before any call. A run of the plan holds the
+//! state of each task. Every decision is a function of the run, the event and the time.
 //!
 //! ```text
 //! waiting → running → done | failed
@@ -9,19 +9,19 @@
 //!    └─ again ─┘        waiting → skipped, when what it needs failed
 //! ```
 
-mod check;
-mod file;
-mod follow;
-mod reference;
-mod result;
-mod run;
+mod plan_check;
+mod plan_file;
+mod plan_run;
+mod result_reference;
 mod synthesis;
+mod task_result;
+mod task_scheduling;
 #[cfg(test)]
 mod tests;
 
-pub use check::PlanError;
-pub use file::{MAX_PLAN, Plan, PlanTask, Servers, Synthesis};
-pub use follow::{Followed, MAX_PARALLEL, Offers, TaskOutcome};
-pub use result::TaskResult;
-pub use run::{PlanRun, PlanState, TaskRun, TaskState};
-pub use synthesis::{Missing, Written, WrittenBy};
+pub use plan_check::PlanError;
+pub use plan_file::{HostPlan, MAX_PLAN, PlanSynthesis, PlanTask, ServerNames};
+pub use plan_run::{PlanRun, PlanState, PlanTaskRun, PlanTaskState};
+pub use synthesis::{MissingResult, SynthesisAuthor, SynthesisText};
+pub use task_result::PlanTaskResult;
+pub use task_scheduling::{MAX_PARALLEL, PlanTaskDecision, PlanTaskOutcome, ToolOffers};

@@ -2,9 +2,9 @@
 
 use axum::http::StatusCode;
 use serde_json::json;
-use shikiri_model::team::Purpose;
+use shikiri_model::team::SessionPurpose;
 
-use super::{P, Team, ids};
+use super::{HELP, P, Team, ids};
 
 #[tokio::test]
 async fn what_is_wrong_is_refused_with_its_code() {
@@ -118,7 +118,7 @@ async fn an_inactive_tenants_team_gets_nothing_more() {
 async fn another_tenants_team_is_not_there() {
     let team = Team::new().await;
     let other = team.world.tenant("b").await;
-    let mia = team.desk("mia", Purpose::Chat).await;
+    let mia = team.desk("mia", SessionPurpose::Chat).await;
     let (dialogue, task) = (team.dialogue(&mia).await, team.task("mia").await);
     team.world.call(&other, "POST", "/v1/tenants/b/projects", Some(json!({ "id": "p" }))).await;
     for (rest, code) in [
@@ -151,16 +151,16 @@ async fn another_tenants_team_is_not_there() {
 #[tokio::test]
 async fn a_team_goes_with_its_tenant_and_its_tokens_stop_working() {
     let team = Team::new().await;
-    let mia = team.desk("mia", Purpose::Chat).await;
+    let mia = team.desk("mia", SessionPurpose::Chat).await;
     team.dialogue(&mia).await;
     team.task("mia").await;
-    let token = team.login("mia", Purpose::Task).await.unwrap();
+    let token = team.login("mia", SessionPurpose::Task).await.unwrap();
     let app = &team.world.app;
-    app.enter_session(&token, "help").await.unwrap();
+    app.teams.enter_session(&token, HELP).await.unwrap();
     let gone = team.world.call(&team.world.admin, "DELETE", "/v1/tenants/a", None).await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT);
-    assert!(app.enter_session(&token, "help").await.is_err());
-    assert!(team.login("mia", Purpose::Task).await.is_err());
+    assert!(app.teams.enter_session(&token, HELP).await.is_err());
+    assert!(team.login("mia", SessionPurpose::Task).await.is_err());
     let rows = "SELECT (SELECT count(*) FROM records WHERE tenant = 'a')
                      + (SELECT count(*) FROM streams WHERE tenant = 'a')";
     let database = team.world.database();

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use shikiri_app::team::{Action, Conversation, Desk, Login, TeamError};
-use shikiri_model::key::Secret;
-use shikiri_model::team::Purpose;
+use shikiri_model::key::SecretToken;
+use shikiri_model::team::{SessionPurpose, SessionRequirement, ToolPermission};
+use shikiri_teams::{AgentLoginRequest, AgentSessionHandle, NewDialogue, NextAction, TeamError};
 
 use crate::world::{Answer, World};
+
+const HELP: ToolPermission = ToolPermission { tool: "help", requires: SessionRequirement::Session };
 
 const P: &str = "/v1/tenants/a/projects/p";
 
@@ -53,29 +55,29 @@ impl Team {
         made.json()["id"].as_str().unwrap().to_owned()
     }
 
-    async fn login(&self, agent: &str, purpose: Purpose) -> Result<Secret, TeamError> {
-        let login = Login {
+    async fn login(&self, agent: &str, purpose: SessionPurpose) -> Result<SecretToken, TeamError> {
+        let login = AgentLoginRequest {
             agent_id: agent.to_owned(),
-            passkey: Secret::from_caller(&format!("pass-{agent}")),
+            passkey: SecretToken::from_caller(&format!("pass-{agent}")),
             project_id: "p".to_owned(),
             purpose: Some(purpose),
             by: "key".to_owned(),
         };
-        let (_, token) = self.world.app.authenticate(&"a".parse().unwrap(), login).await?;
+        let (_, token) = self.world.app.teams.authenticate(&"a".parse().unwrap(), login).await?;
         Ok(token)
     }
 
-    async fn desk(&self, agent: &str, purpose: Purpose) -> Desk {
+    async fn desk(&self, agent: &str, purpose: SessionPurpose) -> AgentSessionHandle {
         let token = self.login(agent, purpose).await.unwrap();
-        self.world.app.enter_session(&token, "help").await.unwrap()
+        self.world.app.teams.enter_session(&token, HELP).await.unwrap()
     }
 
     /// Mia's words to Ben.
-    async fn dialogue(&self, mia: &Desk) -> String {
-        let talk = Conversation {
+    async fn dialogue(&self, mia: &AgentSessionHandle) -> String {
+        let talk = NewDialogue {
             target: "ben".to_owned(),
             initial_message: "りんご".to_owned(),
-            ..Conversation::default()
+            ..NewDialogue::default()
         };
         mia.start_conversation(&talk).await.unwrap().conversation_id.to_string()
     }
@@ -153,8 +155,8 @@ async fn a_task_follows_its_assignee_and_leaves_the_list_when_it_is_done() {
     assert_eq!((&shown["status"], &shown["task_id"]), (&json!("todo"), &json!(id)));
 
     let now = Duration::ZERO;
-    let mut mia = team.desk("mia", Purpose::Task).await;
-    assert!(matches!(mia.next_action(now).await.unwrap(), Action::Work(_)));
+    let mut mia = team.desk("mia", SessionPurpose::Task).await;
+    assert!(matches!(mia.next_action(now).await.unwrap(), NextAction::Work(_)));
     assert_eq!(team.get(&path).await.json()["status"], "in_progress");
 
     // Handed over: it starts anew with Ben, and Mia has nothing left.
@@ -163,19 +165,19 @@ async fn a_task_follows_its_assignee_and_leaves_the_list_when_it_is_done() {
         (&moved["status"], &moved["assignee"], &moved["priority"]),
         (&json!("todo"), &json!("ben"), &json!(7))
     );
-    assert!(matches!(mia.next_action(now).await.unwrap(), Action::None));
-    let mut ben = team.desk("ben", Purpose::Task).await;
-    assert!(matches!(ben.next_action(now).await.unwrap(), Action::Work(_)));
+    assert!(matches!(mia.next_action(now).await.unwrap(), NextAction::None));
+    let mut ben = team.desk("ben", SessionPurpose::Task).await;
+    assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::Work(_)));
 
     // Blocked by a person: gone from the list; set back to todo, it is there again.
     team.patch(&path, json!({ "status": "blocked" })).await;
-    assert!(matches!(ben.next_action(now).await.unwrap(), Action::None));
+    assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::None));
     let waiting = ben.next_action(Duration::from_secs(20));
     let (woken, _) = tokio::join!(waiting, team.patch(&path, json!({ "status": "todo" })));
-    assert!(matches!(woken.unwrap(), Action::Work(_)), "a change wakes whoever waits for work");
+    assert!(matches!(woken.unwrap(), NextAction::Work(_)), "a change wakes whoever waits for work");
     let done = team.patch(&path, json!({ "status": "done", "title": "終わり" })).await.json();
     assert_eq!((&done["status"], &done["title"]), (&json!("done"), &json!("終わり")));
-    assert!(matches!(ben.next_action(now).await.unwrap(), Action::None));
+    assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::None));
 
     let open = team.task("ben").await;
     let listed = team.get(&format!("{P}/tasks?status=todo")).await.json();
@@ -183,7 +185,7 @@ async fn a_task_follows_its_assignee_and_leaves_the_list_when_it_is_done() {
     assert_eq!(ids(&team.get(&format!("{P}/tasks")).await.json()).len(), 2);
     let nobody = team.patch(&format!("{P}/tasks/{open}"), json!({ "assignee": null })).await;
     assert_eq!(nobody.json()["assignee"], Value::Null);
-    assert!(matches!(ben.next_action(now).await.unwrap(), Action::None));
+    assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::None));
 }
 
 #[tokio::test]
@@ -208,7 +210,7 @@ async fn a_person_writes_to_an_agent_and_sees_whether_it_was_read() {
     ];
     assert_eq!(names(&sent), fields);
     assert_eq!((&sent["read"], &sent["read_at"]), (&json!(false), &Value::Null));
-    let mut mia = team.desk("mia", Purpose::Chat).await;
+    let mut mia = team.desk("mia", SessionPurpose::Chat).await;
     let pending = mia.pending(Duration::ZERO).await.unwrap();
     assert_eq!(pending.pending_messages.len(), 1);
     mia.respond_chat(None, "はい").await.unwrap();
@@ -239,16 +241,16 @@ async fn a_person_writes_to_an_agent_and_sees_whether_it_was_read() {
 async fn delegations_and_dialogues_are_seen_and_a_dialogue_is_cancelled_once() {
     let team = Team::new().await;
     team.task("mia").await;
-    let mut worker = team.desk("mia", Purpose::Task).await;
+    let mut worker = team.desk("mia", SessionPurpose::Task).await;
     worker.next_action(Duration::ZERO).await.unwrap();
     let asked = worker.delegate("ben", "しりとり", Some("6 rounds".to_owned())).await.unwrap();
-    let talker = team.desk("mia", Purpose::Chat).await;
-    let talk = Conversation {
+    let talker = team.desk("mia", SessionPurpose::Chat).await;
+    let talk = NewDialogue {
         target: "ben".to_owned(),
         initial_message: "りんご".to_owned(),
         max_turns: Some(12),
         delegation: Some(asked.id.to_string()),
-        ..Conversation::default()
+        ..NewDialogue::default()
     };
     let id = talker.start_conversation(&talk).await.unwrap().conversation_id.to_string();
 
@@ -291,7 +293,7 @@ async fn delegations_and_dialogues_are_seen_and_a_dialogue_is_cancelled_once() {
     assert_eq!(again.problem(), (409, "CONFLICT".to_owned()));
     // Both sides are told, and the delegation has its outcome.
     for agent in ["mia", "ben"] {
-        let mut desk = team.desk(agent, Purpose::Chat).await;
+        let mut desk = team.desk(agent, SessionPurpose::Chat).await;
         let told = desk.pending(Duration::ZERO).await.unwrap().ended_conversations;
         assert_eq!(told.len(), 1, "{agent}");
     }
@@ -325,15 +327,15 @@ async fn delegations_and_dialogues_are_seen_and_a_dialogue_is_cancelled_once() {
 #[tokio::test]
 async fn a_dialogue_is_followed_to_its_end_and_read_again_from_any_event() {
     let team = Team::new().await;
-    let mia = team.desk("mia", Purpose::Chat).await;
+    let mia = team.desk("mia", SessionPurpose::Chat).await;
     let id = team.dialogue(&mia).await;
     let path = format!("{P}/dialogues/{id}");
     let events = format!("{path}/events");
     // The stream ends with the dialogue: reading it whole waits for that.
     let reading = team.get(&events);
     let talking = async {
-        let ben = team.desk("ben", Purpose::Chat).await;
-        ben.say(&id, "ごりら").await.unwrap();
+        let ben = team.desk("ben", SessionPurpose::Chat).await;
+        ben.send_dialogue_message(&id, "ごりら").await.unwrap();
         mia.end_conversation(&id, None).await.unwrap();
     };
     let (whole, ()) = tokio::join!(reading, talking);

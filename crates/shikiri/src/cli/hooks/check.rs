@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use shikiri_hook::conventions_file;
-use shikiri_model::hook::{Conventions, Subagent};
+use shikiri_hook::conventions_file::{self, ConventionsError};
+use shikiri_model::hook::{Conventions, SubagentRecord};
 
 use super::problems::{Problem, doubts, problems};
 use super::rehearsal::{Call, Rehearsal, Step, When};
@@ -40,7 +40,7 @@ pub(super) struct Check {
     json: JsonArgument,
 }
 
-/// Everything that there is to say.
+/// The results of the check.
 struct Findings {
     file: String,
     problems: Vec<Problem>,
@@ -48,7 +48,7 @@ struct Findings {
     /// What is in the file, if it can be read.
     content: Option<String>,
     steps: Vec<Step>,
-    agent: Option<Subagent>,
+    agent: Option<SubagentRecord>,
 }
 
 impl Check {
@@ -87,12 +87,12 @@ impl Check {
         let path = config.data_folder().join("conventions.toml");
         let conventions = match conventions_file::load(&path) {
             Ok(conventions) => conventions,
-            Err(problem) => {
-                findings.problems.push(unread(&problem, &findings.file));
+            Err(error) => {
+                findings.problems.push(unread(error));
                 return Ok(findings);
             }
         };
-        // It has just been read as UTF-8 of a bearable length.
+        // The file was just read as UTF-8, within the size limit.
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         findings.problems = problems(&text, &conventions);
         findings.notes = doubts(&conventions);
@@ -116,7 +116,7 @@ impl Check {
         &self,
         conventions: &Conventions,
         config: &Config,
-    ) -> Result<(Vec<Step>, Option<Subagent>), String> {
+    ) -> Result<(Vec<Step>, Option<SubagentRecord>), String> {
         let rehearsal = Rehearsal::new(conventions, &config.root);
         let tool = match (&self.tool, &self.path, &self.command) {
             (Some(tool), _, _) => tool,
@@ -142,13 +142,16 @@ impl Check {
     }
 }
 
-/// A file that cannot be read: its line, if the problem names one, is told apart.
-fn unread(problem: &str, file: &str) -> Problem {
-    let problem = problem.strip_prefix(&format!("{file}: ")).unwrap_or(problem);
-    let apart = problem.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
-    match apart.and_then(|(line, problem)| Some((line.parse().ok()?, problem))) {
-        Some((line, problem)) => Problem { line: Some(line), problem: problem.to_owned() },
-        None => Problem { line: None, problem: problem.to_owned() },
+/// A file that cannot be read. The line is separate if the problem names one.
+fn unread(error: ConventionsError) -> Problem {
+    match error {
+        ConventionsError::Invalid { source, .. } => {
+            Problem { line: source.line, problem: source.message }
+        }
+        ConventionsError::Unreadable { source, .. } => {
+            Problem { line: None, problem: source.to_string() }
+        }
+        error => Problem { line: None, problem: error.to_string() },
     }
 }
 
@@ -189,9 +192,9 @@ impl Findings {
     fn print(&self, asked: &Check) -> Result<(), Failure> {
         let output = Output::stdout();
         for Problem { line, problem } in &self.problems {
-            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            let label = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             let fail = output.paint(Style::Bad, "fail");
-            output.line(&format!("{fail}  {place}{}", one_line(problem)))?;
+            output.line(&format!("{fail}  {label}{}", one_line(problem)))?;
         }
         for note in &self.notes {
             output.line(&format!("{}  {}", output.paint(Style::Dim, "note"), one_line(note)))?;
@@ -236,17 +239,17 @@ fn step_json(step: &Step) -> Value {
 }
 
 fn print_step(output: Output, step: &Step) -> Result<(), Failure> {
-    let told = step_json(step);
-    let text = |field: &str| told[field].as_str();
+    let view = step_json(step);
+    let text = |field: &str| view[field].as_str();
     let (what, said) = match (text("deny"), text("context"), text("prompt")) {
         (Some(reason), _, _) => ("denied by", reason),
         (None, Some(context), _) => ("told by", context),
         (None, None, Some(prompt)) => ("prompt changed by", prompt),
-        // Hardly ever is there anything to say about the call that spawns.
+        // The call that spawns rarely gets a message.
         (None, None, None) if step.when == When::Spawn => return Ok(()),
         (None, None, None) => return output.line(&format!("{}: nothing is said", when(step))),
     };
-    let rules = told["rules"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let rules = view["rules"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let convention = text("convention").map(|key| format!("[{key}]")).into_iter();
     let by: Vec<_> = convention.chain(rules.map(|rule| format!("rule {rule:?}"))).collect();
     output.line(&format!("{}: {what} {}", when(step), one_line(&by.join(", "))))?;

@@ -1,12 +1,11 @@
-//! Changes to a text of JSON that leave everything else in it as it was written: its indent, its
-//! line ends, its comments.
+//! Edits to JSON text that keep everything else as it was written: indent, line ends, comments.
 
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use super::jsonc::{Item, Kind, Node};
 
-/// The text with a value put at the end of one of its objects or arrays.
+/// Appends a value to one of the text's objects or arrays.
 pub(super) fn append(
     text: &str,
     root: &Node,
@@ -19,7 +18,7 @@ pub(super) fn append(
     let Some(last) = container.items().last() else {
         return fill(text, &layout, container, key, value);
     };
-    // After whatever is last in there, which may be a comment.
+    // After the last content, which may be a comment.
     let at = text[..close].trim_end().len();
     let mut piece = if text[last.value.span.end..close].contains('\n') {
         let base = indent_at(text, last.start);
@@ -29,7 +28,7 @@ pub(super) fn append(
     };
     let mut comma = ",";
     if last.comma.is_some() {
-        // As everything else in there, it has a comma after it.
+        // The container ends its items with a comma, so this one gets it too.
         piece.push_str(std::mem::take(&mut comma));
     }
     let end = last.value.span.end;
@@ -57,7 +56,7 @@ fn fill(
     [&text[..at], newline, &inner, &lines, newline, base, &text[close..]].concat()
 }
 
-/// The text without one of a container's items.
+/// Removes one item of a container from the text.
 pub(super) fn remove(text: &str, container: &Node, index: usize) -> String {
     let items = container.items();
     let item = &items[index];
@@ -67,7 +66,7 @@ pub(super) fn remove(text: &str, container: &Node, index: usize) -> String {
     }
     let rest = text[end..].trim_start_matches([' ', '\t']);
     if text[start..item.start].contains('\n') && !rest.starts_with(['\r', '\n']) {
-        // What comes before may be a comment, and what comes after would become part of it.
+        // A comment may come before it, and what follows would become part of that comment.
         (start, end) = (item.start, text.len() - rest.len());
     }
     let before = match previous(items, index).filter(|_| item.comma.is_none()) {
@@ -81,7 +80,7 @@ pub(super) fn remove(text: &str, container: &Node, index: usize) -> String {
     [&before, &text[end..]].concat()
 }
 
-/// The comma before the last item, which separates nothing when that is gone.
+/// The comma before the last item, which is removed with it.
 fn previous(items: &[Item], index: usize) -> Option<usize> {
     items[..index].last()?.comma
 }
@@ -90,9 +89,9 @@ fn previous(items: &[Item], index: usize) -> Option<usize> {
 struct Layout<'a> {
     newline: &'static str,
     indent: &'a str,
-    /// All of it stands on one line.
+    /// Everything is on one line.
     is_one_line: bool,
-    /// Between things on one line.
+    /// The gap between items on one line.
     gap: &'static str,
 }
 
@@ -113,11 +112,11 @@ impl<'a> Layout<'a> {
         named(key, self.gap, &serde_json::to_string(value).unwrap_or_default())
     }
 
-    /// On lines of its own, of which the first is indented already.
+    /// The value on lines of its own; the first is indented already.
     fn lines(&self, key: Option<&str>, value: &impl Serialize, base: &str) -> String {
         let mut bytes = Vec::new();
         let formatter = PrettyFormatter::with_indent(self.indent.as_bytes());
-        // Neither texts nor lists of them can fail to be written to memory.
+        // Writing text and lists of text to memory cannot fail.
         let _ = value.serialize(&mut Serializer::with_formatter(&mut bytes, formatter));
         let pretty = String::from_utf8_lossy(&bytes);
         named(key, " ", &pretty.replace('\n', &format!("{}{base}", self.newline)))
@@ -131,7 +130,7 @@ fn named(key: Option<&str>, gap: &str, value: &str) -> String {
     }
 }
 
-/// The white space with which the line of a place begins.
+/// The white space at the start of the line.
 fn indent_at(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[start..at];
@@ -139,7 +138,7 @@ fn indent_at(text: &str, at: usize) -> &str {
 }
 
 impl Node {
-    /// What it should be for something to be put into it.
+    /// Whether values can be added by key.
     pub(super) fn is_object(&self) -> bool {
         matches!(self.kind, Kind::Object(_))
     }
@@ -159,7 +158,7 @@ mod tests {
         append(text, &root, &root, root.is_object().then_some("new"), &value)
     }
 
-    /// What is put in and taken out again leaves no trace.
+    /// Adding and removing a value restores the text.
     #[test]
     fn a_text_keeps_its_layout() {
         let cases = [

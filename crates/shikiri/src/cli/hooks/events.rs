@@ -1,5 +1,5 @@
-//! Which of Claude Code's events are wanted, and what is to be called for them. The plugin's
-//! `hooks.json` says the same; a test compares them.
+//! The events of Claude Code that we hook, and the hook that they call. The plugin's `hooks.json`
+//! has the same list; a test compares them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::data_folder::KEY_PREFIX;
 /// In seconds; a hook itself gives up after two.
 const TIMEOUT: u64 = 5;
 
-/// Where a server takes hooks.
+/// The server's path for hooks.
 const HTTP_PATH: &str = "/hooks/claude";
 
-/// An event, and which of its occasions.
+/// An event with its matcher.
 pub(super) struct Event {
     pub(super) name: &'static str,
     pub(super) matcher: Option<&'static str>,
@@ -25,13 +25,14 @@ const fn every(name: &'static str) -> Event {
     Event { name, matcher: None }
 }
 
-/// Only the calls that start subagents: any other tool call costs one process, not two.
+/// Matches only the calls that start subagents, so that other tool calls start one process, not
+/// two.
 const fn spawning(name: &'static str) -> Event {
     Event { name, matcher: Some("Agent|Task") }
 }
 
-/// Those that lead to something, and those that a reader of the log needs to see what happened
-/// between them: prompts, compactions, teammates that rest.
+/// Events that have an effect, and events that a reader of the log needs to see what happened in
+/// between: prompts, compactions, idle teammates.
 const EVENTS: [Event; 13] = [
     every("SessionStart"),
     every("UserPromptSubmit"),
@@ -48,7 +49,7 @@ const EVENTS: [Event; 13] = [
     every("SessionEnd"),
 ];
 
-/// What Claude Code calls: as it stands in the settings.
+/// A hook as it is written in the settings.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Hook {
@@ -74,7 +75,7 @@ pub(super) struct Group<'a> {
 }
 
 impl Hook {
-    /// The small program beside this one, else this one.
+    /// The small hook program beside this program, otherwise this program.
     pub(super) fn beside(program: &Path) -> Self {
         let small = program.with_file_name("shikiri-hook");
         let (program, args) = match small.is_file() {
@@ -85,18 +86,18 @@ impl Hook {
         Self::Command { command, args, timeout: TIMEOUT }
     }
 
-    /// A server in place of a program.
+    /// Posts to a server instead of starting a program.
     pub(super) fn posting(base: &str, key: &str) -> Self {
         let headers = [("Authorization".to_owned(), format!("Bearer {key}"))].into();
         Self::Http { url: http_url(base), headers, timeout: TIMEOUT }
     }
 
-    /// The events for which it can be called.
+    /// The events for which this hook can be called.
     pub(super) fn events(&self) -> impl Iterator<Item = &'static Event> + use<> {
         events(matches!(self, Self::Http { .. }))
     }
 
-    /// For people: what is called.
+    /// What is called, for people.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Command { command, args, .. } => {
@@ -108,8 +109,7 @@ impl Hook {
 }
 
 fn events(is_http: bool) -> impl Iterator<Item = &'static Event> {
-    // Claude Code posts nothing before it has started; what a compaction means is told by
-    // `PostCompact` too.
+    // Claude Code posts nothing before it has started, and `PostCompact` reports a compaction too.
     EVENTS.iter().filter(move |event| !(is_http && event.name == "SessionStart"))
 }
 
@@ -118,7 +118,7 @@ pub(super) fn http_url(base: &str) -> String {
     format!("{}{HTTP_PATH}", base.strip_suffix(HTTP_PATH).unwrap_or(base))
 }
 
-/// What a hook in somebody's settings calls, if it is one of ours.
+/// What a hook in a settings file calls, if it is one of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ours {
     Program(PathBuf),
@@ -129,7 +129,7 @@ impl Ours {
     pub(super) fn of(hook: &Value) -> Option<Self> {
         if hook["type"] == "http" {
             let url = hook["url"].as_str().filter(|url| url.ends_with(HTTP_PATH))?.to_owned();
-            // Others may have a path of that name: only we have such keys.
+            // Other servers may use the same path, but only our keys have this form.
             let header = hook["headers"]["Authorization"].as_str();
             let key = header.and_then(|text| text.strip_prefix("Bearer "));
             let key = key.filter(|key| key.starts_with(KEY_PREFIX))?.to_owned();
@@ -156,7 +156,7 @@ impl Ours {
         events(matches!(self, Self::Server { .. }))
     }
 
-    /// For people: what is called.
+    /// What is called, for people.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Program(program) => program.display().to_string(),
@@ -165,7 +165,7 @@ impl Ours {
     }
 }
 
-/// A command taken apart as a shell would, as far as quotes go.
+/// Splits a command as a shell would, as far as quotes are concerned.
 fn words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut chars = command.chars();

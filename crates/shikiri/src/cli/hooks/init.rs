@@ -12,7 +12,7 @@ use crate::data_folder;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
-/// What a new project begins with.
+/// The conventions of a new project.
 pub(super) const STARTER: &str = include_str!("starter.toml");
 
 #[derive(Args)]
@@ -32,7 +32,7 @@ impl Init {
         Ok(())
     }
 
-    /// Whole or not at all: a hook may read it at any moment.
+    /// Writes the file atomically: a hook may read it at any moment.
     fn write(&self, path: &Path) -> Result<(), Failure> {
         let written = (|| {
             let folder = path.parent().unwrap_or(Path::new("."));

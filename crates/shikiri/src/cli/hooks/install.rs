@@ -47,21 +47,20 @@ pub(super) struct Uninstall {
 }
 
 impl Install {
-    /// A key is made in the store where events are posted to a server.
+    /// A key is created in the store if events are posted to a server.
     pub(super) fn uses(&self) -> &'static [ConfigUse] {
         if self.http.is_some() { &[ConfigUse::Store] } else { &[] }
     }
 
     pub(super) async fn run(&self, config: &Config) -> Result<(), Failure> {
         let file = self.scope.settings(config)?;
-        // No key is made for a file that cannot hold it.
+        // No key is created for a file that cannot hold it.
         let before = settings::found(file.text()).map_err(|fault| file.broken(&fault))?;
         let hook = self.hook(&file, config).await?;
         let text = settings::install(file.text(), &hook).map_err(|fault| file.broken(&fault))?;
         let changed = file.text.as_ref() != Some(&text);
         if changed && !self.dry_run {
-            // An older copy is of what was there before the hooks that are in it now, or of nothing
-            // that still counts.
+            // An older backup predates the hooks that are in the file now, or is outdated.
             let is_first = before.is_empty();
             let has_copy = file.backup().is_some() || settings::is_made_by_install(file.text());
             if is_first || !has_copy {
@@ -75,11 +74,12 @@ impl Install {
                 file.path.display()
             ));
         }
-        let told = match changed {
+        let summary = match changed {
             true => format!("{} calls {}", file.path.display(), hook.name()),
             false => format!("{} calls {} already", file.path.display(), hook.name()),
         };
-        Report { file: &file, changed, dry_run: self.dry_run, json: self.json }.tell(&text, &told)
+        Report { file: &file, changed, dry_run: self.dry_run, json: self.json }
+            .tell(&text, &summary)
     }
 
     async fn hook(&self, file: &SettingsFile, config: &Config) -> Result<Hook, Failure> {
@@ -109,7 +109,7 @@ impl Uninstall {
         let before = file.text();
         let mut text = settings::uninstall(before).map_err(broken)?;
         let changed = text != before;
-        // Where nothing else was changed since, what was there comes back to the byte.
+        // If nothing else has changed since, the backup is restored byte for byte.
         let backup = file.backup().filter(|backup| {
             changed
                 && settings::found(backup).is_ok_and(|found| found.is_empty())
@@ -128,15 +128,16 @@ impl Uninstall {
                 backup => file.restore(backup.as_deref())?,
             }
         }
-        let told = match changed {
+        let summary = match changed {
             true => format!("{} calls no hook of Shikiri any more", file.path.display()),
             false => format!("{} calls no hook of Shikiri", file.path.display()),
         };
-        Report { file: &file, changed, dry_run: self.dry_run, json: self.json }.tell(&text, &told)
+        Report { file: &file, changed, dry_run: self.dry_run, json: self.json }
+            .tell(&text, &summary)
     }
 }
 
-/// What a command did, or would do.
+/// The report of what a command did, or would do.
 struct Report<'a> {
     file: &'a SettingsFile,
     changed: bool,
@@ -145,7 +146,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn tell(&self, text: &str, told: &str) -> Result<(), Failure> {
+    fn tell(&self, text: &str, summary: &str) -> Result<(), Failure> {
         let output = Output::stdout();
         if self.json.json {
             let found = settings::found(text).unwrap_or_default();
@@ -162,17 +163,17 @@ impl Report<'_> {
         if self.dry_run {
             return output.piece(text);
         }
-        output.line(told)
+        output.line(summary)
     }
 }
 
-/// As much of a secret as tells which was meant.
+/// Enough of a secret to recognise it.
 fn shown(key: &str) -> String {
     let start: String = key.chars().take(4).collect();
     if start.len() < key.len() { format!("{start}…") } else { start }
 }
 
-/// This program, where it lies.
+/// The path of this program.
 fn program() -> Result<PathBuf, Failure> {
     let found = std::env::current_exe().ok().filter(|path| path.exists());
     found.ok_or_else(|| {
@@ -181,7 +182,7 @@ fn program() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The key with which hooks are posted there already.
+/// The key with which hooks are already posted to that server.
 fn known_key(file: &SettingsFile, base: &str) -> Option<String> {
     let found = settings::found(file.text()).ok()?;
     found.into_iter().find_map(|found| match found.ours {

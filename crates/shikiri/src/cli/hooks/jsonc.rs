@@ -1,14 +1,14 @@
-//! JSON as people keep it in settings: with comments and commas too many. Everything is read with
-//! its place in the text, so that a part can be changed and the rest stays as it was written.
+//! JSON as people write settings: with comments and trailing commas. Each value keeps its position
+//! in the text, so that a part can be edited while the rest stays as written.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
-/// Deeper than this nobody writes by hand.
+/// Deeper nesting is not written by hand.
 const DEEPEST: usize = 64;
 
-/// What is wrong with a text, and where.
+/// What is wrong with a text, and on which line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) line: usize,
@@ -31,11 +31,11 @@ pub(super) enum Kind {
 /// A member of an object, or an element of an array.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// Where it begins: with its key, if it has one.
+    /// Its start: the key's, if it has one.
     pub(super) start: usize,
     pub(super) key: Option<String>,
     pub(super) value: Node,
-    /// Where the comma after it is.
+    /// The position of the comma after it.
     pub(super) comma: Option<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// The place of a member among its object's.
+    /// The index of a member in its object.
     pub(super) fn position(&self, key: &str) -> Option<usize> {
         self.items().iter().position(|item| item.key.as_deref() == Some(key))
     }
@@ -56,7 +56,7 @@ impl Node {
         self.position(key).map(|at| &self.items()[at].value)
     }
 
-    /// Without its places and comments.
+    /// The value without positions and comments.
     pub(super) fn to_value(&self) -> Value {
         let member = |item: &Item| Some((item.key.clone()?, item.value.to_value()));
         match &self.kind {
@@ -67,14 +67,14 @@ impl Node {
     }
 }
 
-/// The line of a place, the first being 1.
+/// The line of a position, counted from 1.
 pub(super) fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
 pub(super) fn parse(text: &str) -> Result<Node, Fault> {
     let mut reader = Reader { text, at: 0, depth: 0 };
-    // Some editors begin a file with it.
+    // Some editors start a file with a byte order mark.
     reader.take('\u{feff}');
     reader.skip()?;
     let node = reader.value()?;
@@ -85,8 +85,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Fault> {
     Ok(node)
 }
 
-/// The text without white space: what two texts have in common that differ only in their layout.
-/// Comments count.
+/// The text without white space, to compare texts apart from their layout. Comments count.
 pub(super) fn without_layout(text: &str) -> Result<String, Fault> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     let mut bare = String::new();
@@ -129,7 +128,7 @@ impl<'a> Reader<'a> {
         Fault { line: line_of(self.text, self.at), what: what.to_owned() }
     }
 
-    /// Goes past white space and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) -> Result<(), Fault> {
         loop {
             let rest = self.rest();
@@ -255,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_broken_is_told_with_its_line() {
-        let told =
+        let fault_text =
             |text: &str| parse(text).map_err(|f| format!("{}: {}", f.line, f.what)).unwrap_err();
         let cases = [
             ("", "1: the text ends where a value should be"),
@@ -271,8 +270,8 @@ mod tests {
             ("[,]", "1: here is no value"),
         ];
         for (text, expected) in cases {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(fault_text(text), expected, "{text}");
         }
-        assert!(told(&"[".repeat(100_000)).contains("nested too deeply"));
+        assert!(fault_text(&"[".repeat(100_000)).contains("nested too deeply"));
     }
 }

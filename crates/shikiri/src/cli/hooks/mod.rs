@@ -1,5 +1,4 @@
-//! `shikiri hooks …`: puts our hooks into Claude Code's settings, and cares for the conventions
-//! that they give.
+//! `shikiri hooks …`: installs our hooks in Claude Code's settings, and checks their conventions.
 
 mod check;
 mod edit;
@@ -23,11 +22,10 @@ use self::settings_file::SettingsFile;
 use super::my_login::claude_config_dir;
 use super::{Global, hook_reports};
 use crate::config::{Config, Surroundings};
-use crate::env_vars;
 use crate::exit::Failure;
-use crate::logging;
 use crate::trust::ConfigUse;
 use crate::wiring::Access;
+use crate::{env_vars, logging};
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -97,7 +95,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
 }
 
 impl Project {
-    /// What that project's hooks have told.
+    /// Opens the store of that project, with the events of its hooks.
     async fn open(&self, global: &Global) -> Result<App, Failure> {
         super::open(&self.config_for(global, &[ConfigUse::Store])?, Access::Read).await
     }
@@ -134,7 +132,7 @@ impl Scope {
         }
     }
 
-    /// Nobody shares the file.
+    /// Whether the file belongs to one user.
     fn is_private(&self) -> bool {
         self.user || self.local
     }

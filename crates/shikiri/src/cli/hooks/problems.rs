@@ -1,8 +1,8 @@
-//! What is wrong with a conventions file, with the line where it can be told.
+//! Problems of a conventions file, with the line where it is known.
 
 use serde::Serialize;
 use shikiri_model::hook::Conventions;
-use shikiri_model::hook::conventions::Rule;
+use shikiri_model::hook::conventions::ToolRule;
 use toml::de::{DeTable, DeValue};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -11,18 +11,18 @@ pub(super) struct Problem {
     pub(super) problem: String,
 }
 
-/// Faults of a file that can be read, and patterns that do not say what they seem to.
+/// Faults of a readable file, and patterns that do not mean what they seem to.
 pub(super) fn problems(text: &str, conventions: &Conventions) -> Vec<Problem> {
     let lines = Lines::of(text);
     let patterns = (1..).zip(&conventions.rules).flat_map(|(number, rule)| {
-        let place = format!("rule {number} ({:?})", rule.name);
-        unreadable(rule).into_iter().map(move |what| format!("{place}: {what}"))
+        let label = format!("rule {number} ({:?})", rule.name);
+        unreadable(rule).into_iter().map(move |what| format!("{label}: {what}"))
     });
-    let faults = conventions.faults().into_iter().chain(patterns);
+    let faults = conventions.validation_errors().into_iter().chain(patterns);
     faults.map(|problem| Problem { line: lines.line_of(&problem), problem }).collect()
 }
 
-/// What is not wrong, but may not be meant: rules for roles that are named nowhere else.
+/// Rules that are valid but possibly not intended: for roles that are named nowhere else.
 pub(super) fn doubts(conventions: &Conventions) -> Vec<String> {
     let known = |role: &str| {
         role == "main"
@@ -39,7 +39,7 @@ pub(super) fn doubts(conventions: &Conventions) -> Vec<String> {
     doubtful.collect()
 }
 
-fn unreadable(rule: &Rule) -> Vec<String> {
+fn unreadable(rule: &ToolRule) -> Vec<String> {
     let mut found = Vec::new();
     let lists = [
         ("tools", &rule.tools),
@@ -92,9 +92,9 @@ fn misread(field: &str, pattern: &str) -> Option<&'static str> {
     }
 }
 
-/// On which lines the parts of a file begin.
+/// The lines on which the parts of a file start.
 struct Lines {
-    /// How a fault begins that is about the part, and its line.
+    /// The prefix of faults about a part, and the part's line.
     parts: Vec<(String, usize)>,
 }
 

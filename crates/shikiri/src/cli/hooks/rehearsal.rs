@@ -1,44 +1,45 @@
-//! What an agent would be told, played with the very decisions that a hook makes. The rows are kept
-//! in memory, and there is only one agent.
+//! Shows what hooks would tell an agent, using a real hook's decisions. Rows are kept in memory,
+//! and there is only one agent.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 use shikiri_model::hook::{
-    Change, Conventions, Decision, Evidence, Known, Mark, Meta, Needs, Outcome, Payload,
-    PromptRole, Spawn, Subagent, Want, decide, role_in,
+    Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookOutcome,
+    HookRowChange, HookRows, HookRowsNeeded, PromptRole, SessionMark, SpawnCall, SubagentMeta,
+    SubagentRecord, decide, parse_role_tag,
 };
 use shikiri_model::time::Timestamp;
 
 const SESSION: &str = "rehearsal";
 const AGENT: &str = "a1";
 const SPAWN: &str = "toolu_spawn";
-/// Each want is asked for once.
+/// Each piece of evidence is requested once.
 const MOST_WANTS: usize = 16;
 
-/// A tool call that is to be played.
+/// The tool call to simulate.
 pub(super) struct Call {
     pub(super) tool: String,
     pub(super) path: Option<String>,
     pub(super) command: Option<String>,
 }
 
-/// An event, and what a hook would make of it.
+/// An event, and a hook's decision about it.
 pub(super) struct Step {
     pub(super) when: When,
-    /// The tool that is about to be used, if one is.
+    /// The tool that is about to be used, if there is one.
     pub(super) tool: Option<String>,
-    pub(super) decision: Decision,
+    pub(super) decision: HookDecision,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// Somebody is about to spawn it.
+    /// A subagent is about to be spawned.
     Spawn,
     Start,
-    /// It is about to use a tool.
+    /// The agent is about to use a tool.
     Call,
-    /// And once more, since a convention denied the first call.
+    /// The same call again, because a convention denied the first one.
     CallAgain,
 }
 
@@ -46,10 +47,10 @@ pub(super) struct Rehearsal<'a> {
     conventions: &'a Conventions,
     root: String,
     prompt: String,
-    agent: Option<Subagent>,
-    spawn: Option<Spawn>,
-    marks: Vec<Mark>,
-    /// How often something was decided.
+    agent: Option<SubagentRecord>,
+    spawn: Option<SpawnCall>,
+    marks: Vec<SessionMark>,
+    /// The number of decisions so far.
     turns: i64,
 }
 
@@ -77,7 +78,7 @@ impl<'a> Rehearsal<'a> {
         agent_type: &str,
         prompt: &str,
         call: &Call,
-    ) -> Result<(Vec<Step>, Option<Subagent>), String> {
+    ) -> Result<(Vec<Step>, Option<SubagentRecord>), String> {
         prompt.clone_into(&mut self.prompt);
         let mut steps = vec![self.spawned(agent_type)?];
         let start = json!({ "hook_event_name": "SubagentStart", "agent_id": AGENT,
@@ -88,7 +89,7 @@ impl<'a> Rehearsal<'a> {
         Ok((steps, self.agent))
     }
 
-    /// The call that spawns it. What the main agent is told for itself is told before.
+    /// The call that spawns it. The main agent's own messages come before.
     fn spawned(&mut self, agent_type: &str) -> Result<Step, String> {
         let input = json!({ "description": "rehearsal", "prompt": self.prompt,
                             "subagent_type": agent_type });
@@ -96,12 +97,12 @@ impl<'a> Rehearsal<'a> {
                               "tool_use_id": SPAWN, "tool_input": input });
         self.decide(payload.clone())?;
         let mut decision = self.decide(payload)?;
-        // Warnings are the main agent's.
+        // Warnings are for the main agent.
         decision.answer.context = None;
         Ok(Step { when: When::Spawn, tool: Some("Agent".to_owned()), decision })
     }
 
-    /// A convention may deny the first call; what then holds is seen with a second.
+    /// A convention may deny the first call; a second one shows what applies then.
     fn call(&mut self, call: &Call, agent_type: Option<&str>) -> Result<Vec<Step>, String> {
         let mut input = json!({});
         if let Some(path) = &call.path {
@@ -128,23 +129,23 @@ impl<'a> Rehearsal<'a> {
         Ok(steps)
     }
 
-    fn decide(&mut self, mut payload: Value) -> Result<Decision, String> {
+    fn decide(&mut self, mut payload: Value) -> Result<HookDecision, String> {
         payload["session_id"] = json!(SESSION);
         payload["cwd"] = json!(self.root);
-        let payload = Payload::parse(payload.to_string().as_bytes());
+        let payload = HookInput::parse(payload.to_string().as_bytes());
         let payload = payload.map_err(|error| error.to_string())?;
         self.turns += 1;
-        let mut evidence = Evidence {
+        let mut evidence = HookEvidence {
             me: format!("rehearsal {}", self.turns),
             project: Some(self.root.clone()),
-            ..Evidence::default()
+            ..HookEvidence::default()
         };
         for _ in 0..MOST_WANTS {
-            let known = self.load(&Needs::of(&payload, &evidence, self.conventions));
+            let known = self.load(&HookRowsNeeded::of(&payload, &evidence, self.conventions));
             let now = Timestamp::from_millis(self.turns);
             match decide(&payload, &known, &evidence, self.conventions, now) {
-                Outcome::Wants(want) => self.find(&want, &mut evidence),
-                Outcome::Done(decision) => {
+                HookOutcome::Wants(want) => self.find(&want, &mut evidence),
+                HookOutcome::Done(decision) => {
                     let changes = decision.changes.iter().chain(&decision.confirm);
                     changes.for_each(|change| self.apply(change));
                     return Ok(*decision);
@@ -154,31 +155,31 @@ impl<'a> Rehearsal<'a> {
         Err("the event cannot be decided".to_owned())
     }
 
-    /// What the disk would tell in a project where nothing is missing.
-    fn find(&self, want: &Want, evidence: &mut Evidence) {
+    /// The evidence of a project in which no file is missing.
+    fn find(&self, want: &EvidenceRequest, evidence: &mut HookEvidence) {
         match want {
-            Want::Meta { .. } => {
+            EvidenceRequest::Meta { .. } => {
                 let tool_use_id = Some(SPAWN.to_owned());
-                evidence.meta = Some(Some(Meta { tool_use_id, ..Meta::default() }));
+                evidence.meta = Some(Some(SubagentMeta { tool_use_id, ..SubagentMeta::default() }));
             }
-            Want::Spawns => evidence.spawns = Some(Vec::new()),
-            Want::PromptRole { .. } => {
+            EvidenceRequest::Spawns => evidence.spawns = Some(Vec::new()),
+            EvidenceRequest::PromptRole { .. } => {
                 let named = |role: &str| PromptRole::Named(role.to_owned());
                 evidence.prompt_role =
-                    Some(role_in(&self.prompt).map_or(PromptRole::Unnamed, named));
+                    Some(parse_role_tag(&self.prompt).map_or(PromptRole::Unnamed, named));
             }
-            Want::NamesAgents => evidence.names_agents = Some(Some(true)),
-            Want::Tokens { .. } => evidence.tokens = Some(Some(0)),
-            Want::Usage { agent_id } => evidence.usage.push((agent_id.clone(), None)),
-            Want::Claimant { by } => evidence.claimants.push((by.clone(), false)),
+            EvidenceRequest::NamesAgents => evidence.names_agents = Some(Some(true)),
+            EvidenceRequest::Tokens { .. } => evidence.tokens = Some(Some(0)),
+            EvidenceRequest::Usage { agent_id } => evidence.usage.push((agent_id.clone(), None)),
+            EvidenceRequest::Claimant { by } => evidence.claimants.push((by.clone(), false)),
         }
     }
 
-    fn load(&self, needs: &Needs) -> Known {
-        let spawn = |wanted: &dyn Fn(&Spawn) -> bool| {
+    fn load(&self, needs: &HookRowsNeeded) -> HookRows {
+        let spawn = |wanted: &dyn Fn(&SpawnCall) -> bool| {
             self.spawn.iter().filter(|spawn| wanted(spawn)).cloned().collect()
         };
-        Known {
+        HookRows {
             agent: self
                 .agent
                 .clone()
@@ -190,22 +191,24 @@ impl<'a> Rehearsal<'a> {
         }
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &HookRowChange) {
         match change {
-            Change::Subagent(agent) => self.agent = Some(agent.clone()),
-            Change::Spawn(spawn) => self.spawn = Some(spawn.clone()),
-            Change::Mark(mark) => {
+            HookRowChange::Subagent(agent) => self.agent = Some(agent.clone()),
+            HookRowChange::Spawn(spawn) => self.spawn = Some(spawn.clone()),
+            HookRowChange::Mark(mark) => {
                 self.marks.retain(|known| known.key != mark.key);
                 self.marks.push(mark.clone());
             }
-            Change::Delivered { key, at, .. } => {
+            HookRowChange::Delivered { key, at, .. } => {
                 if let Some(agent) = &mut self.agent {
                     (agent.startup_processed, agent.startup_processed_at) = (true, Some(*at));
                     (agent.delivered, agent.claim) = (Some(key.clone()), None);
                 }
             }
-            // There is no other agent to be taken for, and no end.
-            Change::ExpireMainMarks { .. } | Change::Unmatch { .. } | Change::Unbind { .. } => {}
+            // There is only one agent here, and the simulation has no end event.
+            HookRowChange::ExpireMainMarks { .. }
+            | HookRowChange::Unmatch { .. }
+            | HookRowChange::Unbind { .. } => {}
         }
     }
 }

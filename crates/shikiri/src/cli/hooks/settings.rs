@@ -1,5 +1,5 @@
-//! Our hooks in a text of Claude Code's settings: put in and taken out, with everything else in it
-//! left as it is, hooks of others among it.
+//! Installs and removes our hooks in the text of Claude Code's settings. Everything else, including
+//! other hooks, stays as it is.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::edit::{append, remove};
 use super::events::{Group, Hook, Ours};
 use super::jsonc::{Fault, Item, Node, line_of, parse, without_layout};
 
-/// One of our hooks, as it was found.
+/// One of our hooks in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) event: String,
@@ -16,10 +16,10 @@ pub(super) struct Found {
     pub(super) ours: Ours,
 }
 
-/// What an empty file means.
+/// The meaning of an empty file.
 const NOTHING: &str = "{}\n";
 
-/// The text with this hook for all its events. Unchanged if that is what it says already.
+/// The text with this hook for all its events. Unchanged if it has them already.
 pub(super) fn install(text: &str, hook: &Hook) -> Result<String, Fault> {
     if is_installed(text, hook)? {
         return Ok(text.to_owned());
@@ -39,7 +39,7 @@ pub(super) fn install(text: &str, hook: &Hook) -> Result<String, Fault> {
     Ok(text)
 }
 
-/// The text with a list for the hooks of an event.
+/// The text with a list for an event's hooks.
 fn with_list(mut text: String, event: &str) -> Result<String, Fault> {
     let root = read(&text)?;
     if root.get("hooks").is_none() {
@@ -54,30 +54,30 @@ fn with_list(mut text: String, event: &str) -> Result<String, Fault> {
     }
 }
 
-/// The text without any hook of ours, and without what held nothing else.
+/// The text without our hooks, and without containers that held nothing else.
 pub(super) fn uninstall(text: &str) -> Result<String, Fault> {
     let mut text = text.to_owned();
     loop {
         let root = read(&text)?;
-        let Some(place) = places(&root).into_iter().next() else { return Ok(text) };
-        text = without(&text, &root, &place);
+        let Some(hook_position) = hook_positions(&root).into_iter().next() else { return Ok(text) };
+        text = without(&text, &root, &hook_position);
     }
 }
 
 /// All hooks of ours.
 pub(super) fn found(text: &str) -> Result<Vec<Found>, Fault> {
     let root = read(text)?;
-    Ok(places(&root).into_iter().map(|place| place.found).collect())
+    Ok(hook_positions(&root).into_iter().map(|hook_position| hook_position.found).collect())
 }
 
-/// Whether it is to the byte what `install` writes where there was nothing.
+/// Whether the text is exactly what `install` writes into an empty file.
 pub(super) fn is_made_by_install(text: &str) -> bool {
     let hook = found(text).ok().and_then(|found| found.into_iter().next());
     let hook = hook.and_then(|found| serde_json::from_value::<Hook>(found.hook).ok());
     hook.is_some_and(|hook| install("", &hook).is_ok_and(|made| made == text))
 }
 
-/// Whether two texts say the same but for our hooks, and for lists of hooks that are empty.
+/// Whether two texts differ only in our hooks and in empty lists of hooks.
 pub(super) fn differ_in_ours_only(one: &str, other: &str) -> Result<bool, Fault> {
     let rest = |text: &str| {
         let text = if text.trim().is_empty() { NOTHING } else { text };
@@ -86,7 +86,7 @@ pub(super) fn differ_in_ours_only(one: &str, other: &str) -> Result<bool, Fault>
     Ok(rest(one)? == rest(other)?)
 }
 
-/// A member of the settings, whose meaning is not ours to judge.
+/// A member of the settings, as it is written.
 pub(super) fn setting(text: &str, key: &str) -> Option<Value> {
     read(text).ok()?.get(key).map(Node::to_value)
 }
@@ -99,15 +99,16 @@ fn is_installed(text: &str, hook: &Hook) -> Result<bool, Fault> {
         .events()
         .map(|event| (event.name.to_owned(), event.matcher.map(str::to_owned), called.clone()));
     let mut wanted: Vec<_> = wanted.collect();
-    let order = |one: &(String, Option<String>, Value), other: &(String, Option<String>, Value)| {
+    let compare = |one: &(String, Option<String>, Value),
+                   other: &(String, Option<String>, Value)| {
         one.0.cmp(&other.0)
     };
-    found.sort_by(order);
-    wanted.sort_by(order);
+    found.sort_by(compare);
+    wanted.sort_by(compare);
     Ok(found == wanted)
 }
 
-/// Reads settings, and sees that hooks are where they can be put in.
+/// Parses settings, and checks that hooks can be added to them.
 fn read(text: &str) -> Result<Node, Fault> {
     let root = parse(if text.trim().is_empty() { NOTHING } else { text })?;
     let expect = |node: &Node, is_right: bool, what: &str| match is_right {
@@ -124,8 +125,8 @@ fn read(text: &str) -> Result<Node, Fault> {
     Ok(root)
 }
 
-/// Where a hook is: the member `hooks`, the event, its group, and the hook in the group.
-struct Place {
+/// The position of a hook: the member `hooks`, the event, its group, and the hook in the group.
+struct HookPosition {
     hooks: usize,
     event: usize,
     group: usize,
@@ -133,9 +134,9 @@ struct Place {
     found: Found,
 }
 
-fn places(root: &Node) -> Vec<Place> {
-    let mut places = Vec::new();
-    let Some(hooks) = root.position("hooks") else { return places };
+fn hook_positions(root: &Node) -> Vec<HookPosition> {
+    let mut hook_positions = Vec::new();
+    let Some(hooks) = root.position("hooks") else { return hook_positions };
     for (event, of_event) in root.items()[hooks].value.items().iter().enumerate() {
         for (group, of_group) in of_event.value.items().iter().enumerate() {
             let matcher = of_group.value.get("matcher").and_then(|m| text_of(&m.to_value()));
@@ -144,11 +145,11 @@ fn places(root: &Node) -> Vec<Place> {
                 let Some(ours) = Ours::of(&found) else { continue };
                 let name = of_event.key.clone().unwrap_or_default();
                 let found = Found { event: name, matcher: matcher.clone(), hook: found, ours };
-                places.push(Place { hooks, event, group, hook, found });
+                hook_positions.push(HookPosition { hooks, event, group, hook, found });
             }
         }
     }
-    places
+    hook_positions
 }
 
 fn text_of(value: &Value) -> Option<String> {
@@ -159,17 +160,17 @@ fn hooks_of(group: &Item) -> &[Item] {
     group.value.get("hooks").map(Node::items).unwrap_or_default()
 }
 
-/// Takes out the hook, or as much around it as then would hold nothing.
-fn without(text: &str, root: &Node, place: &Place) -> String {
-    let hooks = &root.items()[place.hooks].value;
-    let event = &hooks.items()[place.event].value;
-    let group = &event.items()[place.group];
+/// Removes the hook, and the containers around it that would be empty.
+fn without(text: &str, root: &Node, hook_position: &HookPosition) -> String {
+    let hooks = &root.items()[hook_position.hooks].value;
+    let event = &hooks.items()[hook_position.event].value;
+    let group = &event.items()[hook_position.group];
     match (hooks_of(group).len(), event.items().len(), hooks.items().len()) {
-        (1, 1, 1) => remove(text, root, place.hooks),
-        (1, 1, _) => remove(text, hooks, place.event),
-        (1, _, _) => remove(text, event, place.group),
+        (1, 1, 1) => remove(text, root, hook_position.hooks),
+        (1, 1, _) => remove(text, hooks, hook_position.event),
+        (1, _, _) => remove(text, event, hook_position.group),
         _ => match group.value.get("hooks") {
-            Some(list) => remove(text, list, place.hook),
+            Some(list) => remove(text, list, hook_position.hook),
             None => text.to_owned(),
         },
     }

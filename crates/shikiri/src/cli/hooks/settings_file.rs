@@ -1,5 +1,5 @@
-//! A settings file of Claude Code on the disk: replaced whole or not at all, wherever links lead,
-//! with its mode kept, and with a copy of what was there before.
+//! A settings file of Claude Code. It is replaced atomically through links, keeps its mode, and has
+//! a backup of its former content.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, Write as _};
@@ -10,22 +10,22 @@ use super::jsonc::Fault;
 use crate::exit::{Exit, Failure};
 use crate::trust::tracked_files;
 
-/// Larger than this it is no settings file.
+/// A larger file is no settings file.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A file as it was read.
 pub(super) struct SettingsFile {
-    /// As people know it.
+    /// The path as the user knows it.
     pub(super) path: PathBuf,
-    /// Where the links lead.
+    /// The target of the links.
     target: PathBuf,
     /// None if there is no file.
     pub(super) text: Option<String>,
 }
 
 impl SettingsFile {
-    /// The file of a project. A link that came with a repository must not lead to other files of its
-    /// user; one that the user made may.
+    /// The file of a project. A link from a repository must not lead to the user's other files; a
+    /// link that the user made may.
     pub(super) fn read_in_project(path: PathBuf, root: &Path) -> Result<Self, Failure> {
         let file = Self::read(path)?;
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -56,12 +56,12 @@ impl SettingsFile {
         Ok(Self { path, target, text: Some(text) })
     }
 
-    /// What it says; without a file, nothing.
+    /// The text; empty if there is no file.
     pub(super) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// A fault of the text as the user is told of it.
+    /// A fault of the text, as an error for the user.
     pub(super) fn broken(&self, fault: &Fault) -> Failure {
         let what = format!("{} line {}: {}", self.path.display(), fault.line, fault.what);
         Failure::new(Exit::Failed, what, "it was left alone, mend it first")
@@ -77,19 +77,19 @@ impl SettingsFile {
         read(&self.backup_path()).ok()
     }
 
-    /// Keeps a copy in place of an older one, if there is anything to copy.
+    /// Writes a backup over an older one, if there is a file to copy.
     pub(super) fn keep(&self) -> Result<(), Failure> {
         let path = self.backup_path();
         let Some(text) = &self.text else { return Ok(()) };
         let before = fs::metadata(&self.target);
-        before.and_then(|before| place(&path, text, Some(&before), true)).map_err(|error| {
+        before.and_then(|before| replace_file(&path, text, Some(&before), true)).map_err(|error| {
             let what = format!("cannot keep a copy as {}: {error}", path.display());
             Failure::new(Exit::Failed, what, "nothing was changed, make the folder writable")
         })
     }
 
-    /// Puts a text in the place of what was read. A text with a secret is for its owner only,
-    /// unless there was a file whose mode says otherwise.
+    /// Replaces the file that was read. A text with a secret is readable for its owner only, unless
+    /// an existing file has another mode.
     pub(super) fn replace(&self, text: &str, is_secret: bool) -> Result<(), Failure> {
         self.write(text, is_secret).map_err(|error| {
             let what = format!("cannot write {}: {error}", self.path.display());
@@ -105,10 +105,10 @@ impl SettingsFile {
             let what = "somebody else has just changed it, try again";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
         }
-        place(&self.target, text, before.as_ref(), is_secret)
+        replace_file(&self.target, text, before.as_ref(), is_secret)
     }
 
-    /// Takes the file away, or puts back what was there before.
+    /// Removes the file, or restores its former content.
     pub(super) fn restore(&self, backup: Option<&str>) -> Result<(), Failure> {
         match backup {
             Some(text) => {
@@ -121,16 +121,21 @@ impl SettingsFile {
     }
 }
 
-/// Writes a file under another name, then puts it into its place; for whom it is, is as before.
-fn place(path: &Path, text: &str, before: Option<&Metadata>, is_secret: bool) -> io::Result<()> {
+/// Writes a temporary file and renames it over the target, which keeps its owner and mode.
+fn replace_file(
+    path: &Path,
+    text: &str,
+    before: Option<&Metadata>,
+    is_secret: bool,
+) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // As any new file, but for secrets: the user's mask takes away from it.
+    // The default mode, minus the umask. Secrets are for the owner only.
     let usual = Permissions::from_mode(if is_secret { 0o600 } else { 0o666 });
     let mut file =
         tempfile::Builder::new().prefix(".shikiri-").permissions(usual).tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     if let Some(before) = before {
-        // Only root can do so, and only for root is there anything to do.
+        // Only root may change the owner, and only root needs to.
         let _ = fchown(file.as_file(), Some(before.uid()), Some(before.gid()));
         file.as_file().set_permissions(before.permissions())?;
     }
@@ -140,7 +145,7 @@ fn place(path: &Path, text: &str, before: Option<&Metadata>, is_secret: bool) ->
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let bytes = shikiri_hook::files::read_start(path, MOST_BYTES + 1)?;
+    let bytes = shikiri_hook::allowed_files::read_start(path, MOST_BYTES + 1)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB"));
     }

@@ -83,14 +83,14 @@ fn earlier_hooks_of_ours_are_replaced_and_those_of_others_stay_in_their_group() 
 
 #[test]
 fn settings_of_another_shape_are_left_alone() {
-    let told = |text: &str| install(text, &hook()).map_err(|f| (f.line, f.what)).unwrap_err();
-    assert_eq!(told("[]").1, "the settings are not an object");
-    assert_eq!(told("{\n\"hooks\": []}"), (2, "\"hooks\" is not an object".to_owned()));
+    let fault = |text: &str| install(text, &hook()).map_err(|f| (f.line, f.what)).unwrap_err();
+    assert_eq!(fault("[]").1, "the settings are not an object");
+    assert_eq!(fault("{\n\"hooks\": []}"), (2, "\"hooks\" is not an object".to_owned()));
     assert_eq!(
-        told("{\"hooks\":{\n\n\"Stop\":{}}}"),
+        fault("{\"hooks\":{\n\n\"Stop\":{}}}"),
         (3, "the hooks of \"Stop\" are not a list".to_owned())
     );
-    assert_eq!(told("{\n\"a\": 1,,\n}").0, 2);
+    assert_eq!(fault("{\n\"a\": 1,,\n}").0, 2);
 }
 
 fn json_value() -> impl Strategy<Value = Value> {
@@ -112,7 +112,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever else is in there, and however it is laid out.
+    /// Independent of other content and of layout.
     #[test]
     fn any_settings_come_back_as_they_were(
         rest in prop::collection::btree_map("[a-z\"/ ]{1,6}", json_value(), 0..5),

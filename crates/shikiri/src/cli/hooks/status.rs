@@ -23,44 +23,45 @@ pub(super) struct Status {
     json: JsonArgument,
 }
 
-/// What one settings file says.
+/// The state of one settings file.
 #[derive(Serialize)]
-struct Place {
+struct SettingsStatus {
     scope: &'static str,
     file: PathBuf,
-    /// What is called, if anything of ours is.
+    /// The program or server that our hooks call, if any.
     calls: Option<String>,
     events: Vec<String>,
-    /// The plugin brings the same hooks.
+    /// The plugin provides the same hooks.
     plugin: bool,
     problems: Vec<String>,
 }
 
 impl Status {
     pub(super) fn run(&self, config: &Config) -> Result<(), Failure> {
-        let mut places = vec![
+        let mut statuses = vec![
             look("project", project_file(&config.root)),
             look("local", local_file(&config.root)),
         ];
-        places.extend(user_file().ok().map(|file| look("user", file)));
+        statuses.extend(user_file().ok().map(|file| look("user", file)));
         let conventions = config.data_folder().join("conventions.toml");
         let state = match conventions_file::load(&conventions) {
             Err(_) => "broken",
             Ok(_) if conventions.exists() => "found",
             Ok(_) => "none",
         };
-        let callers = places.iter().map(|p| usize::from(p.calls.is_some()) + usize::from(p.plugin));
+        let callers =
+            statuses.iter().map(|p| usize::from(p.calls.is_some()) + usize::from(p.plugin));
         let callers: usize = callers.sum();
         if self.json.json {
             let conventions = json!({ "file": conventions, "state": state });
             let installed = callers > 0;
             let all =
-                json!({ "installed": installed, "places": places, "conventions": conventions });
+                json!({ "installed": installed, "places": statuses, "conventions": conventions });
             Output::stdout().json(&all)?;
         } else {
-            print(&places, callers, state)?;
+            print(&statuses, callers, state)?;
         }
-        let problems: usize = places.iter().map(|place| place.problems.len()).sum();
+        let problems: usize = statuses.iter().map(|status| status.problems.len()).sum();
         match problems + usize::from(state == "broken") {
             0 => Ok(()),
             count => {
@@ -71,73 +72,82 @@ impl Status {
     }
 }
 
-fn look(scope: &'static str, file: PathBuf) -> Place {
-    let mut place =
-        Place { scope, file, calls: None, events: Vec::new(), plugin: false, problems: Vec::new() };
-    let read = match SettingsFile::read(place.file.clone()) {
+fn look(scope: &'static str, file: PathBuf) -> SettingsStatus {
+    let mut status = SettingsStatus {
+        scope,
+        file,
+        calls: None,
+        events: Vec::new(),
+        plugin: false,
+        problems: Vec::new(),
+    };
+    let read = match SettingsFile::read(status.file.clone()) {
         Ok(read) => read,
         Err(failure) => {
-            place.problems.push(failure.to_string());
-            return place;
+            status.problems.push(failure.to_string());
+            return status;
         }
     };
     match settings::found(read.text()) {
-        Ok(found) => judge(&mut place, &found),
-        Err(fault) => place.problems.push(read.broken(&fault).to_string()),
+        Ok(found) => judge(&mut status, &found),
+        Err(fault) => status.problems.push(read.broken(&fault).to_string()),
     }
     let is_ours = |(name, value): (&String, &Value)| name.starts_with("shikiri@") && value == true;
     let plugins = settings::setting(read.text(), "enabledPlugins");
-    place.plugin =
+    status.plugin =
         plugins.as_ref().and_then(Value::as_object).is_some_and(|p| p.iter().any(is_ours));
     let is_off = settings::setting(read.text(), "disableAllHooks") == Some(Value::Bool(true));
     if is_off {
-        let file = place.file.display();
-        place.problems.push(format!("{file} has disableAllHooks: no hook is called"));
+        let file = status.file.display();
+        status.problems.push(format!("{file} has disableAllHooks: no hook is called"));
     }
-    place
+    status
 }
 
-/// Whether what is called is there, and is called for all it should be.
-fn judge(place: &mut Place, found: &[Found]) {
+/// Checks that the hooks' program exists, and that they cover all events.
+fn judge(status: &mut SettingsStatus, found: &[Found]) {
     let Some(first) = found.first() else { return };
-    let file = place.file.display();
-    place.calls = Some(first.ours.name());
-    place.events = found.iter().map(|found| found.event.clone()).collect();
+    let file = status.file.display();
+    status.calls = Some(first.ours.name());
+    status.events = found.iter().map(|found| found.event.clone()).collect();
     if let Ours::Program(program) = &first.ours
         && program.is_absolute()
         && !program.is_file()
     {
         let what = format!("{file} calls {}, which is not there", program.display());
-        place.problems.push(format!("{what}: install again with `shikiri hooks install`"));
+        status.problems.push(format!("{what}: install again with `shikiri hooks install`"));
     }
-    let missing: Vec<_> =
-        first.ours.events().filter(|event| !place.events.iter().any(|e| e == event.name)).collect();
+    let missing: Vec<_> = first
+        .ours
+        .events()
+        .filter(|event| !status.events.iter().any(|e| e == event.name))
+        .collect();
     if !missing.is_empty() {
         let names: Vec<_> = missing.iter().map(|event| event.name).collect();
         let what = format!("{file} has no hook for {}", names.join(", "));
-        place.problems.push(format!("{what}: install again with `shikiri hooks install`"));
+        status.problems.push(format!("{what}: install again with `shikiri hooks install`"));
     }
 }
 
-fn print(places: &[Place], callers: usize, conventions: &str) -> Result<(), Failure> {
+fn print(statuses: &[SettingsStatus], callers: usize, conventions: &str) -> Result<(), Failure> {
     let output = Output::stdout();
-    let rows: Vec<_> = places
+    let rows: Vec<_> = statuses
         .iter()
-        .map(|place| {
-            let plugin = place.plugin.then(|| "the plugin".to_owned());
-            let calls = place.calls.iter().map(|calls| one_line(calls)).chain(plugin);
+        .map(|status| {
+            let plugin = status.plugin.then(|| "the plugin".to_owned());
+            let calls = status.calls.iter().map(|calls| one_line(calls)).chain(plugin);
             let calls = calls.collect::<Vec<_>>().join(", ");
             let calls = if calls.is_empty() { "–".to_owned() } else { calls };
             vec![
-                place.scope.to_owned(),
-                place.events.len().to_string(),
+                status.scope.to_owned(),
+                status.events.len().to_string(),
                 calls,
-                place.file.display().to_string(),
+                status.file.display().to_string(),
             ]
         })
         .collect();
     output.table(&["settings", "events", "calls", "file"], &rows)?;
-    for problem in places.iter().flat_map(|place| &place.problems) {
+    for problem in statuses.iter().flat_map(|status| &status.problems) {
         output.line(&format!("{}  {}", output.paint(Style::Bad, "fail"), one_line(problem)))?;
     }
     let note = |text: &str| output.line(&format!("{}  {text}", output.paint(Style::Dim, "note")));

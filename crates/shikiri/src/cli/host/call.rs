@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::{Called, Host, NewCall};
-use shikiri_client::Tool;
-use shikiri_model::host::{CallState, HostCall};
-use shikiri_model::record::Stored;
+use shikiri_client::ServerTool;
+use shikiri_host::{CallFollowResult, Host, NewToolCall};
+use shikiri_model::host::{HostCall, HostCallState};
+use shikiri_model::record::StoredDocument;
 use tokio_util::sync::CancellationToken;
 
 use super::is_attended;
-use super::plain::{Beforehand, Plain, Told};
-use super::seat::Seat;
+use super::plain::{Beforehand, CallOutput, Plain};
+use super::seat::CallDisplay;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::terminal::host::result_lines;
 
-/// How long a call is followed where nobody says otherwise.
+/// The default time limit of a call.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(86_400);
 
 #[derive(Args)]
@@ -78,24 +78,28 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
         }
         note("shikiri: no call of this tool was left: a new one is made");
     }
-    let new = NewCall {
+    let new = NewToolCall {
         server,
         tool,
         arguments: read_arguments(&arguments.arg, arguments.args.as_deref())?,
         time_limit: arguments.following.time_limit().unwrap_or(TIME_LIMIT),
     };
-    // A login, if the server wants one, comes before there is anything to watch.
+    // A login comes first, before there is progress to show.
     host.connect(&new.server).await?;
     let new =
         if arguments.arg.is_empty() { new } else { fitted(host, new, &arguments.arg).await? };
     let cancel = CancellationToken::new();
-    let seat = arguments.following.seat();
-    let called = seat.attend(host.call_tool(new, &seat, &cancel), &cancel).await?;
+    let display = arguments.following.display();
+    let called = display.attend(host.call_tool(new, &display, &cancel), &cancel).await?;
     arguments.following.report(called)
 }
 
-/// What was typed as `--arg`, read as the tool wants it.
-async fn fitted(host: &Host, mut new: NewCall, each: &[String]) -> Result<NewCall, Failure> {
+/// The `--arg` values, parsed for the tool's schema.
+async fn fitted(
+    host: &Host,
+    mut new: NewToolCall,
+    each: &[String],
+) -> Result<NewToolCall, Failure> {
     let tool = host.tool(&new.server, &new.tool).await?;
     for (name, value) in each.iter().filter_map(|one| argument_of(&tool, one)) {
         new.arguments.insert(name, value);
@@ -103,7 +107,7 @@ async fn fitted(host: &Host, mut new: NewCall, each: &[String]) -> Result<NewCal
     Ok(new)
 }
 
-/// With --url there is one server, whatever it is called.
+/// With --url there is one server, whatever its name.
 fn name_of(host: &Host, given: &str) -> String {
     match host.servers() {
         [only] if only.name != given && host.is_by_address() => only.name.clone(),
@@ -113,13 +117,13 @@ fn name_of(host: &Host, given: &str) -> String {
 
 pub(super) async fn take_up(
     host: &Host,
-    call: &Stored<HostCall>,
+    call: &StoredDocument<HostCall>,
     following: &Following,
 ) -> Result<(), Failure> {
     let cancel = CancellationToken::new();
-    let seat = following.seat();
-    let resuming = host.resume_call(&call.value.id, following.time_limit(), &seat, &cancel);
-    let called = seat.attend(resuming, &cancel).await?;
+    let display = following.display();
+    let resuming = host.resume_call(&call.value.id, following.time_limit(), &display, &cancel);
+    let called = display.attend(resuming, &cancel).await?;
     following.report(called)
 }
 
@@ -134,35 +138,36 @@ impl Following {
         self.timeout.map(|seconds| Duration::from_secs(seconds.clamp(1, 30 * 86_400)))
     }
 
-    /// Whether there is somebody to be asked.
+    /// Whether a person can be asked.
     pub(super) fn may_ask(&self) -> bool {
         !self.no_input
     }
 
-    /// Who watches: a person, unless a program reads or everything was said beforehand.
-    fn seat(&self) -> Seat {
+    /// Shows the call to a person, unless a program reads the output or all answers were given in
+    /// advance.
+    fn display(&self) -> CallDisplay {
         let is_said = self.yes || self.no_input || self.json || self.events;
         if !is_said && is_attended() {
-            Seat::at_terminal(self.accept_changes)
+            CallDisplay::at_terminal(self.accept_changes)
         } else {
-            Seat::Empty(self.audience())
+            CallDisplay::Plain(self.plain_output())
         }
     }
 
-    fn audience(&self) -> Plain {
-        let told = match (self.events, self.json) {
-            (true, _) => Told::Events,
-            (false, true) => Told::Silent,
-            (false, false) => Told::Lines,
+    fn plain_output(&self) -> Plain {
+        let output = match (self.events, self.json) {
+            (true, _) => CallOutput::Events,
+            (false, true) => CallOutput::Silent,
+            (false, false) => CallOutput::Lines,
         };
         let beforehand = if self.yes { Beforehand::Yes } else { Beforehand::No };
-        Plain { beforehand, accepts_changes: self.accept_changes, told }
+        Plain { beforehand, accepts_changes: self.accept_changes, output }
     }
 
-    pub(super) fn report(&self, called: Called) -> Result<(), Failure> {
+    pub(super) fn report(&self, called: CallFollowResult) -> Result<(), Failure> {
         let call = match called {
-            Called::Ended(call) => call.value,
-            Called::LetGo { call, why } => {
+            CallFollowResult::Ended(call) => call.value,
+            CallFollowResult::LetGo { call, why } => {
                 let what = format!("call {} is not followed any more ({why})", call.value.id);
                 return Err(Failure::new(
                     Exit::Refused,
@@ -201,17 +206,17 @@ pub(super) fn verdict(call: &HostCall) -> Result<(), Failure> {
     let reason = call.reason.clone().unwrap_or_default();
     let name = format!("{} {}", call.server, call.tool);
     match call.state {
-        CallState::Completed if call.is_tool_error() => {
+        HostCallState::Completed if call.is_tool_error() => {
             Err(Failure::told(Exit::Failed, format!("{name}: the tool reports an error")))
         }
-        CallState::Completed => Ok(()),
-        CallState::Cancelled => Err(Failure::told(Exit::Failed, format!("{name}: cancelled"))),
-        CallState::Failed => Err(Failure::told(Exit::Failed, format!("{name}: {reason}"))),
-        CallState::Lost => {
+        HostCallState::Completed => Ok(()),
+        HostCallState::Cancelled => Err(Failure::told(Exit::Failed, format!("{name}: cancelled"))),
+        HostCallState::Failed => Err(Failure::told(Exit::Failed, format!("{name}: {reason}"))),
+        HostCallState::Lost => {
             let what = format!("{name}: {reason}");
             Err(Failure::new(Exit::Failed, what, "look at the server before you call it again"))
         }
-        CallState::Open => Err(Failure::told(Exit::Failed, format!("{name}: it goes on"))),
+        HostCallState::Open => Err(Failure::told(Exit::Failed, format!("{name}: it goes on"))),
     }
 }
 
@@ -243,7 +248,7 @@ fn read_arguments(each: &[String], all: Option<&str>) -> Result<Map<String, Valu
 }
 
 /// NAME=VALUE for this tool: a text that looks like a number stays one where a text is wanted.
-pub(super) fn argument_of(tool: &Tool, given: &str) -> Option<(String, Value)> {
+pub(super) fn argument_of(tool: &ServerTool, given: &str) -> Option<(String, Value)> {
     let (name, value) = argument(given)?;
     let schema = tool.arguments().into_iter().find(|(known, ..)| *known == name);
     let wants_text = schema.is_some_and(|(_, schema, _)| schema["type"] == "string");

@@ -4,10 +4,10 @@ use std::io::IsTerminal as _;
 
 use clap::Args;
 use serde_json::{Value, json};
-use shikiri_app::host::{Host, Listed};
-use shikiri_client::Tool;
-use shikiri_model::host::clean_line;
-use shikiri_model::tool::ChangeKind;
+use shikiri_client::ServerTool;
+use shikiri_host::{Host, ServerListing};
+use shikiri_model::host::sanitize_line;
+use shikiri_model::tool::ToolChangeKind;
 
 use super::count;
 use crate::cli::JsonArgument;
@@ -49,7 +49,7 @@ pub(super) async fn list(host: &Host, arguments: ListArguments) -> Result<(), Fa
     failed_all(&listed)
 }
 
-/// Columns that fit where people read, and whole ones elsewhere.
+/// Columns cut to the terminal's width; whole columns elsewhere.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     let output = Output::stdout();
     if !std::io::stdout().is_terminal() {
@@ -61,27 +61,27 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
 pub(super) const LIST_HEAD: [&str; 5] = ["server", "address", "protocol", "offers", "is"];
 pub(super) const TOOLS_HEAD: [&str; 4] = ["server", "tool", "arguments", "does"];
 
-pub(super) fn list_row(listed: &Listed) -> Vec<String> {
+pub(super) fn list_row(listed: &ServerListing) -> Vec<String> {
     let state = match &listed.offer {
         Ok((server, offer)) => vec![
-            clean_line(server.protocol()),
+            sanitize_line(server.protocol()),
             count(offer.tools.len(), "tool"),
-            clean_line(&format!("{} {}", server.about().name, server.about().version)),
+            sanitize_line(&format!("{} {}", server.about().name, server.about().version)),
         ],
-        Err(error) => vec!["-".to_owned(), "-".to_owned(), clean_line(&error.to_string())],
+        Err(error) => vec!["-".to_owned(), "-".to_owned(), sanitize_line(&error.to_string())],
     };
-    [vec![clean_line(&listed.server), clean_line(&listed.endpoint)], state].concat()
+    [vec![sanitize_line(&listed.server), sanitize_line(&listed.endpoint)], state].concat()
 }
 
-/// A list of nothing but failures is one.
-fn failed_all(listed: &[Listed]) -> Result<(), Failure> {
+/// Fails if every server failed.
+fn failed_all(listed: &[ServerListing]) -> Result<(), Failure> {
     if listed.iter().any(|listed| listed.offer.is_ok()) {
         return Ok(());
     }
     Err(Failure::new(Exit::Unavailable, "no server could be reached", "look at what each said"))
 }
 
-fn described(listed: &Listed) -> Value {
+fn described(listed: &ServerListing) -> Value {
     match &listed.offer {
         Ok((server, offer)) => json!({
             "server": listed.server,
@@ -103,7 +103,7 @@ fn described(listed: &Listed) -> Value {
 }
 
 pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(), Failure> {
-    let mut found: Vec<(String, Vec<Tool>)> = Vec::new();
+    let mut found: Vec<(String, Vec<ServerTool>)> = Vec::new();
     match &arguments.server {
         Some(name) => {
             let server = host.connect(name).await?;
@@ -113,13 +113,13 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
             offer
                 .remarks
                 .iter()
-                .for_each(|remark| note(&format!("shikiri: {name}: {}", clean_line(remark))));
+                .for_each(|remark| note(&format!("shikiri: {name}: {}", sanitize_line(remark))));
             let changes = host.changes(name, &offer.tools).await?;
             changes.iter().for_each(|change| note(&difference(name, change)));
             if arguments.accept {
                 host.accept_all(name, &offer.tools).await?;
                 note(&format!("shikiri: the tools of {name} are known as they are now"));
-            } else if changes.iter().any(|change| change.kind == ChangeKind::Changed) {
+            } else if changes.iter().any(|change| change.kind == ToolChangeKind::Changed) {
                 note(&format!("shikiri: accept this with `shikiri host tools {name} --accept`"));
             }
             found.push((name.clone(), offer.tools));
@@ -132,7 +132,9 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
                 }
                 match &one.offer {
                     Ok((_, offer)) => found.push((one.server.clone(), offer.tools.clone())),
-                    Err(error) => note(&clean_line(&format!("shikiri: {}: {error}", one.server))),
+                    Err(error) => {
+                        note(&sanitize_line(&format!("shikiri: {}: {error}", one.server)))
+                    }
                 }
             }
             failed_all(&listed)?;
@@ -152,7 +154,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
     table(&TOOLS_HEAD, &rows)
 }
 
-fn tool_json(server: &str, tool: &Tool) -> Value {
+fn tool_json(server: &str, tool: &ServerTool) -> Value {
     json!({
         "server": server,
         "tool": tool.name,
@@ -162,12 +164,12 @@ fn tool_json(server: &str, tool: &Tool) -> Value {
     })
 }
 
-pub(super) fn tool_row(server: &str, tool: &Tool) -> Vec<String> {
+pub(super) fn tool_row(server: &str, tool: &ServerTool) -> Vec<String> {
     let arguments = tool.arguments().into_iter().map(|(name, _, required)| {
-        let name = clean_line(name);
+        let name = sanitize_line(name);
         if required { name } else { format!("[{name}]") }
     });
-    let does = clean_line(tool.title.as_deref().unwrap_or(&tool.description));
+    let does = sanitize_line(tool.title.as_deref().unwrap_or(&tool.description));
     let does: String = does.chars().take(80).collect();
-    vec![clean_line(server), tool.name.clone(), arguments.collect::<Vec<_>>().join(" "), does]
+    vec![sanitize_line(server), tool.name.clone(), arguments.collect::<Vec<_>>().join(" "), does]
 }

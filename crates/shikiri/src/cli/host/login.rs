@@ -1,12 +1,12 @@
-//! `shikiri host login SERVER` and `logout`: who we are at a server that asks.
+//! `shikiri host login SERVER` and `logout`: our identity at a server that asks for one.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use clap::Args;
-use shikiri_app::host::Host;
-use shikiri_client::{Browser, OAuth};
-use shikiri_model::host::{Reach, ServerSpec, clean_line};
+use shikiri_client::{LoginBrowser, OAuthTokenProvider};
+use shikiri_host::Host;
+use shikiri_model::host::{HostTransport, ServerSpec, sanitize_line};
 
 use super::exit_of;
 use super::places::oauth_for;
@@ -20,13 +20,13 @@ pub(super) struct Arguments {
     server: String,
 }
 
-/// Shows the page's address: whoever sits here opens it, on this machine.
+/// Shows the page's address, for the person to open on this machine.
 pub(super) struct Terminal;
 
 #[async_trait]
-impl Browser for Terminal {
+impl LoginBrowser for Terminal {
     async fn show(&self, server: &str, page: &str) -> Result<(), String> {
-        let server = clean_line(server);
+        let server = sanitize_line(server);
         note(&format!(
             "shikiri: {server} wants you to log in; open this page on this machine within five \
              minutes:\n{}",
@@ -36,7 +36,7 @@ impl Browser for Terminal {
     }
 }
 
-/// A stranger's address, whole: it is of use only if nothing was cut off.
+/// Untrusted, so control characters are refused; a shortened address would be useless.
 fn address(page: &str) -> Result<&str, String> {
     let is_plain = page.bytes().all(|byte| byte.is_ascii_graphic());
     let is_web = page.starts_with("https://") || page.starts_with("http://");
@@ -52,14 +52,14 @@ pub(super) async fn log_in(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     let spec = spec(host, &arguments.server)?;
-    let Reach::Http { headers, .. } = &spec.reach else { return Err(no_login(spec)) };
+    let HostTransport::Http { headers, .. } = &spec.reach else { return Err(no_login(spec)) };
     if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
         let what = format!("{} has a header Authorization, which is sent instead", spec.name);
         return Err(Failure::new(Exit::Usage, what, "take it out of the configuration first"));
     }
     let oauth = of(host, config, spec)?;
-    let issuer = oauth.log_in().await.map_err(|error| told(spec, &error))?;
-    Output::stdout().line(&format!("logged in at {} for {}", clean_line(&issuer), spec.name))
+    let issuer = oauth.log_in().await.map_err(|error| login_failure(spec, &error))?;
+    Output::stdout().line(&format!("logged in at {} for {}", sanitize_line(&issuer), spec.name))
 }
 
 pub(super) async fn log_out(
@@ -69,7 +69,7 @@ pub(super) async fn log_out(
 ) -> Result<(), Failure> {
     let spec = spec(host, &arguments.server)?;
     let oauth = of(host, config, spec)?;
-    let was = oauth.log_out().await.map_err(|error| told(spec, &error))?;
+    let was = oauth.log_out().await.map_err(|error| login_failure(spec, &error))?;
     let line = match was {
         true => format!("logged out of {}", spec.name),
         false => format!("no login was kept for {}", spec.name),
@@ -85,8 +85,8 @@ fn spec<'a>(host: &'a Host, name: &str) -> Result<&'a ServerSpec, Failure> {
     })
 }
 
-fn of(host: &Host, config: &Config, spec: &ServerSpec) -> Result<OAuth, Failure> {
-    let oauth = oauth_for(host.app(), config, spec, Some(Arc::new(Terminal)));
+fn of(host: &Host, config: &Config, spec: &ServerSpec) -> Result<OAuthTokenProvider, Failure> {
+    let oauth = oauth_for(host.runtime(), config, spec, Some(Arc::new(Terminal)));
     oauth.ok_or_else(|| no_login(spec))
 }
 
@@ -95,7 +95,7 @@ fn no_login(spec: &ServerSpec) -> Failure {
     Failure::new(Exit::Usage, what, "it is started, and wants no login")
 }
 
-fn told(spec: &ServerSpec, error: &shikiri_client::ClientError) -> Failure {
+fn login_failure(spec: &ServerSpec, error: &shikiri_client::ClientError) -> Failure {
     Failure::told(exit_of(error), format!("{}: {error}", spec.name))
 }
 

@@ -1,4 +1,4 @@
-//! `shikiri host`: calls tools of MCP servers, and takes calls up that another process left.
+//! `shikiri host`: calls tools of MCP servers, and resumes calls that another process left.
 
 mod call;
 mod list;
@@ -16,13 +16,13 @@ mod tokens;
 use std::io::IsTerminal as _;
 
 use clap::Subcommand;
-use shikiri_app::host::HostError;
+use places::{Places, Wanted};
 use shikiri_client::ClientError;
+use shikiri_host::HostError;
 
 use super::{Global, open};
 use crate::exit::{Exit, Failure};
 use crate::wiring::{self, Access};
-use places::{Places, Wanted};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -86,7 +86,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
 }
 
 impl Command {
-    /// Whether a person may be asked to log in at a server. Not where several are looked at.
+    /// Whether a person may be asked to log in. Not when several servers are queried.
     fn may_ask(&self) -> bool {
         match self {
             Self::Tools(arguments) => arguments.is_of_one(),
@@ -97,7 +97,7 @@ impl Command {
     }
 }
 
-/// Whether somebody sits at the terminal.
+/// Whether a person is at the terminal.
 fn is_attended() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
@@ -126,7 +126,7 @@ fn exit_of(error: &ClientError) -> Exit {
     }
 }
 
-/// Host commands that say what they found as JSON, or to people.
+/// A count with its noun.
 pub(super) fn count(many: usize, noun: &str) -> String {
     if many == 1 { format!("1 {noun}") } else { format!("{many} {noun}s") }
 }

@@ -1,4 +1,4 @@
-//! Which servers there are: one by its address, those of a file, and those of the store.
+//! The servers of a command: one given by address, those of a file, and those of the store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -6,25 +6,29 @@ use std::sync::Arc;
 
 use clap::Args;
 use shikiri_app::App;
-use shikiri_app::host::{Host, SealedVault, open_calls};
-use shikiri_client::{Authority, Browser, Introduction, OAuth, is_here};
-use shikiri_model::host::{HostCall, OAuthSpec, Reach, ServerSpec, fill, http, read_servers};
+use shikiri_client::{
+    ClientOptions, LoginBrowser, OAuthTokenProvider, TokenProvider, is_loopback_url,
+};
+use shikiri_host::{Host, SealedTokenStore, open_calls};
+use shikiri_model::host::{
+    HostCall, HostTransport, OAuthSpec, ServerSpec, expand_variables, http_transport, read_servers,
+};
 use shikiri_model::ids::TenantId;
-use shikiri_model::models::Status;
-use shikiri_model::server::{Transport, fill_in};
+use shikiri_model::models::ActiveStatus;
+use shikiri_model::server::{McpServerTransport, fill_template};
+use shikiri_runtime::Runtime;
 
 use super::login::Terminal;
 use crate::config::Config;
-use crate::data_folder;
-use crate::env_vars;
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 use crate::trust::FileRequest;
+use crate::{data_folder, env_vars};
 
-/// Larger ones are no configuration.
+/// A larger file is no configuration.
 const MAX_FILE: u64 = 1024 * 1024;
 const FILE: &str = ".mcp.json";
-/// More servers than anybody names.
+/// Far more servers than any configuration has.
 const MAX_SERVERS: u32 = 200;
 
 #[derive(Args, Clone)]
@@ -43,14 +47,14 @@ pub(super) struct Places {
     protocol: Option<String>,
 }
 
-/// What a command wants of the servers.
+/// What a command needs from the servers.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
-    /// Whoever sits at the terminal is asked to log in where that is wanted.
+    /// Asks the person at the terminal to log in where a server requires it.
     pub(super) asks: bool,
-    /// Also those that calls were left at which nobody names any more.
+    /// Includes unconfigured servers that have interrupted calls.
     pub(super) left: bool,
-    /// It can do without any.
+    /// The command also works without any server.
     pub(super) nothing: bool,
 }
 
@@ -66,7 +70,7 @@ impl Places {
             Some(url) => vec![self.by_address(url, config)?],
             None => self.by_name(&app, config, wanted, content).await?,
         };
-        let introduction = Introduction {
+        let introduction = ClientOptions {
             name: "shikiri".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             elicitation: true,
@@ -79,8 +83,8 @@ impl Places {
             Some((spec.name.clone(), authority_for(&app, config, spec, wanted.asks)?))
         };
         let authorities: HashMap<_, _> = servers.iter().filter_map(authority).collect();
-        let host =
-            Host::new(app, TenantId::local(), servers, introduction)?.with_authorities(authorities);
+        let host = Host::new(app.executions.clone(), TenantId::local(), servers, introduction)?
+            .with_authorities(authorities);
         Ok(if self.url.is_some() { host.by_address() } else { host })
     }
 
@@ -88,8 +92,8 @@ impl Places {
         self.config.clone().unwrap_or_else(|| config.root.join(FILE))
     }
 
-    /// The text of the file that names servers, if the command wants any of it. The project's own
-    /// counts only after trust: nothing is filled in, started or sent before.
+    /// The text of the servers file, if the command needs it. The project's own file counts only
+    /// after trust: before that, nothing is expanded, started or sent.
     pub(super) fn content(
         &self,
         config: &Config,
@@ -109,7 +113,7 @@ impl Places {
                 return Err(Failure::new(Exit::Usage, what, "name another with --config"));
             }
         };
-        // Another file that --config names is the person's choice, as every flag is.
+        // Another file given by --config is the person's choice, like every flag.
         let own = config.trust.root().join(FILE);
         if file.canonicalize().ok() == own.canonicalize().ok() {
             let request = FileRequest::mcp_servers(&text);
@@ -125,9 +129,9 @@ impl Places {
                 let what = format!("--header {header:?} has no colon");
                 return Err(Failure::usage(what, "write it as \"Name: value\""));
             };
-            // Given as a variable, a secret does not stand in the list of processes.
-            let value =
-                fill(value.trim(), &|name: &str| std::env::var(name).ok()).map_err(|reason| {
+            // A secret given as a variable does not appear in the list of processes.
+            let value = expand_variables(value.trim(), &|name: &str| std::env::var(name).ok())
+                .map_err(|reason| {
                     let name = name.trim();
                     Failure::usage(format!("--header {name:?}: {reason}"), "set it first")
                 })?;
@@ -137,13 +141,13 @@ impl Places {
         if let Some(key) = key_for(url, config).filter(|_| !is_given) {
             headers.insert("Authorization".to_owned(), format!("Bearer {key}"));
         }
-        let reach = http(url, headers)
+        let reach = http_transport(url, headers)
             .map_err(|reason| Failure::usage(format!("--url: {reason}"), "give a whole address"))?;
         let name = name_of(&reach.endpoint()).to_owned();
         Ok(ServerSpec { name, reach, oauth: OAuthSpec::default() })
     }
 
-    /// The file's servers, then those of the store that it does not name.
+    /// The file's servers, then those of the store with other names.
     async fn by_name(
         &self,
         app: &App,
@@ -174,33 +178,33 @@ impl Places {
     }
 }
 
-/// Who proves to this server who we are.
+/// The credentials for this server.
 fn authority_for(
     app: &App,
     config: &Config,
     spec: &ServerSpec,
     asks: bool,
-) -> Option<Arc<dyn Authority>> {
-    let browser = asks.then(|| Arc::new(Terminal) as Arc<dyn Browser>);
-    Some(Arc::new(oauth_for(app, config, spec, browser)?))
+) -> Option<Arc<dyn TokenProvider>> {
+    let browser = asks.then(|| Arc::new(Terminal) as Arc<dyn LoginBrowser>);
+    Some(Arc::new(oauth_for(&app.runtime, config, spec, browser)?))
 }
 
 /// Logins are kept in the store, sealed with its key.
 pub(super) fn oauth_for(
-    app: &App,
+    runtime: &Runtime,
     config: &Config,
     spec: &ServerSpec,
-    browser: Option<Arc<dyn Browser>>,
-) -> Option<OAuth> {
-    let vault = SealedVault::new(app.clone(), TenantId::local(), config.sealing_key());
-    OAuth::new(spec, Arc::new(vault), browser)
+    browser: Option<Arc<dyn LoginBrowser>>,
+) -> Option<OAuthTokenProvider> {
+    let vault = SealedTokenStore::new(runtime.clone(), TenantId::local(), config.sealing_key());
+    OAuthTokenProvider::new(spec, Arc::new(vault), browser)
 }
 
 fn read_file(path: &Path) -> std::io::Result<String> {
     read_bounded(path, MAX_FILE)
 }
 
-/// A file's text, if it is not larger than what is meant.
+/// A file's text, up to a size limit.
 pub(super) fn read_bounded(path: &Path, limit: u64) -> std::io::Result<String> {
     let found = std::fs::metadata(path)?;
     if !found.is_file() || found.len() > limit {
@@ -209,7 +213,7 @@ pub(super) fn read_bounded(path: &Path, limit: u64) -> std::io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-/// A server that cannot be called is told; the others can.
+/// A server that cannot be called is reported; the others still work.
 fn named(text: &str, file: &Path) -> Result<Vec<ServerSpec>, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let read = read_servers(text, &variable).map_err(|reason| {
@@ -226,24 +230,29 @@ fn named(text: &str, file: &Path) -> Result<Vec<ServerSpec>, Failure> {
     Ok(servers)
 }
 
-/// The tenant's own servers. Their headers are filled in from the environment.
+/// The tenant's own servers. Their headers are expanded from the environment.
 async fn stored(app: &App) -> Result<Vec<ServerSpec>, Failure> {
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let (listed, _) = app.list_servers(&TenantId::local(), None, MAX_SERVERS).await?;
+    let (listed, _) = app.executions.list_servers(&TenantId::local(), None, MAX_SERVERS).await?;
     let mut servers = Vec::new();
     for server in listed.into_iter().map(|stored| stored.value) {
-        if server.status != Status::Active {
+        if server.status != ActiveStatus::Active {
             continue;
         }
         let headers = server.headers_template.iter().map(|(name, template)| {
-            fill_in(template, &environment).map(|value| (name.clone(), value))
+            fill_template(template, &environment).map(|value| (name.clone(), value))
         });
         let reach = match (&server.transport, headers.collect::<Result<_, _>>()) {
-            (Transport::Http { url }, Ok(headers)) => Reach::Http { url: url.clone(), headers },
-            (Transport::Stdio { command }, Ok(_)) if !command.is_empty() => {
-                Reach::program(&command[0], &command[1..])
+            (McpServerTransport::Http { url }, Ok(headers)) => {
+                HostTransport::Http { url: url.clone(), headers }
+            }
+            (McpServerTransport::Sse { url }, Ok(headers)) => {
+                HostTransport::Sse { url: url.clone(), headers }
+            }
+            (McpServerTransport::Stdio { command }, Ok(_)) if !command.is_empty() => {
+                HostTransport::program(&command[0], &command[1..])
             }
             (_, Err(error)) => {
                 note(&format!("shikiri: server {:?}: {error}; it is left out", server.name));
@@ -262,10 +271,11 @@ async fn stored(app: &App) -> Result<Vec<ServerSpec>, Failure> {
     Ok(servers)
 }
 
-/// Where calls were left that `--url` led to: they are found again without being told once more.
+/// Servers with interrupted calls that were addressed by `--url`, so that they need not be named
+/// again.
 async fn left_by_address(app: &App, config: &Config) -> Result<Vec<ServerSpec>, Failure> {
     let mut servers: Vec<ServerSpec> = Vec::new();
-    for call in open_calls(app, TenantId::local()).await? {
+    for call in open_calls(&app.runtime, TenantId::local()).await? {
         let HostCall { server, endpoint, .. } = call.value;
         let is_by_address = endpoint.starts_with("http") && name_of(&endpoint) == server;
         if !is_by_address || servers.iter().any(|known| known.name == server) {
@@ -273,23 +283,23 @@ async fn left_by_address(app: &App, config: &Config) -> Result<Vec<ServerSpec>, 
         }
         let key = key_for(&endpoint, config).map(|key| format!("Bearer {key}"));
         let headers = key.map(|key| ("Authorization".to_owned(), key)).into_iter().collect();
-        if let Ok(reach) = http(&endpoint, headers) {
+        if let Ok(reach) = http_transport(&endpoint, headers) {
             servers.push(ServerSpec { name: server, reach, oauth: OAuthSpec::default() });
         }
     }
     Ok(servers)
 }
 
-/// What a server is called that was named by its address: host and port.
+/// The name of a server that was given by its address: host and port.
 fn name_of(endpoint: &str) -> &str {
     let rest = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
 }
 
-/// A key for a server of ours on this machine: the one that was set for it, or the project's. To
-/// other places nothing is sent that was not given for them.
+/// The key for one of our servers on this machine: the one set for it, or the project's. Other
+/// servers get only what was given for them.
 fn key_for(url: &str, config: &Config) -> Option<String> {
-    if !is_here(url) {
+    if !is_loopback_url(url) {
         return None;
     }
     let set = std::env::var(env_vars::KEY.name).ok().filter(|key| !key.is_empty());
@@ -303,7 +313,8 @@ mod tests {
 
     #[test]
     fn a_server_by_address_is_called_by_its_host_and_port() {
-        let reach = http("https://me:secret@h.example:1/a/mcp?key=k", BTreeMap::new()).unwrap();
+        let reach =
+            http_transport("https://me:secret@h.example:1/a/mcp?key=k", BTreeMap::new()).unwrap();
         assert_eq!(name_of(&reach.endpoint()), "h.example:1");
     }
 }

@@ -1,25 +1,24 @@
-//! Who watches a call where nobody is at a terminal, or where a program reads: lines, and answers
-//! that were settled beforehand.
+//! Shows calls without a person at a terminal: as lines, with answers that were given in advance.
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::{Audience, Consent, Shown};
-use shikiri_model::host::{Answer, Form, HostCall, clean, clean_line};
+use shikiri_host::{CallUpdate, SamplingConsent, UserInteraction};
+use shikiri_model::host::{ElicitationForm, FormAnswer, HostCall, sanitize_line, sanitize_text};
 use shikiri_model::tool::ToolChange;
 
 use crate::output::{Output, note};
 use crate::terminal::host::{changes_line, difference, offline_sample};
 
-/// What is answered when nobody can be asked.
+/// The answer to questions that no person can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beforehand {
     Yes,
     No,
 }
 
-/// How a call is told.
+/// How a call is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum CallOutput {
     /// Lines for people, on stderr.
     Lines,
     /// One JSON object for each event, on stdout.
@@ -29,21 +28,21 @@ pub(super) enum Told {
 
 pub(super) struct Plain {
     pub(super) beforehand: Beforehand,
-    /// Tools may be called though their definitions changed.
+    /// Allows tools whose definitions have changed.
     pub(super) accepts_changes: bool,
-    pub(super) told: Told,
+    pub(super) output: CallOutput,
 }
 
 #[async_trait]
-impl Audience for Plain {
-    fn show(&self, call: &HostCall, shown: &Shown) {
-        match self.told {
-            Told::Silent => {}
-            Told::Events => {
-                // Whoever read it has gone: the call goes on.
+impl UserInteraction for Plain {
+    fn show(&self, call: &HostCall, shown: &CallUpdate) {
+        match self.output {
+            CallOutput::Silent => {}
+            CallOutput::Events => {
+                // The output has no reader any more. The call continues.
                 let _ = Output::stdout().json_line(&event(call, shown));
             }
-            Told::Lines => {
+            CallOutput::Lines => {
                 if let Some(line) = line(shown) {
                     note(&format!("{} {}: {line}", call.server, call.tool));
                 }
@@ -55,40 +54,40 @@ impl Audience for Plain {
         note(&changes_line(server, changes));
     }
 
-    /// The difference is shown in any case. `--yes` is for what a server asks while it is called, so
-    /// it does not agree to a change of the server itself.
+    /// The difference is always shown. `--yes` answers questions during a call, so it does not
+    /// accept a change of the server itself.
     async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
         note(&difference(server, change));
         self.accepts_changes
     }
 
-    async fn ask(&self, call: &HostCall, form: &Form) -> Answer {
-        if self.told != Told::Silent {
+    async fn ask(&self, call: &HostCall, form: &ElicitationForm) -> FormAnswer {
+        if self.output != CallOutput::Silent {
             let answer = if self.beforehand == Beforehand::Yes { "yes" } else { "no" };
-            let question = clean_line(&form.message);
+            let question = sanitize_line(&form.message);
             note(&format!("{} asks: {question} — {answer}, as was said beforehand", call.server));
         }
         match self.beforehand {
-            Beforehand::Yes => form.agreed(),
-            Beforehand::No if form.is_confirmation() => form.confirmed(false),
-            Beforehand::No => Answer::Decline(Map::new()),
+            Beforehand::Yes => form.default_answer(),
+            Beforehand::No if form.is_confirmation() => form.confirmation_answer(false),
+            Beforehand::No => FormAnswer::Decline(Map::new()),
         }
     }
 
-    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer {
+    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> FormAnswer {
         note(&format!(
             "{} wants you to visit {} ({}); nobody is asked here, so it is declined",
             call.server,
-            clean_line(url),
-            clean_line(message)
+            sanitize_line(url),
+            sanitize_line(message)
         ));
-        Answer::Decline(Map::new())
+        FormAnswer::Decline(Map::new())
     }
 
-    async fn may_ask_model(&self, _: &HostCall, _: &str, _: &str) -> Consent {
+    async fn may_ask_model(&self, _: &HostCall, _: &str, _: &str) -> SamplingConsent {
         match self.beforehand {
-            Beforehand::Yes => Consent::Given,
-            Beforehand::No => Consent::Nobody,
+            Beforehand::Yes => SamplingConsent::Given,
+            Beforehand::No => SamplingConsent::Nobody,
         }
     }
 
@@ -97,8 +96,8 @@ impl Audience for Plain {
     }
 }
 
-/// An event as programs read it.
-pub(super) fn event(call: &HostCall, shown: &Shown) -> Value {
+/// An event in JSON.
+pub(super) fn event(call: &HostCall, shown: &CallUpdate) -> Value {
     let mut event = json!({
         "event": shown.kind,
         "call_id": call.id,
@@ -114,16 +113,16 @@ pub(super) fn event(call: &HostCall, shown: &Shown) -> Value {
     event
 }
 
-/// What people want to see of an event.
-pub(super) fn line(shown: &Shown) -> Option<String> {
-    let text = |key: &str| shown.data[key].as_str().map(clean_line).unwrap_or_default();
+/// An event as a line for people; None if it is not interesting.
+pub(super) fn line(shown: &CallUpdate) -> Option<String> {
+    let text = |key: &str| shown.data[key].as_str().map(sanitize_line).unwrap_or_default();
     match shown.kind {
         "progress" => {
             let done = shown.data["progress"].as_f64()?;
             let of = shown.data["total"].as_f64().map(|total| format!("/{total}"));
             Some(format!("{done}{} {}", of.unwrap_or_default(), text("message")).trim().to_owned())
         }
-        "log" => Some(format!("[{}] {}", text("level"), clean(&text("text")))),
+        "log" => Some(format!("[{}] {}", text("level"), sanitize_text(&text("text")))),
         "task" => Some(format!("goes on as the task {}", text("id"))),
         "run" => Some(format!("goes on as the run {}", text("run_id"))),
         _ => None,

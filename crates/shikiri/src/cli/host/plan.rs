@@ -1,5 +1,5 @@
-//! `shikiri host plan GOAL`: a model makes a plan of the tools that there are. It is checked by the
-//! rules that hold for files, and shown before anything is called.
+//! `shikiri host plan GOAL`: a model makes a plan with the available tools. The plan passes the
+//! same checks as a file, and is shown before anything is called.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use shikiri_app::host::{Host, NoText};
-use shikiri_client::Tool;
-use shikiri_model::host::clean;
-use shikiri_model::host::plan::{Offers, Plan};
+use shikiri_client::ServerTool;
+use shikiri_host::{Host, TextGenerationError};
+use shikiri_model::host::plan::{HostPlan, ToolOffers};
+use shikiri_model::host::sanitize_text;
 
 use super::run::{Telling, Which, carry_out, parse};
 use crate::exit::{Exit, Failure};
@@ -18,10 +18,10 @@ use crate::output::{Output, note};
 use crate::owner_file::create_for_owner;
 use crate::terminal::host::changes_line;
 
-/// Characters of the catalogue that a model is shown.
+/// The longest catalogue for a model, in characters.
 const MAX_CATALOGUE: usize = 60_000;
 const MAX_DESCRIPTION: usize = 400;
-/// A plan that is refused is sent back with the reason so often.
+/// How often a refused plan is sent back with the reason.
 const MAX_TRIES: u32 = 3;
 
 const INSTRUCTIONS: &str = r#"You make plans of tool calls. Reply with one plan in TOML and with nothing else. Its form:
@@ -59,16 +59,17 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
-    let unavailable = |why: NoText| Failure::told(Exit::Unavailable, why);
-    let model = host.writing_model().await?.ok_or_else(|| unavailable(NoText::NoModel))?;
+    let unavailable = |why: TextGenerationError| Failure::told(Exit::Unavailable, why);
+    let model =
+        host.writing_model().await?.ok_or_else(|| unavailable(TextGenerationError::NoModel))?;
     let (catalogue, offers) = catalogue(host, arguments.accept_changes).await?;
     note(&format!("shikiri: asking the model {} for a plan", model.id));
     let plan = made(host, &arguments.goal, &catalogue, &offers).await?;
     let text = toml::to_string(&plan).map_err(|error| Failure::told(Exit::Failed, error))?;
     if arguments.json {
-        note(&clean(&text));
+        note(&sanitize_text(&text));
     } else {
-        Output::stdout().line(&clean(&text))?;
+        Output::stdout().line(&sanitize_text(&text))?;
     }
     if let Some(path) = &arguments.save {
         save(path, &text)?;
@@ -89,18 +90,23 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
     carry_out(host, plan, Which::Fresh, telling).await
 }
 
-/// The model's plan. One that is refused goes back to it with the reason.
-async fn made(host: &Host, goal: &str, catalogue: &str, offers: &Offers) -> Result<Plan, Failure> {
+/// The model's plan. A refused plan is sent back with the reason.
+async fn made(
+    host: &Host,
+    goal: &str,
+    catalogue: &str,
+    offers: &ToolOffers,
+) -> Result<HostPlan, Failure> {
     let mut material = format!("<goal>\n{goal}\n</goal>\n<catalogue>\n{catalogue}</catalogue>\n");
     let mut refusal = String::new();
     for _ in 0..MAX_TRIES {
-        let said = host.write(INSTRUCTIONS, &material).await;
+        let said = host.generate_text(INSTRUCTIONS, &material).await;
         let said = said.map_err(|why| Failure::told(Exit::Unavailable, why))?;
         let read = plan_in(&said).and_then(|plan| {
             host.check_plan(&plan, offers).map_err(|error| error.to_string()).map(|()| plan)
         });
         match read {
-            Ok(plan) => return Ok(Plan { goal: plan.goal.or(Some(goal.to_owned())), ..plan }),
+            Ok(plan) => return Ok(HostPlan { goal: plan.goal.or(Some(goal.to_owned())), ..plan }),
             Err(why) => refusal = why,
         }
         material.push_str(&format!(
@@ -111,8 +117,8 @@ async fn made(host: &Host, goal: &str, catalogue: &str, offers: &Offers) -> Resu
     Err(Failure::new(Exit::Failed, what, "say the goal in other words, or write the plan yourself"))
 }
 
-/// The plan in a model's words, as TOML or JSON, in a fence or without.
-fn plan_in(said: &str) -> Result<Plan, String> {
+/// The plan in a model's answer, as TOML or JSON, with or without a code fence.
+fn plan_in(said: &str) -> Result<HostPlan, String> {
     let fenced = said.split_once("```").and_then(|(_, rest)| {
         let (first, rest) = rest.split_once('\n')?;
         let is_name = first.trim().chars().all(char::is_alphanumeric);
@@ -120,17 +126,17 @@ fn plan_in(said: &str) -> Result<Plan, String> {
     });
     let text = fenced.unwrap_or(said).trim();
     if text.starts_with('{') {
-        let plan: Plan = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        return plan.checked().map_err(|error| error.to_string());
+        let plan: HostPlan = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        return plan.validate().map_err(|error| error.to_string());
     }
     parse(text)
 }
 
-/// What there is to plan with, in words. A model does not see tools whose definitions changed, unless
-/// they were accepted.
-async fn catalogue(host: &Host, accepts_changes: bool) -> Result<(String, Offers), Failure> {
+/// The available tools as text. A model does not see tools whose definitions changed, unless they
+/// were accepted.
+async fn catalogue(host: &Host, accepts_changes: bool) -> Result<(String, ToolOffers), Failure> {
     let mut text = String::new();
-    let mut offers = Offers::default();
+    let mut offers = ToolOffers::default();
     for listed in host.list().await {
         let changed: BTreeSet<String> = match accepts_changes {
             true => BTreeSet::new(),
@@ -161,8 +167,8 @@ async fn catalogue(host: &Host, accepts_changes: bool) -> Result<(String, Offers
     Ok((text, offers))
 }
 
-fn described(server: &str, tool: &Tool) -> String {
-    let does: String = clean(&tool.description).chars().take(MAX_DESCRIPTION).collect();
+fn described(server: &str, tool: &ServerTool) -> String {
+    let does: String = sanitize_text(&tool.description).chars().take(MAX_DESCRIPTION).collect();
     let schema = tool.input_schema.get("properties").unwrap_or(&Value::Null);
     format!("- server {server}, tool {}: {does}\n  arguments: {schema}\n", tool.name)
 }
@@ -175,7 +181,7 @@ fn save(path: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// A person's word. Nobody at a terminal is no.
+/// Whether the person agreed. Without a person at a terminal, there is no consent.
 fn agreed() -> bool {
     if !std::io::stdin().is_terminal() {
         return false;

@@ -1,31 +1,31 @@
-//! How a plan is told while it is carried out: on a terminal its calls have bars, and every change
-//! stands above them, indented by what it needs; elsewhere a line for each change.
+//! Shows a running plan. On a terminal its calls have bars, with changes above them, indented by
+//! their dependencies. Elsewhere each change is a line.
 
 use std::io::IsTerminal as _;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use shikiri_app::host::{Audience, Consent, PlanAudience, Shown};
-use shikiri_model::host::plan::{Plan, PlanRun, TaskRun, TaskState};
-use shikiri_model::host::{Answer, Form, HostCall, clean_line};
+use shikiri_host::{CallUpdate, PlanObserver, SamplingConsent, UserInteraction};
+use shikiri_model::host::plan::{HostPlan, PlanRun, PlanTaskRun, PlanTaskState};
+use shikiri_model::host::{ElicitationForm, FormAnswer, HostCall, sanitize_line};
 use shikiri_model::tool::ToolChange;
 use tokio::sync::watch;
 
 use super::is_attended;
-use super::plain::{Beforehand, Plain, Told, line};
+use super::plain::{Beforehand, CallOutput, Plain, line};
 use super::run::Telling;
 use crate::output::{Output, Style, note};
 use crate::terminal::host::{Person, Screen, changes_line, difference};
 
-/// Deeper ones are not indented further.
+/// Deeper tasks are not indented further.
 const MAX_INDENT: usize = 8;
 
 pub(super) struct PlanView {
     is_silent: bool,
-    /// Has the bars.
+    /// Shows the bars.
     person: Option<Person>,
-    /// Answers, where nobody is asked.
+    /// Answers that need no person.
     plain: Plain,
     accepts_changes: bool,
     asks: bool,
@@ -43,7 +43,7 @@ impl PlanView {
             plain: Plain {
                 beforehand,
                 accepts_changes: telling.accept_changes,
-                told: Told::Silent,
+                output: CallOutput::Silent,
             },
             accepts_changes: telling.accept_changes,
             asks: has_screen && is_attended() && !telling.agree && !telling.no_input,
@@ -55,12 +55,12 @@ impl PlanView {
         *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
     }
 
-    /// Ctrl-C that was typed into a question.
+    /// Counts Ctrl-C typed into a question.
     pub(super) fn interrupts(&self) -> Option<watch::Receiver<u64>> {
         self.person.as_ref().map(|person| person.screen().interrupts())
     }
 
-    /// Nothing more is shown.
+    /// Removes everything from the screen.
     pub(super) fn end(&self) {
         if let Some(person) = &self.person {
             person.leave();
@@ -74,7 +74,7 @@ impl PlanView {
         }
     }
 
-    fn asked(&self) -> &dyn Audience {
+    fn asked(&self) -> &dyn UserInteraction {
         match &self.person {
             Some(person) if self.asks => person,
             _ => &self.plain,
@@ -89,8 +89,8 @@ impl PlanView {
 }
 
 #[async_trait]
-impl Audience for PlanView {
-    fn show(&self, call: &HostCall, shown: &Shown) {
+impl UserInteraction for PlanView {
+    fn show(&self, call: &HostCall, shown: &CallUpdate) {
         if let Some(person) = &self.person {
             return person.show(call, shown);
         }
@@ -115,23 +115,23 @@ impl Audience for PlanView {
         }
     }
 
-    async fn ask(&self, call: &HostCall, form: &Form) -> Answer {
+    async fn ask(&self, call: &HostCall, form: &ElicitationForm) -> FormAnswer {
         if !self.asks && !self.is_silent {
             let answer = if self.plain.beforehand == Beforehand::Yes { "yes" } else { "no" };
-            let question = clean_line(&form.message);
+            let question = sanitize_line(&form.message);
             self.say(&format!(
                 "{} asks: {question} — {answer}, as was said beforehand",
-                clean_line(&call.server)
+                sanitize_line(&call.server)
             ));
         }
         self.asked().ask(call, form).await
     }
 
-    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer {
+    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> FormAnswer {
         self.asked().visit(call, message, url).await
     }
 
-    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> Consent {
+    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> SamplingConsent {
         self.asked().may_ask_model(call, model, prompt).await
     }
 
@@ -140,7 +140,7 @@ impl Audience for PlanView {
     }
 }
 
-impl PlanAudience for PlanView {
+impl PlanObserver for PlanView {
     fn changed(&self, run: &PlanRun, task: &str) {
         *self.run.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
         let Some(task) = run.task(task) else { return };
@@ -158,37 +158,37 @@ impl PlanAudience for PlanView {
     }
 }
 
-/// How many tasks come before it, one after the other.
-fn depth(plan: &Plan, id: &str) -> usize {
+/// The number of tasks before it, along the longest chain.
+fn depth(plan: &HostPlan, id: &str) -> usize {
     let needs = plan.task(id).map(|task| task.needs()).unwrap_or_default();
     needs.into_iter().map(|need| depth(plan, need) + 1).max().unwrap_or(0)
 }
 
-fn mark(state: &TaskState) -> (&'static str, Style) {
+fn mark(state: &PlanTaskState) -> (&'static str, Style) {
     match state {
-        TaskState::Waiting { .. } => ("·", Style::Dim),
-        TaskState::Running { .. } => ("▸", Style::Bold),
-        TaskState::Done { .. } => ("✓", Style::Good),
-        TaskState::Failed { .. } => ("✗", Style::Bad),
-        TaskState::Skipped { .. } => ("–", Style::Warning),
+        PlanTaskState::Waiting { .. } => ("·", Style::Dim),
+        PlanTaskState::Running { .. } => ("▸", Style::Bold),
+        PlanTaskState::Done { .. } => ("✓", Style::Good),
+        PlanTaskState::Failed { .. } => ("✗", Style::Bad),
+        PlanTaskState::Skipped { .. } => ("–", Style::Warning),
     }
 }
 
 /// A task in a few words.
-fn described(task: &TaskRun) -> String {
-    let trouble = task.trouble.as_deref().map(clean_line).unwrap_or_default();
+fn described(task: &PlanTaskRun) -> String {
+    let trouble = task.trouble.as_deref().map(sanitize_line).unwrap_or_default();
     let took = task.duration().unwrap_or_default().as_secs_f64();
     match &task.state {
-        TaskState::Waiting { .. } if trouble.is_empty() => "waiting".to_owned(),
-        TaskState::Waiting { until: None } => format!("goes to another server ({trouble})"),
-        TaskState::Waiting { until: Some(_) } => format!("is tried again soon ({trouble})"),
-        TaskState::Running { server, .. } if task.attempts > 1 => {
+        PlanTaskState::Waiting { .. } if trouble.is_empty() => "waiting".to_owned(),
+        PlanTaskState::Waiting { until: None } => format!("goes to another server ({trouble})"),
+        PlanTaskState::Waiting { until: Some(_) } => format!("is tried again soon ({trouble})"),
+        PlanTaskState::Running { server, .. } if task.attempts > 1 => {
             format!("running at {server}, try {}", task.attempts)
         }
-        TaskState::Running { server, .. } => format!("running at {server}"),
-        TaskState::Done { server, .. } => format!("done at {server} in {took:.1} s"),
-        TaskState::Failed { reason, .. } => format!("failed: {}", clean_line(reason)),
-        TaskState::Skipped { because } => format!("skipped: {because}"),
+        PlanTaskState::Running { server, .. } => format!("running at {server}"),
+        PlanTaskState::Done { server, .. } => format!("done at {server} in {took:.1} s"),
+        PlanTaskState::Failed { reason, .. } => format!("failed: {}", sanitize_line(reason)),
+        PlanTaskState::Skipped { because } => format!("skipped: {because}"),
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_task_stands_deeper_than_what_it_needs() {
-        let plan: Plan = serde_json::from_value(json!({ "task": [
+        let plan: HostPlan = serde_json::from_value(json!({ "task": [
             { "id": "c", "tool": "t", "after": ["a", "b"] },
             { "id": "a", "tool": "t" },
             { "id": "b", "tool": "t", "args": { "x": "${a}" } },

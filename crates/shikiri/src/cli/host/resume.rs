@@ -1,7 +1,7 @@
-//! `shikiri host resume`: takes up what another process left.
+//! `shikiri host resume`: resumes calls that another process left.
 
 use clap::Args;
-use shikiri_app::host::Host;
+use shikiri_host::Host;
 use shikiri_model::ids::HostCallId;
 
 use super::call::{Following, take_up};
@@ -34,7 +34,7 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
     }
     let mut failed = 0;
     for call in &left {
-        // One that fails must not keep the others from being taken up.
+        // A failed call must not stop the others from being resumed.
         match take_up(host, call, &arguments.following).await {
             Ok(()) => {}
             Err(stopped @ Failure::Stopped(_)) => return Err(stopped),

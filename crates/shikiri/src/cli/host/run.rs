@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::{Host, Survey};
-use shikiri_model::host::clean;
-use shikiri_model::host::plan::{MAX_PLAN, Plan, PlanRun, PlanState, TaskRun, TaskState};
+use shikiri_host::{Host, ServerSurvey};
+use shikiri_model::host::plan::{
+    HostPlan, MAX_PLAN, PlanRun, PlanState, PlanTaskRun, PlanTaskState,
+};
+use shikiri_model::host::sanitize_text;
 use tokio_util::sync::CancellationToken;
 
 use super::count;
@@ -45,12 +47,12 @@ pub(super) struct Telling {
     pub(super) json: bool,
 }
 
-/// Which run of a plan is meant.
+/// Which run of a plan to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     Fresh,
     Unfinished,
-    /// The unfinished one, if there is any.
+    /// The unfinished run, if there is one.
     Either,
 }
 
@@ -66,7 +68,7 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
 
 pub(super) async fn carry_out(
     host: &Host,
-    plan: Plan,
+    plan: HostPlan,
     which: Which,
     telling: Telling,
 ) -> Result<(), Failure> {
@@ -78,19 +80,19 @@ pub(super) async fn carry_out(
         let what = "no run of this plan was left unfinished";
         return Err(Failure::new(Exit::NotFound, what, "leave --resume out to start one"));
     }
-    let Survey { offers, troubles, changed } = host.survey().await;
+    let ServerSurvey { offers, troubles, changed } = host.survey().await;
     for (server, error) in troubles {
         note(&format!("shikiri: {server}: {error}"));
     }
     let view = PlanView::new(telling);
-    let agreed = host.agree_to_plan(&plan, changed, &view).await;
+    let agreed = host.approve_plan_tools(&plan, changed, &view).await;
     if agreed.is_err() {
         view.end();
     }
     agreed?;
     let stored = match left {
         Some(left) => {
-            let taken = host.take_up_plan(&left).await?;
+            let taken = host.resume_plan(&left).await?;
             note(&going_on(&taken.value));
             taken
         }
@@ -104,7 +106,7 @@ pub(super) async fn carry_out(
     };
     view.begin(&stored.value);
     let cancel = CancellationToken::new();
-    let carrying = Box::pin(host.carry_out(stored, offers, &view, &cancel));
+    let carrying = Box::pin(host.execute_plan(stored, offers, &view, &cancel));
     let cancelling = || {
         view.say("shikiri: cancelling; once more to leave it as it is");
         cancel.cancel();
@@ -130,15 +132,15 @@ fn going_on(run: &PlanRun) -> String {
     )
 }
 
-/// The synthesis, then what it lacks as the command's failure.
+/// Prints the synthesis. What is missing from it becomes the command's failure.
 fn report(run: &PlanRun, as_json: bool) -> Result<(), Failure> {
     if as_json {
         Output::stdout().json(&as_value(run))?;
     } else if let Some(written) = &run.written {
         if let Some(remark) = &written.remark {
-            note(&format!("shikiri: no model wrote this text: {}", clean(remark)));
+            note(&format!("shikiri: no model wrote this text: {}", sanitize_text(remark)));
         }
-        Output::stdout().line(&clean(&written.text))?;
+        Output::stdout().line(&sanitize_text(&written.text))?;
     }
     let of = |wanted: &str| run.tasks.iter().filter(|task| task.state.as_str() == wanted).count();
     let what = format!(
@@ -170,7 +172,7 @@ fn as_value(run: &PlanRun) -> Value {
     })
 }
 
-fn task_value(task: &TaskRun) -> Value {
+fn task_value(task: &PlanTaskRun) -> Value {
     let mut value = json!({
         "id": task.id,
         "state": task.state.as_str(),
@@ -180,16 +182,16 @@ fn task_value(task: &TaskRun) -> Value {
         "duration_ms": task.duration().map(|took| took.as_millis()),
     });
     match &task.state {
-        TaskState::Done { result, .. } => value["result"] = json!(result),
-        TaskState::Failed { reason, .. } => value["reason"] = json!(reason),
-        TaskState::Skipped { because } => value["reason"] = json!(because),
-        TaskState::Waiting { .. } | TaskState::Running { .. } => {}
+        PlanTaskState::Done { result, .. } => value["result"] = json!(result),
+        PlanTaskState::Failed { reason, .. } => value["reason"] = json!(reason),
+        PlanTaskState::Skipped { because } => value["reason"] = json!(because),
+        PlanTaskState::Waiting { .. } | PlanTaskState::Running { .. } => {}
     }
     value
 }
 
 /// A plan's file, checked.
-fn read(path: &Path) -> Result<Plan, Failure> {
+fn read(path: &Path) -> Result<HostPlan, Failure> {
     let name = path.display();
     let text = super::places::read_bounded(path, MAX_PLAN as u64).map_err(|error| {
         let what = format!("{name} cannot be read: {error}");
@@ -198,9 +200,9 @@ fn read(path: &Path) -> Result<Plan, Failure> {
     parse(&text).map_err(|reason| Failure::told(Exit::Usage, format!("{name}: {reason}")))
 }
 
-/// A plan as TOML, checked; else what is wrong with it.
-pub(super) fn parse(text: &str) -> Result<Plan, String> {
-    let mut plan: Plan = toml::from_str(text).map_err(|error| {
+/// Parses and checks a plan in TOML.
+pub(super) fn parse(text: &str) -> Result<HostPlan, String> {
+    let mut plan: HostPlan = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
         let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         format!("{at}{}: a plan is TOML with [[task]] and [synthesis]", error.message())
@@ -208,10 +210,10 @@ pub(super) fn parse(text: &str) -> Result<Plan, String> {
     for task in &mut plan.tasks {
         task.args.values_mut().for_each(dates_to_text);
     }
-    plan.checked().map_err(|error| error.to_string())
+    plan.validate().map_err(|error| error.to_string())
 }
 
-/// TOML has dates, JSON has none: they become the text that was written.
+/// TOML has dates and JSON has none, so dates become text.
 fn dates_to_text(value: &mut Value) {
     const DATE: &str = "$__toml_private_datetime";
     let text =

@@ -1,11 +1,11 @@
-//! Who watches a call: the person at the terminal, or the plain audience where nobody sits there.
+//! The display of a call: the terminal if a person is there, otherwise plain lines.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use shikiri_app::host::{Audience, Called, Consent, HostError, Shown};
-use shikiri_model::host::{Answer, Form, HostCall};
+use shikiri_host::{CallFollowResult, CallUpdate, HostError, SamplingConsent, UserInteraction};
+use shikiri_model::host::{ElicitationForm, FormAnswer, HostCall};
 use shikiri_model::tool::ToolChange;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,39 +16,39 @@ use crate::output::note;
 use crate::signals::Signals;
 use crate::terminal::host::{Person, Screen};
 
-pub(super) enum Seat {
-    Taken(Arc<Person>),
-    Empty(Plain),
+pub(super) enum CallDisplay {
+    Person(Arc<Person>),
+    Plain(Plain),
 }
 
-impl Seat {
+impl CallDisplay {
     pub(super) fn at_terminal(accepts_changes: bool) -> Self {
-        Self::Taken(Arc::new(Person::new(&Screen::new()).accepting_changes(accepts_changes)))
+        Self::Person(Arc::new(Person::new(&Screen::new()).accepting_changes(accepts_changes)))
     }
 
-    fn audience(&self) -> &dyn Audience {
+    fn interaction(&self) -> &dyn UserInteraction {
         match self {
-            Self::Taken(person) => person.as_ref(),
-            Self::Empty(plain) => plain,
+            Self::Person(person) => person.as_ref(),
+            Self::Plain(plain) => plain,
         }
     }
 
     fn say(&self, text: &str) {
         match self {
-            Self::Taken(person) => person.screen().say(text),
-            Self::Empty(_) => note(text),
+            Self::Person(person) => person.screen().say(text),
+            Self::Plain(_) => note(text),
         }
     }
 
-    /// Follows a call that can be cancelled or left.
+    /// Follows a call, which can be cancelled or left.
     pub(super) async fn attend(
         &self,
-        calling: impl Future<Output = Result<Called, HostError>>,
+        calling: impl Future<Output = Result<CallFollowResult, HostError>>,
         cancel: &CancellationToken,
-    ) -> Result<Called, Failure> {
+    ) -> Result<CallFollowResult, Failure> {
         let interrupts = match self {
-            Self::Taken(person) => Some(person.screen().interrupts()),
-            Self::Empty(_) => None,
+            Self::Person(person) => Some(person.screen().interrupts()),
+            Self::Plain(_) => None,
         };
         let cancelling = || {
             self.say("shikiri: cancelling; once more to leave it as it is");
@@ -66,7 +66,7 @@ impl Seat {
     }
 
     fn leave(&self) {
-        if let Self::Taken(person) = self {
+        if let Self::Person(person) = self {
             person.leave();
         }
     }
@@ -78,7 +78,7 @@ pub(super) enum Attended<T> {
     Left(u8),
 }
 
-/// The first Ctrl-C cancels what goes on and waits for its end; the second leaves it as it is.
+/// The first Ctrl-C cancels the work and waits for its end; the second leaves it as it is.
 pub(super) async fn attend<T>(
     going_on: impl Future<Output = T>,
     interrupts: Option<watch::Receiver<u64>>,
@@ -90,11 +90,11 @@ pub(super) async fn attend<T>(
     let mut is_cancelled = false;
     loop {
         let typed = async {
-            let heard = match &mut interrupts {
+            let interrupted = match &mut interrupts {
                 Some(interrupts) => interrupts.changed().await.is_ok(),
                 None => false,
             };
-            if !heard {
+            if !interrupted {
                 std::future::pending::<()>().await;
             }
         };
@@ -112,32 +112,32 @@ pub(super) async fn attend<T>(
 }
 
 #[async_trait]
-impl Audience for Seat {
-    fn show(&self, call: &HostCall, shown: &Shown) {
-        self.audience().show(call, shown);
+impl UserInteraction for CallDisplay {
+    fn show(&self, call: &HostCall, shown: &CallUpdate) {
+        self.interaction().show(call, shown);
     }
 
     fn tell_changes(&self, server: &str, changes: &[ToolChange]) {
-        self.audience().tell_changes(server, changes);
+        self.interaction().tell_changes(server, changes);
     }
 
     async fn accepts_change(&self, server: &str, change: &ToolChange) -> bool {
-        self.audience().accepts_change(server, change).await
+        self.interaction().accepts_change(server, change).await
     }
 
-    async fn ask(&self, call: &HostCall, form: &Form) -> Answer {
-        self.audience().ask(call, form).await
+    async fn ask(&self, call: &HostCall, form: &ElicitationForm) -> FormAnswer {
+        self.interaction().ask(call, form).await
     }
 
-    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer {
-        self.audience().visit(call, message, url).await
+    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> FormAnswer {
+        self.interaction().visit(call, message, url).await
     }
 
-    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> Consent {
-        self.audience().may_ask_model(call, model, prompt).await
+    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> SamplingConsent {
+        self.interaction().may_ask_model(call, model, prompt).await
     }
 
     async fn sample(&self, call: &HostCall, params: &Value) -> Result<Value, String> {
-        self.audience().sample(call, params).await
+        self.interaction().sample(call, params).await
     }
 }

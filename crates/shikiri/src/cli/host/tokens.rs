@@ -1,9 +1,9 @@
-//! `shikiri host tokens`: what is kept to take calls up.
+//! `shikiri host tokens`: the resumption tokens of interrupted calls.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use shikiri_app::host::Host;
-use shikiri_model::host::clean_line;
+use shikiri_host::Host;
+use shikiri_model::host::sanitize_line;
 
 use super::count;
 use crate::cli::JsonArgument;
@@ -27,22 +27,23 @@ pub(super) async fn run(host: &Host, command: Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::List(arguments) if arguments.json => {
-            let item = |call: &shikiri_model::record::Stored<shikiri_model::host::HostCall>| {
-                let mark = &call.value.bookmark;
-                json!({
-                    "call_id": call.value.id,
-                    "server": call.value.server,
-                    "tool": call.value.tool,
-                    "arguments": call.value.arguments,
-                    "created_at": call.created_at,
-                    "protocol": mark.protocol,
-                    "has_session": mark.session.is_some(),
-                    "has_cursor": mark.cursor.is_some(),
-                    "task_id": mark.task.as_ref().map(|task| &task.id),
-                    "run_id": mark.run_id,
-                    "questions": mark.questions.len(),
-                })
-            };
+            let item =
+                |call: &shikiri_model::record::StoredDocument<shikiri_model::host::HostCall>| {
+                    let mark = &call.value.bookmark;
+                    json!({
+                        "call_id": call.value.id,
+                        "server": call.value.server,
+                        "tool": call.value.tool,
+                        "arguments": call.value.arguments,
+                        "created_at": call.created_at,
+                        "protocol": mark.protocol,
+                        "has_session": mark.session.is_some(),
+                        "has_cursor": mark.cursor.is_some(),
+                        "task_id": mark.task.as_ref().map(|task| &task.id),
+                        "run_id": mark.run_id,
+                        "questions": mark.questions.len(),
+                    })
+                };
             let items: Vec<Value> = left.iter().map(item).collect();
             Output::stdout().json(&json!({ "items": items }))
         }
@@ -53,8 +54,8 @@ pub(super) async fn run(host: &Host, command: Command) -> Result<(), Failure> {
                     let progress = call.value.progress.as_ref().map(|it| it.progress.to_string());
                     vec![
                         call.value.id.to_string(),
-                        clean_line(&call.value.server),
-                        clean_line(&call.value.tool),
+                        sanitize_line(&call.value.server),
+                        sanitize_line(&call.value.tool),
                         progress.unwrap_or_else(|| "-".to_owned()),
                         call.created_at.to_string(),
                     ]

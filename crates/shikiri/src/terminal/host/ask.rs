@@ -1,9 +1,11 @@
-//! Forms at a terminal: one field after the other.
+//! Forms at a terminal, field by field.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use shikiri_model::host::{Answer, Field, FieldKind, Form, clean, clean_line};
+use shikiri_model::host::{
+    ElicitationForm, FormAnswer, FormField, FormFieldKind, sanitize_line, sanitize_text,
+};
 
 use super::editor::Typed;
 use super::screen::{Keyboard, Screen};
@@ -12,25 +14,25 @@ use crate::output::{Output, Style};
 pub(super) enum Said {
     Yes,
     No,
-    /// Neither: the question was left.
+    /// The person left the question.
     Nothing,
 }
 
-/// What came of one field.
+/// The result of one field.
 enum Filled {
     Value(Option<Value>),
-    Answer(Answer),
+    Answer(FormAnswer),
 }
 
-/// Puts a form before the person who has the keyboard.
+/// Shows a form to the person who has the keyboard.
 pub(super) async fn fill_in(
     screen: &Arc<Screen>,
     keyboard: &Keyboard,
     who: &str,
-    form: &Form,
-) -> Answer {
+    form: &ElicitationForm,
+) -> FormAnswer {
     let output = Output::stderr();
-    let message = clean(&form.message);
+    let message = sanitize_text(&form.message);
     screen.say(&format!(
         "{} {}",
         output.paint(Style::Bold, &format!("{who} asks:")),
@@ -38,9 +40,9 @@ pub(super) async fn fill_in(
     ));
     if form.is_confirmation() {
         return match yes_or_no(screen, keyboard, "Yes or no? (y/n) ").await {
-            Said::Yes => form.confirmed(true),
-            Said::No => form.confirmed(false),
-            Said::Nothing => Answer::Cancel,
+            Said::Yes => form.confirmation_answer(true),
+            Said::No => form.confirmation_answer(false),
+            Said::Nothing => FormAnswer::Cancel,
         };
     }
     let help = "An empty line takes what is in brackets; !decline declines, !cancel cancels.";
@@ -53,10 +55,10 @@ pub(super) async fn fill_in(
             Filled::Answer(answer) => return answer,
         }
     }
-    Answer::Accept(content)
+    FormAnswer::Accept(content)
 }
 
-async fn one(screen: &Arc<Screen>, keyboard: &Keyboard, field: &Field) -> Filled {
+async fn one(screen: &Arc<Screen>, keyboard: &Keyboard, field: &FormField) -> Filled {
     explain(field).iter().for_each(|line| screen.say(line));
     let label = label(field);
     loop {
@@ -64,13 +66,13 @@ async fn one(screen: &Arc<Screen>, keyboard: &Keyboard, field: &Field) -> Filled
             Typed::Line(typed) => typed,
             Typed::Interrupt => {
                 screen.interrupt();
-                return Filled::Answer(Answer::Cancel);
+                return Filled::Answer(FormAnswer::Cancel);
             }
-            Typed::End | Typed::Broken(_) => return Filled::Answer(Answer::Cancel),
+            Typed::End | Typed::Broken(_) => return Filled::Answer(FormAnswer::Cancel),
         };
         match typed.trim() {
-            "!cancel" => return Filled::Answer(Answer::Cancel),
-            "!decline" => return Filled::Answer(Answer::Decline(Map::new())),
+            "!cancel" => return Filled::Answer(FormAnswer::Cancel),
+            "!decline" => return Filled::Answer(FormAnswer::Decline(Map::new())),
             typed => match field.read(typed) {
                 Ok(value) => return Filled::Value(value),
                 Err(why) => screen.say(&wrong(&why)),
@@ -79,7 +81,7 @@ async fn one(screen: &Arc<Screen>, keyboard: &Keyboard, field: &Field) -> Filled
     }
 }
 
-/// Only a clear yes is one: whatever else is typed is no.
+/// Only a clear yes counts; everything else is no.
 pub(super) async fn yes_or_no(screen: &Arc<Screen>, keyboard: &Keyboard, label: &str) -> Said {
     let typed = match screen.read_answer(keyboard, label).await {
         Typed::Line(typed) => typed,
@@ -97,54 +99,56 @@ pub(super) async fn yes_or_no(screen: &Arc<Screen>, keyboard: &Keyboard, label: 
 }
 
 fn wrong(why: &str) -> String {
-    Output::stderr().paint(Style::Bad, &format!("  {}", clean_line(why)))
+    Output::stderr().paint(Style::Bad, &format!("  {}", sanitize_line(why)))
 }
 
-/// What stands above a field: its hint and its options.
-fn explain(field: &Field) -> Vec<String> {
+/// The lines above a field: its hint and its options.
+fn explain(field: &FormField) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(hint) = &field.hint {
-        lines.push(Output::stderr().paint(Style::Dim, &format!("  {}", clean_line(hint))));
+        lines.push(Output::stderr().paint(Style::Dim, &format!("  {}", sanitize_line(hint))));
     }
     let options = match &field.kind {
-        FieldKind::Choice(options) | FieldKind::Choices { options, .. } => options.as_slice(),
+        FormFieldKind::Choice(options) | FormFieldKind::Choices { options, .. } => {
+            options.as_slice()
+        }
         _ => &[],
     };
     for (at, (value, label)) in options.iter().enumerate() {
-        let (value, label) = (clean_line(value), clean_line(label));
+        let (value, label) = (sanitize_line(value), sanitize_line(label));
         let told = if value == label { label } else { format!("{label} ({value})") };
         lines.push(format!("  {}. {told}", at + 1));
     }
     lines
 }
 
-fn label(field: &Field) -> String {
+fn label(field: &FormField) -> String {
     let kind = match &field.kind {
-        FieldKind::Text { format, .. } => {
-            format.as_deref().map_or_else(|| "text".to_owned(), clean_line)
+        FormFieldKind::Text { format, .. } => {
+            format.as_deref().map_or_else(|| "text".to_owned(), sanitize_line)
         }
-        FieldKind::Number { whole: true, .. } => "whole number".to_owned(),
-        FieldKind::Number { whole: false, .. } => "number".to_owned(),
-        FieldKind::YesNo => "y/n".to_owned(),
-        FieldKind::Choice(_) => "one of them".to_owned(),
-        FieldKind::Choices { .. } => "some, with commas".to_owned(),
+        FormFieldKind::Number { whole: true, .. } => "whole number".to_owned(),
+        FormFieldKind::Number { whole: false, .. } => "number".to_owned(),
+        FormFieldKind::YesNo => "y/n".to_owned(),
+        FormFieldKind::Choice(_) => "one of them".to_owned(),
+        FormFieldKind::Choices { .. } => "some, with commas".to_owned(),
     };
     let must = if field.required || field.default.is_some() { "" } else { ", may be empty" };
     let default = field.default.as_ref().map(|value| format!(" [{}]", shown(value)));
-    format!("{} ({kind}{must}){}: ", clean_line(&field.label), default.unwrap_or_default())
+    format!("{} ({kind}{must}){}: ", sanitize_line(&field.label), default.unwrap_or_default())
 }
 
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => clean_line(text),
+        Value::String(text) => sanitize_line(text),
         Value::Bool(true) => "y".to_owned(),
         Value::Bool(false) => "n".to_owned(),
         Value::Array(all) => all.iter().map(shown).collect::<Vec<_>>().join(","),
-        other => clean_line(&other.to_string()),
+        other => sanitize_line(&other.to_string()),
     }
 }
 
-/// An argument of a tool that is no field of a form: JSON, or a text.
+/// An argument that is no field of a form: JSON or text.
 pub(super) async fn free(
     screen: &Arc<Screen>,
     keyboard: &Keyboard,
@@ -152,7 +156,7 @@ pub(super) async fn free(
     required: bool,
 ) -> Option<Option<Value>> {
     let must = if required { "" } else { ", may be empty" };
-    let label = format!("{} (JSON{must}): ", clean_line(name));
+    let label = format!("{} (JSON{must}): ", sanitize_line(name));
     loop {
         let Typed::Line(typed) = screen.read_answer(keyboard, &label).await else { return None };
         match typed.trim() {
@@ -168,7 +172,7 @@ pub(super) async fn free(
 }
 
 impl Screen {
-    /// The arguments of a tool, asked for one after the other. None if the person thinks better.
+    /// Asks for a tool's arguments one by one. None if the person cancels.
     pub(crate) async fn ask_arguments(
         self: &Arc<Self>,
         arguments: &[(&str, &Value, bool)],
@@ -181,15 +185,16 @@ impl Screen {
                 "properties": { *name: schema },
                 "required": required_names,
             });
-            let value =
-                match Form::parse("", &schema).ok().and_then(|form| form.fields.into_iter().next())
-                {
-                    Some(field) => match one(self, &keyboard, &field).await {
-                        Filled::Value(value) => value,
-                        Filled::Answer(_) => return None,
-                    },
-                    None => free(self, &keyboard, name, *required).await?,
-                };
+            let value = match ElicitationForm::parse("", &schema)
+                .ok()
+                .and_then(|form| form.fields.into_iter().next())
+            {
+                Some(field) => match one(self, &keyboard, &field).await {
+                    Filled::Value(value) => value,
+                    Filled::Answer(_) => return None,
+                },
+                None => free(self, &keyboard, name, *required).await?,
+            };
             if let Some(value) = value {
                 filled.insert((*name).to_owned(), value);
             }
@@ -204,9 +209,9 @@ mod tests {
 
     use super::*;
 
-    fn field(schema: Value, required: &[&str]) -> Field {
+    fn field(schema: Value, required: &[&str]) -> FormField {
         let schema = json!({ "properties": { "x": schema }, "required": required });
-        Form::parse("?", &schema).unwrap().fields.remove(0)
+        ElicitationForm::parse("?", &schema).unwrap().fields.remove(0)
     }
 
     #[test]

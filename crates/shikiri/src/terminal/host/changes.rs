@@ -1,24 +1,24 @@
-//! Changed tools of a server, as people read them.
+//! Changes of a server's tools, for people.
 
-use shikiri_model::host::clean_line;
+use shikiri_model::host::sanitize_line;
 use shikiri_model::tool::ToolChange;
 
-/// Tools that one line names.
+/// Tools that are named in one line.
 const MAX_NAMED: usize = 10;
 
-/// One line that says which tools are not what they were.
+/// One line with the names of the changed tools.
 pub(crate) fn changes_line(server: &str, changes: &[ToolChange]) -> String {
     let mut named: Vec<_> = changes.iter().take(MAX_NAMED).map(ToolChange::in_short).collect();
     if changes.len() > MAX_NAMED {
         named.push(format!("and {} more", changes.len() - MAX_NAMED));
     }
-    clean_line(&format!("shikiri: {server} has other tools than before: {}", named.join(", ")))
+    sanitize_line(&format!("shikiri: {server} has other tools than before: {}", named.join(", ")))
 }
 
-/// What a server said of a tool before, and what it says now.
+/// The former and the current definition of a tool.
 pub(crate) fn difference(server: &str, change: &ToolChange) -> String {
     let mut lines = change.lines();
-    let head = clean_line(&format!("shikiri: {server} changed what it says of a tool:"));
+    let head = sanitize_line(&format!("shikiri: {server} changed what it says of a tool:"));
     lines.insert(0, head);
     lines.join("\n")
 }

@@ -1,5 +1,5 @@
-//! Lines that somebody types: with editing, and for commands with history and completion. While a
-//! command is typed, the bars of calls in the background stand above it.
+//! Line input with editing; for commands also history and completion. While a command is typed, the
+//! bars of background calls are above it.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -21,27 +21,27 @@ use crate::output::{Output, Style, note};
 
 const MENU: &str = "completion";
 const HISTORY: usize = 1_000;
-/// How often bars above a prompt are drawn again.
+/// How often the bars above a prompt are redrawn.
 const REDRAW: Duration = Duration::from_millis(250);
-/// Lines that the editor prints at once.
+/// Lines that the editor prints at a time.
 const PRINTED: usize = 256;
 
-/// What came of reading a line.
+/// The result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// Ctrl-D, or the terminal has gone.
+    /// Ctrl-D, or the terminal is gone.
     End,
-    /// A question came; this was typed so far.
+    /// A question interrupted the input; this was typed before.
     Broken(String),
 }
 
-/// The line on which commands are typed.
+/// The input line for commands.
 #[derive(Clone, Default)]
 pub(crate) struct CommandLine {
-    /// Words that can be completed.
+    /// Completions.
     pub(crate) words: Vec<String>,
     pub(crate) history: Option<PathBuf>,
     /// What was typed before a question came.
@@ -49,12 +49,12 @@ pub(crate) struct CommandLine {
 }
 
 impl Screen {
-    /// An answer to a question.
+    /// Reads the answer to a question.
     pub(super) async fn read_answer(self: &Arc<Self>, keyboard: &Keyboard, label: &str) -> Typed {
         self.read(keyboard.clone(), label.to_owned(), None).await
     }
 
-    /// A command. A question of a call comes before it.
+    /// Reads a command. A question of a call takes precedence.
     pub(crate) async fn read_command(self: &Arc<Self>, label: &str, line: CommandLine) -> Typed {
         let keyboard = self.next_keyboard().await;
         self.read(keyboard, label.to_owned(), Some(line)).await
@@ -67,7 +67,7 @@ impl Screen {
         command: Option<CommandLine>,
     ) -> Typed {
         let stop = Arc::new(AtomicBool::new(false));
-        // Whoever does not wait for the line any more leaves no editor behind.
+        // If the caller stops waiting for the line, the editor ends too.
         let _stopped = StopOnDrop(Arc::clone(&stop));
         let screen = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
@@ -147,7 +147,7 @@ fn for_commands(editor: Reedline, line: CommandLine) -> Reedline {
         .with_menu(menu)
         .with_quick_completions(true)
         .with_partial_completions(true)
-        // As in shells: what begins with a space is not kept.
+        // As in shells, lines that start with a space are not kept.
         .with_history_exclusion_prefix(Some(" ".to_owned()));
     if let Some(history) =
         line.history.and_then(|at| FileBackedHistory::with_file(HISTORY, at).ok())
@@ -160,14 +160,14 @@ fn for_commands(editor: Reedline, line: CommandLine) -> Reedline {
     editor
 }
 
-/// What is done while nobody types.
+/// Work that is done while the user is not typing.
 struct Tender {
     screen: Arc<Screen>,
-    /// How wide the terminal was, and the bars on it.
+    /// The terminal's former width, and its bars.
     before: (usize, Vec<usize>),
-    /// Lines of the prompt above the one on which is typed.
+    /// Lines of the prompt above the input line.
     above: Arc<AtomicUsize>,
-    /// Has the prompt drawn again.
+    /// Requests a redraw of the prompt.
     repaint: Box<dyn Fn() + Send>,
     drawn: Instant,
 }
@@ -177,7 +177,7 @@ impl Tender {
         let waiting = self.screen.take_waiting(PRINTED);
         let above = self.above.load(Ordering::Relaxed);
         let broken = self.broken_rows();
-        // The editor prints from the line on which is typed; the bars are above it.
+        // The editor prints from the input line on; the bars are above it.
         let first = format!("{}\r\u{1b}[J", up(above + broken));
         if !waiting.is_empty() {
             for (at, line) in waiting.into_iter().enumerate() {
@@ -194,8 +194,8 @@ impl Tender {
         }
     }
 
-    /// Rows that were added above when a narrower terminal broke the bars: the editor does not
-    /// know of them.
+    /// Rows that were added above when a narrower terminal wrapped the bars. The editor does not
+    /// know about them.
     fn broken_rows(&mut self) -> usize {
         let now = width();
         let bars = self.screen.lines(now.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! Calls at a terminal: a person watches them and answers what servers ask.
+//! Calls at a terminal: a person watches them and answers the servers' questions.
 
 mod ask;
 mod changes;
@@ -13,14 +13,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use screen::RowKey;
 use serde_json::{Map, Value};
-use shikiri_app::host::{Audience, Consent, Shown};
-use shikiri_model::host::{Answer, Form, HostCall, clean, clean_line};
+use shikiri_host::{CallUpdate, SamplingConsent, UserInteraction};
+use shikiri_model::host::{ElicitationForm, FormAnswer, HostCall, sanitize_line, sanitize_text};
 use shikiri_model::ids::HostCallId;
 use shikiri_model::tool::ToolChange;
 
 use crate::output::{Output, Style};
-use screen::RowKey;
 
 pub(crate) use changes::{changes_line, difference};
 pub(crate) use editor::{CommandLine, Typed};
@@ -29,22 +29,22 @@ pub(crate) use results::result_lines;
 pub(crate) use row::columns;
 pub(crate) use screen::{Screen, width};
 
-/// Lines of a prompt that somebody sees before a model is asked.
+/// Lines of a prompt that are shown before a model is called.
 const PROMPT_LINES: usize = 6;
 
 /// A person who watches calls, any number at once.
 pub(crate) struct Person {
     screen: Arc<Screen>,
     seen: Mutex<Seen>,
-    /// Said beforehand: tools may be called though their definitions changed.
+    /// Allows tools whose definitions have changed.
     accepts_changes: bool,
 }
 
 #[derive(Default)]
 struct Seen {
     rows: HashMap<HostCallId, RowKey>,
-    /// Calls for which models may be asked, or not.
-    consents: HashMap<HostCallId, Consent>,
+    /// The person's answers about models, by call.
+    consents: HashMap<HostCallId, SamplingConsent>,
     ended: HashSet<HostCallId>,
 }
 
@@ -53,7 +53,7 @@ impl Person {
         Self { screen: Arc::clone(screen), seen: Mutex::default(), accepts_changes: false }
     }
 
-    /// Who has said beforehand whether changed tools may be called.
+    /// Sets in advance whether changed tools may be called.
     pub(crate) fn accepting_changes(self, accepts_changes: bool) -> Self {
         Self { accepts_changes, ..self }
     }
@@ -62,12 +62,12 @@ impl Person {
         &self.screen
     }
 
-    /// Nobody watches any more: what is still shown is taken away.
+    /// Removes everything from the screen, which is no longer needed.
     pub(crate) fn leave(&self) {
         self.lock().rows.drain().for_each(|(_, key)| self.screen.end(key));
     }
 
-    /// Calls that are being watched.
+    /// Whether this call is on the screen.
     pub(crate) fn watches(&self, id: &HostCallId) -> bool {
         self.lock().rows.contains_key(id)
     }
@@ -86,9 +86,9 @@ impl Person {
         }
         let key = self.screen.begin(&name(&call.server, &call.tool));
         seen.rows.insert(call.id.clone(), key);
-        // A call that is taken up shows how far it was.
+        // A resumed call shows its former progress.
         if let Some(known) = &call.progress {
-            let message = known.message.as_deref().map(clean_line);
+            let message = known.message.as_deref().map(sanitize_line);
             self.screen.change(key, |row| {
                 (row.progress, row.total) = (Some(known.progress), known.total);
                 row.message = message.unwrap_or_default();
@@ -99,7 +99,7 @@ impl Person {
 
     fn progressed(&self, call: &HostCall, data: &Value) {
         let Some(key) = self.row(call) else { return };
-        let message = data["message"].as_str().map(clean_line);
+        let message = data["message"].as_str().map(sanitize_line);
         self.screen.change(key, |row| {
             (row.progress, row.total) = (data["progress"].as_f64(), data["total"].as_f64());
             if let Some(message) = message {
@@ -124,13 +124,13 @@ impl Person {
 }
 
 fn name(server: &str, tool: &str) -> String {
-    clean_line(&format!("{server} {tool}"))
+    sanitize_line(&format!("{server} {tool}"))
 }
 
 #[async_trait]
-impl Audience for Person {
-    fn show(&self, call: &HostCall, shown: &Shown) {
-        let text = |key: &str| shown.data[key].as_str().map(clean_line).unwrap_or_default();
+impl UserInteraction for Person {
+    fn show(&self, call: &HostCall, shown: &CallUpdate) {
+        let text = |key: &str| shown.data[key].as_str().map(sanitize_line).unwrap_or_default();
         match shown.kind {
             "progress" => {
                 self.progressed(call, &shown.data);
@@ -146,7 +146,7 @@ impl Audience for Person {
             "task" => self.say(call, &format!("goes on as the task {}", text("id"))),
             "run" => self.say(call, &format!("goes on as the run {}", text("run_id"))),
             "ended" => self.end(call),
-            // Its bar is there from the first sign of it.
+            // The bar appears with the first event.
             _ => drop(self.row(call)),
         }
     }
@@ -165,38 +165,38 @@ impl Audience for Person {
         matches!(ask::yes_or_no(&self.screen, &keyboard, label).await, ask::Said::Yes)
     }
 
-    async fn ask(&self, call: &HostCall, form: &Form) -> Answer {
+    async fn ask(&self, call: &HostCall, form: &ElicitationForm) -> FormAnswer {
         let keyboard = self.screen.keyboard().await;
         ask::fill_in(&self.screen, &keyboard, &name(&call.server, &call.tool), form).await
     }
 
-    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> Answer {
+    async fn visit(&self, call: &HostCall, message: &str, url: &str) -> FormAnswer {
         let keyboard = self.screen.keyboard().await;
         let who = name(&call.server, &call.tool);
-        self.screen.say(&format!("{who} wants you to visit a page: {}", clean_line(message)));
-        self.screen.say(&format!("  {}", clean_line(url)));
+        self.screen.say(&format!("{who} wants you to visit a page: {}", sanitize_line(message)));
+        self.screen.say(&format!("  {}", sanitize_line(url)));
         self.screen.say("Nothing is opened for you. Look whether you trust the address.");
         match ask::yes_or_no(&self.screen, &keyboard, "Will you go there? (y/n) ").await {
-            ask::Said::Yes => Answer::Accept(Map::new()),
-            ask::Said::No => Answer::Decline(Map::new()),
-            ask::Said::Nothing => Answer::Cancel,
+            ask::Said::Yes => FormAnswer::Accept(Map::new()),
+            ask::Said::No => FormAnswer::Decline(Map::new()),
+            ask::Said::Nothing => FormAnswer::Cancel,
         }
     }
 
-    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> Consent {
+    async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> SamplingConsent {
         let keyboard = self.screen.keyboard().await;
         if let Some(consent) = self.lock().consents.get(&call.id) {
             return *consent;
         }
         let who = name(&call.server, &call.tool);
-        self.screen.say(&format!("{who} wants the model {} to be asked:", clean_line(model)));
-        for line in clean(prompt).lines().take(PROMPT_LINES) {
-            self.screen.say(&format!("  | {}", clean_line(line)));
+        self.screen.say(&format!("{who} wants the model {} to be asked:", sanitize_line(model)));
+        for line in sanitize_text(prompt).lines().take(PROMPT_LINES) {
+            self.screen.say(&format!("  | {}", sanitize_line(line)));
         }
         let label = "May it ask, for all of this call? (y/n) ";
         let consent = match ask::yes_or_no(&self.screen, &keyboard, label).await {
-            ask::Said::Yes => Consent::Given,
-            ask::Said::No | ask::Said::Nothing => Consent::Refused,
+            ask::Said::Yes => SamplingConsent::Given,
+            ask::Said::No | ask::Said::Nothing => SamplingConsent::Refused,
         };
         self.lock().consents.insert(call.id.clone(), consent);
         consent
@@ -207,7 +207,7 @@ impl Audience for Person {
     }
 }
 
-/// A line of a server's log, or a part of its result.
+/// A line of a server's log, or part of its result.
 fn logged(level: &str, text: &str) -> String {
     let read: Option<Value> = serde_json::from_str(text).ok();
     let output = Output::stderr();
@@ -216,7 +216,7 @@ fn logged(level: &str, text: &str) -> String {
         return format!(
             "{} {}",
             output.paint(Style::Good, "partial result:"),
-            clean_line(&partial)
+            sanitize_line(&partial)
         );
     }
     let style = match level {
@@ -224,7 +224,7 @@ fn logged(level: &str, text: &str) -> String {
         "error" | "critical" | "alert" | "emergency" => Style::Bad,
         _ => Style::Dim,
     };
-    let text = clean(text);
+    let text = sanitize_text(text);
     format!("{} {}", output.paint(style, &format!("[{level}]")), text.trim_end())
 }
 

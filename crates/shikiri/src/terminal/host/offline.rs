@@ -1,9 +1,9 @@
-//! What a server is told that asks for a model where none is configured.
+//! The reply to a server that asks for a model where none is configured.
 
 use serde_json::{Value, json};
-use shikiri_model::host::clean_line;
+use shikiri_model::host::sanitize_line;
 
-/// Without a model, and labelled so.
+/// A reply without a model, labelled as such.
 pub(crate) fn offline_sample(params: &Value) -> Value {
     let asked = params["messages"]
         .as_array()
@@ -13,7 +13,7 @@ pub(crate) fn offline_sample(params: &Value) -> Value {
             content["text"].as_str().or_else(|| content[0]["text"].as_str())
         })
         .unwrap_or_default();
-    let asked: String = clean_line(asked).chars().take(200).collect();
+    let asked: String = sanitize_line(asked).chars().take(200).collect();
     json!({
         "role": "assistant",
         "content": { "type": "text", "text": format!("[offline, no model was asked] {asked}") },
@@ -26,7 +26,7 @@ pub(crate) fn offline_sample(params: &Value) -> Value {
 mod tests {
     use super::*;
 
-    /// Row 4.16: without a model, the answer has the same shape and says what it is.
+    /// Row 4.16: without a model, the reply has the same form and says so.
     #[test]
     fn an_answer_without_a_model_says_so() {
         let asked = json!({ "messages": [

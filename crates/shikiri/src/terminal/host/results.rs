@@ -1,19 +1,19 @@
-//! What a tool answered, as lines for people.
+//! A tool's result as lines for people.
 
 use serde_json::{Map, Value};
-use shikiri_model::host::{HostCall, clean, clean_line};
+use shikiri_model::host::{HostCall, sanitize_line, sanitize_text};
 
-/// Characters of structured content that are shown.
+/// The longest structured content that is shown, in characters.
 const SHOWN: usize = 2_000;
 
-/// Texts as they are; pictures and sounds are named, links told.
+/// Texts are shown as they are; pictures, sounds and links are described.
 pub(crate) fn result_lines(call: &HostCall) -> Vec<String> {
     let empty = Map::new();
     let result = call.result.as_ref().unwrap_or(&empty);
     let content = result.get("content").and_then(Value::as_array);
     let parts = content.map(Vec::as_slice).unwrap_or_default();
     let mut lines: Vec<String> = parts.iter().map(part).collect();
-    // A server that gives structure gives the same as text for those who want that.
+    // A server with structured content repeats it as text for other clients.
     let has_text = parts.iter().any(|part| part["type"] == "text");
     if let Some(structured) = result.get("structuredContent").filter(|_| !has_text) {
         lines.push(brief(structured));
@@ -22,9 +22,9 @@ pub(crate) fn result_lines(call: &HostCall) -> Vec<String> {
 }
 
 fn part(part: &Value) -> String {
-    let text = |key: &str| part[key].as_str().map(clean_line).unwrap_or_default();
+    let text = |key: &str| part[key].as_str().map(sanitize_line).unwrap_or_default();
     match part["type"].as_str().unwrap_or_default() {
-        "text" => clean(part["text"].as_str().unwrap_or_default()),
+        "text" => sanitize_text(part["text"].as_str().unwrap_or_default()),
         "resource_link" => {
             let name = if text("title").is_empty() { text("name") } else { text("title") };
             format!("→ {name} {}", text("uri")).replace("→  ", "→ ")
@@ -34,14 +34,14 @@ fn part(part: &Value) -> String {
             format!("({kind} {}, {}: see --json)", text("mimeType"), size(bytes_of(data)))
         }
         "resource" => resource(&part["resource"]),
-        other => format!("({} content: see --json)", clean_line(other)),
+        other => format!("({} content: see --json)", sanitize_line(other)),
     }
 }
 
 fn resource(resource: &Value) -> String {
-    let uri = resource["uri"].as_str().map(clean_line).unwrap_or_default();
+    let uri = resource["uri"].as_str().map(sanitize_line).unwrap_or_default();
     match (resource["text"].as_str(), resource["blob"].as_str()) {
-        (Some(text), _) => format!("{uri}:\n{}", clean(text)),
+        (Some(text), _) => format!("{uri}:\n{}", sanitize_text(text)),
         (None, Some(blob)) => format!("({uri}, {}: see --json)", size(bytes_of(blob))),
         (None, None) => format!("({uri})"),
     }
@@ -49,14 +49,14 @@ fn resource(resource: &Value) -> String {
 
 fn brief(structured: &Value) -> String {
     let text = serde_json::to_string_pretty(structured).unwrap_or_default();
-    let text = clean(&text);
+    let text = sanitize_text(&text);
     match text.char_indices().nth(SHOWN) {
         Some((at, _)) => format!("{}… (see --json)", &text[..at]),
         None => text,
     }
 }
 
-/// Bytes of what base64 says.
+/// The number of bytes in base64 text.
 fn bytes_of(base64: &str) -> usize {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     (base64.len() * 3 / 4).saturating_sub(padding)

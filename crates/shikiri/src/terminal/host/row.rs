@@ -1,16 +1,16 @@
-//! One call that goes on, as one line of the screen.
+//! A running call as one line of the screen.
 
 use std::time::{Duration, Instant};
 
 use console::{measure_text_width, truncate_str};
-use shikiri_model::host::clean_line;
+use shikiri_model::host::sanitize_line;
 
 use crate::output::{Output, Style};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// How long one picture of the spinner stands.
+/// How long each picture of the spinner is shown.
 pub(super) const TICK: Duration = Duration::from_millis(120);
-/// Columns of a bar, where there is room for one.
+/// The width of a bar, where there is room for one.
 const BAR: usize = 20;
 const SHORT_BAR: usize = 8;
 
@@ -27,11 +27,11 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn new(name: &str) -> Self {
         let began = Instant::now();
-        let name = clean_line(name);
+        let name = sanitize_line(name);
         Self { name, began, progress: None, total: None, message: String::new() }
     }
 
-    /// On at most `width` columns, wide characters counted as such.
+    /// At most `width` columns; wide characters count as two.
     pub(super) fn line(&self, width: usize, output: Output) -> String {
         let elapsed = self.began.elapsed();
         self.line_after(elapsed, width, output)
@@ -78,7 +78,7 @@ fn clock(elapsed: Duration) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// Columns under their names, cut so that each row fits into `width`: the widest column gives way
+/// Columns under their names, cut so that each row fits into `width`. The widest column is cut
 /// first.
 pub(crate) fn columns(head: &[&str], rows: &[Vec<String>], width: usize) -> Vec<String> {
     const LEAST: usize = 6;

@@ -1,6 +1,5 @@
-//! The screen of somebody who makes calls: bars of what goes on, lines above them, and one thing at
-//! a time that is typed. Nothing here is a stranger's text as it came: whoever says something has
-//! cleaned it.
+//! The screen during calls: progress bars, lines above them, and one input line at a time. The
+//! caller must have cleaned all foreign text.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +14,19 @@ use super::sheet::Sheet;
 use crate::env_vars;
 use crate::output::{Output, note};
 
-/// Lines that may wait while somebody types; of more, the oldest are left out.
+/// Lines that may wait during input; beyond that the oldest are dropped.
 const MAX_WAITING: usize = 1_000;
 const DRAWN_PER_SECOND: u8 = 15;
-/// For a terminal that does not tell its width.
+/// For a terminal that does not report its width.
 const USUAL_WIDTH: u16 = 80;
 
 pub(crate) struct Screen {
     bars: MultiProgress,
     inner: Mutex<Inner>,
     keyboard: Arc<AsyncMutex<()>>,
-    /// How often Ctrl-C was typed into a question, where it is no signal.
+    /// Counts Ctrl-C typed into a question, where it is no signal.
     interrupts: watch::Sender<u64>,
-    /// A terminal without a cursor to move gets lines instead of bars.
+    /// A terminal that cannot move the cursor gets lines instead of bars.
     is_dumb: bool,
 }
 
@@ -35,10 +34,10 @@ pub(crate) struct Screen {
 struct Inner {
     rows: Vec<Lane>,
     next_key: u64,
-    /// While somebody types, lines wait here until the editor takes them.
+    /// During input, other lines wait here until the editor takes them.
     is_reading: bool,
     waiting: VecDeque<String>,
-    /// Ends the command line when a question comes: its words are kept.
+    /// Ends the command input when a question comes; the typed text is kept.
     command_line: Option<Arc<AtomicBool>>,
 }
 
@@ -51,7 +50,7 @@ struct Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct RowKey(u64);
 
-/// The right to have something typed.
+/// The right to read input.
 #[derive(Clone)]
 pub(super) struct Keyboard {
     _guard: Arc<OwnedMutexGuard<()>>,
@@ -78,7 +77,7 @@ impl Screen {
         self.is_dumb
     }
 
-    /// Says something above the bars, and above what is being typed.
+    /// Prints a line above the bars and the input line.
     pub(crate) fn say(&self, text: &str) {
         let mut inner = self.lock();
         for line in text.lines() {
@@ -93,7 +92,7 @@ impl Screen {
         }
     }
 
-    /// Does something with the terminal while no bar is in the way.
+    /// Uses the terminal while no bar is drawn.
     pub(crate) fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         let _inner = self.lock();
         self.bars.suspend(act)
@@ -126,13 +125,13 @@ impl Screen {
         }
     }
 
-    /// Takes every bar away: the calls go on without being watched.
+    /// Removes all bars. The calls continue unwatched.
     pub(crate) fn clear(&self) {
         let keys: Vec<RowKey> = self.lock().rows.iter().map(|lane| lane.key).collect();
         keys.into_iter().for_each(|key| self.end(key));
     }
 
-    /// The rows as lines, for a prompt that has them above it.
+    /// The rows as lines, for a prompt below them.
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
         let output = Output::stderr();
         let inner = self.lock();
@@ -143,7 +142,7 @@ impl Screen {
         rows.collect()
     }
 
-    /// Waits until nobody else has something typed. The command line makes room for a question.
+    /// Waits until no other caller reads input. Command input gives way to a question.
     pub(super) async fn keyboard(&self) -> Keyboard {
         if let Some(command_line) = &self.lock().command_line {
             command_line.store(true, Ordering::Relaxed);
@@ -151,13 +150,13 @@ impl Screen {
         self.next_keyboard().await
     }
 
-    /// For the command line itself.
+    /// The keyboard for command input.
     pub(super) async fn next_keyboard(&self) -> Keyboard {
         let guard = Arc::clone(&self.keyboard).lock_owned().await;
         Keyboard { _guard: Arc::new(guard) }
     }
 
-    /// From here on the terminal is the editor's: no bar is drawn and lines wait.
+    /// Hands the terminal to the editor: no bar is drawn and lines wait.
     pub(super) fn start_reading(&self, command_line: Option<Arc<AtomicBool>>) {
         let mut inner = self.lock();
         inner.is_reading = true;
@@ -175,7 +174,7 @@ impl Screen {
         self.bars.set_draw_target(target(self.is_dumb));
     }
 
-    /// What has waited while somebody types, so many lines at most.
+    /// Lines that waited during input, at most `limit`.
     pub(super) fn take_waiting(&self, limit: usize) -> Vec<String> {
         let mut inner = self.lock();
         let count = inner.waiting.len().min(limit);
@@ -186,19 +185,19 @@ impl Screen {
         self.interrupts.send_modify(|count| *count += 1);
     }
 
-    /// Changes with every Ctrl-C that is typed into a question from now on.
+    /// Changes with every Ctrl-C typed into a question from now on.
     pub(crate) fn interrupts(&self) -> watch::Receiver<u64> {
         self.interrupts.subscribe()
     }
 
-    /// Waits until nothing is typed any more: the terminal is as it was.
+    /// Waits until no input is read, so that the terminal is in its normal mode.
     pub(crate) async fn close(&self) {
         self.clear();
         drop(self.next_keyboard().await);
     }
 }
 
-/// Columns of the terminal.
+/// The width of the terminal.
 pub(crate) fn width() -> usize {
     let size = Term::stderr().size_checked().map_or(USUAL_WIDTH, |(_, columns)| columns);
     usize::from(size.max(1))
@@ -211,16 +210,16 @@ fn target(is_dumb: bool) -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Sheet::default()), DRAWN_PER_SECOND)
 }
 
-/// A bar that shows its row, as wide as the terminal is at that moment.
+/// A bar that draws its row at the terminal's current width.
 fn style(row: &Arc<Mutex<Row>>) -> ProgressStyle {
     let row = Arc::clone(row);
     let show = move |_: &ProgressState, to: &mut dyn std::fmt::Write| {
-        // The last column stays free: some terminals break the line there.
+        // The last column stays free, because some terminals wrap there.
         let line = row
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .line(width().saturating_sub(1), Output::stderr());
-        // What cannot be shown is shown next time.
+        // A failed write is repeated with the next drawing.
         let _ = to.write_str(&line);
     };
     let template = ProgressStyle::with_template("{row}");

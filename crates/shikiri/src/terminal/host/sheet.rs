@@ -1,5 +1,5 @@
-//! Where bars are drawn: the last rows of the terminal. Each bar has a row of its own, and what was
-//! drawn is found again after the terminal has become narrower and has broken its lines anew.
+//! The last rows of the terminal, in which bars are drawn. Each bar has its own row. Former
+//! drawings are found again after a narrower terminal has wrapped their lines.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -17,9 +17,9 @@ pub(super) struct Sheet {
 
 #[derive(Default)]
 struct State {
-    /// How wide each line is that stands there.
+    /// The width of each drawn line.
     drawn: Vec<usize>,
-    /// What the terminal gets with the next flush.
+    /// Output for the next flush.
     out: String,
 }
 
@@ -37,8 +37,8 @@ impl Sheet {
 
 impl State {
     fn write(&mut self, line: &str) {
-        // Between lines there are spaces up to the right edge; the row after it is told by a line
-        // break instead, so that the terminal does not join lines when it becomes wider.
+        // Lines are padded with spaces up to the right edge. A line break starts the next row, so
+        // that the terminal does not join lines when it becomes wider.
         if line.trim().is_empty() {
             return;
         }
@@ -49,11 +49,11 @@ impl State {
         self.drawn.push(measure_text_width(line));
     }
 
-    /// Takes away everything that stands there, on a terminal of this width.
+    /// Removes all drawn rows, on a terminal of this width.
     fn erase(&mut self, width: usize) {
         let rows = self.drawn.iter().map(|line| line.div_ceil(width.max(1)).max(1)).sum::<usize>();
-        // Line by line: erasing to the end of the screen from its first row would have some terminals
-        // keep every drawing among what has scrolled away.
+        // Line by line: some terminals would otherwise keep every erased drawing in their
+        // scrollback.
         if rows > 0 {
             self.out.push_str("\r\u{1b}[2K");
             self.out.push_str(&"\u{1b}[1A\u{1b}[2K".repeat(rows - 1));
@@ -71,7 +71,7 @@ impl TermLike for Sheet {
         Term::stderr().size().0
     }
 
-    // Rows are counted here, not by whoever draws: it does not know what a new width did to them.
+    // Rows are counted here, because the drawing code does not know how a new width wraps them.
     fn move_cursor_up(&self, _: usize) -> io::Result<()> {
         Ok(())
     }
@@ -97,7 +97,7 @@ impl TermLike for Sheet {
         Ok(())
     }
 
-    /// The first of these before a drawing takes all lines away.
+    /// The first call before a drawing removes all lines.
     fn clear_line(&self) -> io::Result<()> {
         let width = width();
         self.lock().erase(width);

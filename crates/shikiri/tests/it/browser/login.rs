@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_browser::{BrowserOptions, prospect};
-use shikiri_testkit::{ChatSite, Cli, Follower, KeeperClient, Signal, skip, wait_until};
+use shikiri_browser::{BrowserOptions, plan_browser};
+use shikiri_testkit::{ChatSite, Cli, Follower, KeeperClient, Signal, skip, until};
 
 use super::{is_used, project, run};
 
@@ -23,7 +23,7 @@ impl Display {
     fn start() -> Option<Self> {
         let chrome_bin = std::env::var_os("SHIKIRI_CHROME_BIN").map(Into::into);
         let options = BrowserOptions { chrome_bin, ..BrowserOptions::default() };
-        if let Err(error) = prospect(&options) {
+        if let Err(error) = plan_browser(&options) {
             skip("a test with Chromium", &error.to_string());
             return None;
         }
@@ -67,7 +67,7 @@ async fn a_person_logs_in_once_in_a_window_and_stays_logged_in_without_one() {
     let checked = run(&cli, &["browser", "check", "--json"]);
     assert_eq!(checked.code, 1, "{checked:?}");
     assert!(checked.stderr.contains("not ready: locked"), "{}", checked.stderr);
-    wait_until("the browser has ended", PATIENCE, async || !is_used(folder.path())).await;
+    until("the browser has ended", async || !is_used(folder.path())).await;
 
     let mut login = display.login(&cli);
     tokio::task::block_in_place(|| {
@@ -94,11 +94,11 @@ async fn a_person_logs_in_once_in_a_window_and_stays_logged_in_without_one() {
     let code = tokio::task::block_in_place(|| login.wait(PATIENCE));
     assert_eq!(code, 0, "{}", login.output());
     assert!(!login.output().contains("\"logged_in\": false"), "{}", login.output());
-    wait_until("the browser has ended", PATIENCE, async || !is_used(folder.path())).await;
+    until("the browser has ended", async || !is_used(folder.path())).await;
 
     let checked = run(&cli, &["browser", "check", "--json"]);
     assert_eq!(checked.code, 0, "logged in once is enough: {checked:?}");
-    wait_until("the browser has ended", PATIENCE, async || !is_used(folder.path())).await;
+    until("the browser has ended", async || !is_used(folder.path())).await;
     assert!(site.log().sends.is_empty(), "nothing is asked");
 }
 
@@ -114,5 +114,5 @@ async fn a_person_who_gives_up_is_told_where_nobody_is_logged_in() {
         assert_eq!(login.wait(PATIENCE), 1, "{}", login.output());
         told(&mut login, "nobody is logged in at locked");
     });
-    wait_until("the browser has ended", PATIENCE, async || !is_used(folder.path())).await;
+    until("the browser has ended", async || !is_used(folder.path())).await;
 }

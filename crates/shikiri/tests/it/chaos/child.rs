@@ -4,10 +4,9 @@
 use std::io::{BufRead as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use shikiri_testkit::{Signal, role, signal, spawn_role};
+use shikiri_testkit::{Signal, role, signal, spawn_role, until};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 
 use super::{claim_storm, lease_pause, lease_wait, native_kill, node_child};
@@ -107,12 +106,7 @@ impl Child {
     }
 
     pub(crate) async fn end(&mut self) -> ExitStatus {
-        loop {
-            if let Some(status) = self.ended() {
-                return status;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("the child ends", async || self.ended()).await
     }
 }
 

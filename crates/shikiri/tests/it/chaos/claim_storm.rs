@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
-use shikiri_model::record::{Claim, Columns, Expect, Record, RecordChange, RecordKey, RecordQuery};
-use shikiri_store::{Append, Commit, Store};
-use shikiri_testkit::{Rng, long};
-use tokio::time::{sleep, timeout};
+use shikiri_model::record::{
+    ExpectedVersion, Record, RecordChange, RecordClaim, RecordColumns, RecordKey, RecordQuery,
+};
+use shikiri_store::{Commit, Store, StreamAppend};
+use shikiri_testkit::{Rng, long, until};
+use tokio::time::sleep;
 
 use super::child::{Child, Role, in_noise};
 use super::place::{Home, Place};
@@ -59,7 +61,7 @@ pub(crate) async fn claim(task: Claimer) {
 }
 
 async fn take(store: &dyn Store) -> Vec<Record> {
-    let claim = Claim {
+    let claim = RecordClaim {
         kind: KIND,
         tenant: None,
         parent: None,
@@ -88,20 +90,20 @@ async fn look_and_take(store: &dyn Store) -> Vec<Record> {
 
 async fn confirm(store: &dyn Store, record: &Record, naive: bool) {
     let event = NewEvent::new("confirmed", &record.key.id).unwrap();
-    let told = Append::new(TenantId::local(), StreamId::new(CONFIRMED), vec![event]);
+    let told = StreamAppend::new(TenantId::local(), StreamId::new(CONFIRMED), vec![event]);
     if naive {
         return overwrite(store, &record.key, "done", vec![told]).await;
     }
-    let put = put(&record.key, Expect::Version(record.version), "done", None);
+    let put = put(&record.key, ExpectedVersion::Version(record.version), "done", None);
     // A refusal means that the hold was over and another has it.
     let _ = store.commit(Commit::new().record(put).append(told)).await;
 }
 
 /// Writes without caring what is there.
-async fn overwrite(store: &dyn Store, key: &RecordKey, state: &str, appends: Vec<Append>) {
+async fn overwrite(store: &dyn Store, key: &RecordKey, state: &str, appends: Vec<StreamAppend>) {
     loop {
         let current = store.get(key).await.unwrap().unwrap();
-        let put = put(key, Expect::Version(current.version), state, None);
+        let put = put(key, ExpectedVersion::Version(current.version), state, None);
         let commit = Commit { appends: appends.clone(), ..Commit::new().record(put) };
         if store.commit(commit).await.is_ok() {
             return;
@@ -111,11 +113,11 @@ async fn overwrite(store: &dyn Store, key: &RecordKey, state: &str, appends: Vec
 
 fn put(
     key: &RecordKey,
-    expect: Expect,
+    expect: ExpectedVersion,
     state: &str,
     due_at: Option<shikiri_model::time::Timestamp>,
 ) -> RecordChange {
-    let columns = Columns { state: state.to_owned(), due_at, ..Columns::default() };
+    let columns = RecordColumns { state: state.to_owned(), due_at, ..RecordColumns::default() };
     RecordChange::Put { key: key.clone(), expect, columns, doc: "{}".to_owned() }
 }
 
@@ -137,12 +139,8 @@ impl Storm {
         let task = Claimer { place: home.place(), notes: notes.clone(), naive, seed: rng.next() };
         let claimers: Vec<_> =
             (0..claimers).map(|_| Child::spawn(&Role::Claim(task.clone()))).collect();
-        let all_open = async {
-            while fs::read_dir(&notes).unwrap().count() < claimers.len() {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(Duration::from_secs(30), all_open).await.expect("all of them open the new file");
+        let is_open = async || fs::read_dir(&notes).unwrap().count() == claimers.len();
+        until("all of them have opened the new file", is_open).await;
         let store = task.place.open().await;
         Self { home, store, task, claimers, rng, jobs: 0 }
     }
@@ -152,7 +150,7 @@ impl Storm {
         let mut commit = Commit::new();
         for job in self.jobs..self.jobs + count {
             let key = RecordKey { kind: KIND, tenant: TenantId::local(), id: format!("j{job}") };
-            commit = commit.record(put(&key, Expect::New, "open", Some(now)));
+            commit = commit.record(put(&key, ExpectedVersion::New, "open", Some(now)));
         }
         self.store.commit(commit).await.unwrap();
         self.jobs += count;

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use shikiri_app::App;
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::{Answer, RunStatus};
+use shikiri_model::run::{QuestionAnswer, RunStatus};
 use shikiri_store::Store;
 use shikiri_testkit::{Rng, long};
 use tokio::time::{Instant, sleep, timeout};
@@ -64,7 +63,7 @@ impl World {
         let (place, lines) = (home.place(), home.folder().join("lines"));
         let store = place.open().await;
         let app = app(Arc::clone(&store), &lines, LEASE);
-        app.ensure_local_tenant().await.unwrap();
+        app.tenancy.ensure_local_tenant().await.unwrap();
         let runs = vec![("journey".to_owned(), json!({ "name": "旅" }))];
         let task = NodeTask { place, lines: lines.clone(), lease: LEASE, runs };
         Self { store, app, task, lines, _home: home }
@@ -102,7 +101,8 @@ impl World {
     /// Steps of both runs whose completion is committed.
     async fn completed(&self) -> std::collections::BTreeMap<String, u64> {
         let mut completed = std::collections::BTreeMap::new();
-        let (runs, _) = self.app.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
+        let (runs, _) =
+            self.app.runtime.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
         for run in runs {
             let story = Story::of(&run.value, &*self.store, &self.lines).await;
             completed.extend(story.completed());
@@ -113,7 +113,8 @@ impl World {
     async fn check(&self) -> u64 {
         let journey = find(&*self.store, "旅").await.unwrap();
         assert_eq!(journey.result, Some(result_of_journey()), "{journey:?}");
-        let (runs, _) = self.app.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
+        let (runs, _) =
+            self.app.runtime.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
         assert_eq!(runs.len(), 2, "the journey and its helper, each once");
         let mut losses = 0;
         for run in runs {
@@ -130,12 +131,15 @@ impl World {
 pub(crate) async fn answer_everything(app: App) {
     let tenant = TenantId::local();
     loop {
-        let runs =
-            app.list_runs(&tenant, None, None, 1_000).await.map_or(Vec::new(), |page| page.0);
+        let runs = app
+            .runtime
+            .list_runs(&tenant, None, None, 1_000)
+            .await
+            .map_or(Vec::new(), |page| page.0);
         for run in runs.into_iter().map(|run| run.value) {
             for question in &run.questions {
-                let answer = Answer::accept(json!("右"));
-                let _ = app.answer_run(&tenant, &run.id, &question.id, answer).await;
+                let answer = QuestionAnswer::accept(json!("右"));
+                let _ = app.runtime.answer_run(&tenant, &run.id, &question.id, answer).await;
             }
         }
         sleep(Duration::from_millis(10)).await;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use shikiri_model::event::{NewEvent, StreamId};
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::Lease;
-use shikiri_store::{Append, Commit, CommitError, Store, StoreExt as _};
-use shikiri_testkit::{Rng, long, wait_until};
+use shikiri_store::{Commit, CommitError, Store, StoreExt as _, StreamAppend};
+use shikiri_testkit::{Rng, long, until};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::child::{Child, Role, in_noise};
@@ -85,10 +85,10 @@ fn stream() -> StreamId {
     StreamId::new(LEASE)
 }
 
-fn entry(who: &str, lease: &Lease, refused: u64) -> Append {
+fn entry(who: &str, lease: &Lease, refused: u64) -> StreamAppend {
     let entry = Entry { fence: lease.fence, who: who.to_owned(), refused };
     let event = NewEvent::new("entry", &entry).unwrap();
-    Append::new(TenantId::local(), stream(), vec![event])
+    StreamAppend::new(TenantId::local(), stream(), vec![event])
 }
 
 /// One writer, and the taker that pauses it.
@@ -147,17 +147,12 @@ impl Lane {
     }
 
     async fn writer_holds(&self) {
-        let held = async {
-            loop {
-                if let Ok(Some((lease, false))) = self.store.lease(LEASE).await
-                    && lease.owner == "writer"
-                {
-                    return;
-                }
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        timeout(Duration::from_secs(30), held).await.expect("the writer gets its lease back");
+        let lease = async || self.store.lease(LEASE).await;
+        until(
+            "the writer has its lease back",
+            async || matches!(lease().await, Ok(Some((lease, false))) if lease.owner == "writer"),
+        )
+        .await;
     }
 
     /// Writes once, lets the writer go on, and writes on beside its attempts. False if this
@@ -209,7 +204,7 @@ async fn lane(home: &Home, guarded: bool, takes: u64, seed: u64) -> (Vec<Entry>,
     let tally = lane.pause(takes).await;
     // A writer that tried nothing stale would prove nothing.
     let told = async || lane.log().await.iter().any(|entry| entry.refused >= takes);
-    wait_until("the writer was refused after each pause", Duration::from_secs(20), told).await;
+    until("the writer was refused after each pause", told).await;
     lane.writer.kill();
     (lane.log().await, tally)
 }

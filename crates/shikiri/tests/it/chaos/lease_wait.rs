@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use shikiri_model::lease::LeaseRefusal;
 use shikiri_store::{CommitError, Store, StoreExt as _};
+use shikiri_testkit::until;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::child::{Child, Role, in_quiet};
 use super::place::{Home, Place};
@@ -44,13 +45,10 @@ impl Story {
         let place = home.place();
         let store = place.open().await;
         let holder = Child::spawn(&Role::HoldLease(Holder { place, ttl }));
-        let held = async {
-            while !matches!(store.lease(LEASE).await, Ok(Some((lease, false))) if lease.owner == "holder")
-            {
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        timeout(LONG, held).await.expect("the child takes the lease");
+        until("the child has the lease", async || {
+            matches!(store.lease(LEASE).await, Ok(Some((lease, false))) if lease.owner == "holder")
+        })
+        .await;
         Self { store, holder }
     }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use shikiri_testkit::{Builder, McpClient, Policy, Resuming, Rng, Tenant, TestApp};
-use shikiri_testkit::{have_postgres, long};
+use shikiri_testkit::{
+    Builder, McpClient, Policy, Resuming, Rng, Tenant, TestApp, have_postgres, long,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{Client, Exchange, ModernClient, Prepared, Rng, Tenant, TestApp};
-use shikiri_testkit::{have_postgres, long, wait_until};
+use shikiri_testkit::{
+    Client, Exchange, ModernClient, Prepared, Rng, Tenant, TestApp, have_postgres, long, until,
+};
 
 use super::mcp_check::{bookings, events, run_faults};
 use crate::PROGRAM;
 
 const LEASE: &str = "0.4";
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_server_asked_or_promised_holds_after_its_restart() {
@@ -67,7 +67,7 @@ async fn a_continuation_that_is_killed_and_sent_again_books_once() {
         let run = newest_run(&local).await;
         let status = async || local.run(&run).await["status"].clone();
         let what = "the run has ended: a ticket that is used has brought its answer";
-        wait_until(what, PATIENCE, async || status().await == "completed").await;
+        until(what, async || status().await == "completed").await;
         is_booked_once(&local, &run).await;
         refused += usize::from(is_refused);
     }
@@ -124,7 +124,7 @@ async fn restart_if_alone(app: &mut TestApp, there: &Tenant) {
 
 async fn until_task(client: &ModernClient, id: &str, status: &str) -> Value {
     let mut task = Value::Null;
-    wait_until(&format!("the task is {status}"), PATIENCE, async || {
+    until(&format!("the task is {status}"), async || {
         task = client.task("get", id).await.result().await;
         task["status"] == status
     })

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_testkit::{Client, McpClient, Policy, Resuming, ServerProcess, Signal, TestApp};
-use shikiri_testkit::{have_postgres, long};
+use shikiri_testkit::{
+    Client, McpClient, Policy, Resuming, ServerProcess, Signal, TestApp, have_postgres, long,
+};
 use tokio::task::JoinSet;
 
 use super::mcp_check::Followed;

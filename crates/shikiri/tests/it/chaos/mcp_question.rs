@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Client, McpClient, Policy, Resuming, Rng, ServerProcess, Tenant, TestApp};
-use shikiri_testkit::{have_postgres, long};
+use shikiri_testkit::{
+    Client, McpClient, Policy, Resuming, Rng, ServerProcess, Tenant, TestApp, have_postgres, long,
+};
 
 use super::mcp_check::{Followed, bookings, events, of_kind, trip};
 use crate::PROGRAM;

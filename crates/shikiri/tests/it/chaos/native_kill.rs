@@ -11,22 +11,23 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use shikiri_app::conversations::ConversationPatch;
-use shikiri_app::execution::{
-    Answer, Engine, EngineError, Engines, NewExecution, Order, Told, Tool, ToolBox,
+use shikiri_app::{App, AppOptions};
+use shikiri_engines::native::NativeEngine;
+use shikiri_executions::EnvironmentVariables;
+use shikiri_executions::conversations::ConversationPatch;
+use shikiri_executions::execution::{
+    Engine, EngineError, EngineRegistry, EngineSender, NewExecution, ToolBox, ToolCallResult,
+    ToolSpec, TurnRequest,
 };
-use shikiri_app::models::ModelPatch;
-use shikiri_app::run::Node;
-use shikiri_app::{App, AppOptions, Environment};
-use shikiri_engines::native::Native;
 use shikiri_model::event::StreamId;
-use shikiri_model::execution::Executor;
+use shikiri_model::execution::ExecutionUser;
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
 use shikiri_model::models::{EngineKind, Model};
-use shikiri_model::native::Limits;
-use shikiri_model::run::{Run, RunStatus, stream_of};
+use shikiri_model::native::ExecutionLimits;
+use shikiri_model::run::{Run, RunStatus, run_stream};
 use shikiri_store::{Store, StoreError, store};
-use shikiri_testkit::{FakeModel, ModelRequest, Reply, Rng, have_postgres, wait_until};
+use shikiri_tenancy::models::ModelPatch;
+use shikiri_testkit::{FakeModel, ModelRequest, Reply, Rng, have_postgres, until};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -54,26 +55,24 @@ pub(crate) struct NativeTask {
 /// The child: a node with one turn to do, however often it is started.
 pub(crate) async fn carry(task: NativeTask) {
     let app = app(&task).await;
-    let node = Node::start(app.clone());
+    let node = app.start_worker();
     node.joined().await;
     let request = NewExecution {
         conversation: task.conversation.parse().unwrap(),
         user_input: "go".to_owned(),
-        executor: Executor { user_id: "花子".to_owned(), name: None, email: None },
+        executor: ExecutionUser { user_id: "花子".to_owned(), name: None, email: None },
         tokens: BTreeMap::new(),
         preferred_skills: Vec::new(),
         model_id: None,
         idempotency_key: Some("once".to_owned()),
-        limits: Limits::default(),
+        limits: ExecutionLimits::default(),
     };
-    let run = app.execute(&TenantId::local(), request).await.unwrap().value.id;
-    loop {
-        let found = app.execution(&TenantId::local(), &run).await;
-        if found.is_ok_and(|run| run.value.status.is_terminal()) {
-            break;
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
+    let run = app.executions.execute(&TenantId::local(), request).await.unwrap().value.id;
+    let is_over = async || {
+        let found = app.executions.execution(&TenantId::local(), &run).await;
+        found.is_ok_and(|run| run.value.status.is_terminal())
+    };
+    until("the execution ends", is_over).await;
     node.leave().await;
 }
 
@@ -83,18 +82,18 @@ async fn app(task: &NativeTask) -> App {
     let options = AppOptions {
         node_lease: LEASE,
         data: Some(task.data.clone()),
-        engine_env: Environment(env.into()),
+        engine_env: EnvironmentVariables(env.into()),
         ..AppOptions::default()
     };
     let tools = Arc::new(Counted::new(&task.lines));
-    let engine = WithTools { engine: Native::anthropic(), tools };
+    let engine = WithTools { engine: NativeEngine::anthropic(), tools };
     App::new(task.place.open().await, vec![], options)
-        .with_engines(Engines::new(vec![Arc::new(engine)]))
+        .with_engines(EngineRegistry::new(vec![Arc::new(engine)]))
 }
 
 /// The engine with tools of the test's.
 struct WithTools {
-    engine: Native,
+    engine: NativeEngine,
     tools: Arc<Counted>,
 }
 
@@ -118,24 +117,24 @@ impl Engine for WithTools {
 
     async fn run(
         &self,
-        order: Order,
-        told: Told,
+        order: TurnRequest,
+        told: EngineSender,
         stop: CancellationToken,
     ) -> Result<(), EngineError> {
         let tools = Arc::clone(&self.tools);
-        self.engine.run(Order { tools, ..order }, told, stop).await
+        self.engine.run(TurnRequest { tools, ..order }, told, stop).await
     }
 }
 
 /// A tool whose calls are counted, whatever becomes of the process.
 struct Counted {
-    tools: Vec<Tool>,
+    tools: Vec<ToolSpec>,
     lines: PathBuf,
 }
 
 impl Counted {
     fn new(lines: &Path) -> Self {
-        let tool = Tool {
+        let tool = ToolSpec {
             name: "count".to_owned(),
             description: "counts".to_owned(),
             input_schema: json!({ "type": "object", "required": ["n"] }),
@@ -147,16 +146,16 @@ impl Counted {
 
 #[async_trait]
 impl ToolBox for Counted {
-    fn tools(&self) -> &[Tool] {
+    fn tools(&self) -> &[ToolSpec] {
         &self.tools
     }
 
-    async fn call(&self, _: &str, input: &Value) -> Answer {
+    async fn call(&self, _: &str, input: &Value) -> ToolCallResult {
         let mut file =
             std::fs::File::options().create(true).append(true).open(&self.lines).unwrap();
         file.write_all(format!("{}\n", input["n"]).as_bytes()).unwrap();
         sleep(Duration::from_millis(8)).await;
-        Answer::text(format!("counted {}", input["n"]))
+        ToolCallResult::text(format!("counted {}", input["n"]))
     }
 }
 
@@ -211,17 +210,17 @@ impl World {
             conversation: String::new(),
         };
         let app = app(&task).await;
-        app.ensure_local_tenant().await.unwrap();
+        app.tenancy.ensure_local_tenant().await.unwrap();
         let id = "main".parse().unwrap();
         let patch = ModelPatch { model_name: Some("m".to_owned()), ..ModelPatch::default() };
-        app.create_model(Some(id), EngineKind::Anthropic, patch).await.unwrap();
+        app.tenancy.create_model(Some(id), EngineKind::Anthropic, patch).await.unwrap();
         let new = ConversationPatch {
             model_id: Some(Some("main".parse().unwrap())),
             ..ConversationPatch::default()
         };
-        let made = app.create_conversation(&TenantId::local(), new).await.unwrap();
+        let made = app.executions.create_conversation(&TenantId::local(), new).await.unwrap();
         task.conversation = made.value.id.to_string();
-        Self { store: Arc::clone(app.store()), task, app, model, _home: home }
+        Self { store: Arc::clone(app.runtime.store()), task, app, model, _home: home }
     }
 
     async fn run(&self) -> Option<Run> {
@@ -278,7 +277,7 @@ struct Moment {
 async fn killed_at(world: World, moment: Moment) -> Option<usize> {
     let role = Role::Native(world.task.clone());
     let mut node = Child::spawn(&role);
-    wait_until("it is asked", PATIENCE, async || world.asked() >= moment.asked).await;
+    until("it is asked", async || world.asked() >= moment.asked).await;
     let run = world.run().await.unwrap().id;
     let reader = tokio::spawn(follow(world.app.clone(), run.clone()));
     sleep(moment.later).await;
@@ -306,7 +305,7 @@ async fn killed_at(world: World, moment: Moment) -> Option<usize> {
 async fn check(world: &World, run: &RunId, seen: Vec<(u64, String)>) {
     let counts = counts(&world.task.lines);
     assert!(counts.values().all(|times| *times == 1), "a call was made twice: {counts:?}");
-    let told = world.all(stream_of(run)).await;
+    let told = world.all(run_stream(run)).await;
     let count = |kind: &str| told.iter().filter(|(_, k, _)| k == kind).count();
     let numbers: Vec<_> = told.iter().map(|(seq, _, _)| *seq).collect();
     assert_eq!(numbers, (1..=told.len() as u64).collect::<Vec<_>>());
@@ -322,7 +321,7 @@ async fn check(world: &World, run: &RunId, seen: Vec<(u64, String)>) {
     let unknown = unknown.count();
     assert!(unknown <= 1 && counts.len() >= STEPS - unknown, "{unknown}: {counts:?}");
 
-    let ended = world.app.execution(&TenantId::local(), run).await.unwrap().value;
+    let ended = world.app.executions.execution(&TenantId::local(), run).await.unwrap().value;
     assert_eq!(ended.status, RunStatus::Completed, "{:?}", ended.error);
     assert_eq!(ended.result.as_ref().unwrap()["result"], "all of them are counted");
     // Readers' text is the text of the account.
@@ -355,7 +354,8 @@ async fn messages(world: &World) -> Vec<Value> {
     let tenant = TenantId::local();
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = world.app.list_messages(&tenant, &conversation, after, 200).await.unwrap();
+        let page =
+            world.app.executions.list_messages(&tenant, &conversation, after, 200).await.unwrap();
         all.extend(page.0.into_iter().map(|message| message.value.content));
         match page.1 {
             Some(next) => after = Some(next),
@@ -366,7 +366,7 @@ async fn messages(world: &World) -> Vec<Value> {
 
 /// A reader that was there before the kill and stays.
 async fn follow(app: App, run: RunId) -> Vec<(u64, String)> {
-    let mut watch = app.watch(&TenantId::local(), stream_of(&run), 0).await.unwrap();
+    let mut watch = app.runtime.watch(&TenantId::local(), run_stream(&run), 0).await.unwrap();
     let mut seen = Vec::new();
     while let Some(delivery) = watch.next().await.unwrap() {
         seen.extend(delivery.events().map(|event| (event.seq, event.kind.to_owned())));

@@ -12,11 +12,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use shikiri_app::run::{Agent, AgentError, Context, NewRun, Node, OnUnknown};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::{Outcome, Run};
+use shikiri_model::run::{Run, RunOutcome};
+use shikiri_runtime::run::{AgentError, DurableAgent, NewRun, RunContext, UnknownStepPolicy};
 use shikiri_store::{Store, store};
+use shikiri_testkit::until;
 use tokio::time::sleep;
 
 use super::place::Place;
@@ -35,22 +36,24 @@ pub(crate) struct NodeTask {
 /// The child: a node.
 pub(crate) async fn carry(task: NodeTask) {
     let app = app(task.place.open().await, &task.lines, task.lease);
-    app.ensure_local_tenant().await.unwrap();
+    app.tenancy.ensure_local_tenant().await.unwrap();
     let tenant = TenantId::local();
     for (agent, input) in &task.runs {
         let idempotency_key = Some(name_of(input));
         let new =
             NewRun { agent: agent.clone(), input: input.clone(), idempotency_key, origin: None };
-        app.start_run(&tenant, new).await.unwrap();
+        app.runtime.start_run(&tenant, new).await.unwrap();
     }
-    let node = Node::start(app.clone());
+    let node = app.start_worker();
     if task.runs.is_empty() {
         return std::future::pending().await;
     }
     for (_, input) in &task.runs {
-        while !find(&**app.store(), &name_of(input)).await.is_some_and(|r| r.status.is_terminal()) {
-            sleep(Duration::from_millis(5)).await;
-        }
+        let name = name_of(input);
+        until("the run ends", async || {
+            find(&**app.runtime.store(), &name).await.is_some_and(|run| run.status.is_terminal())
+        })
+        .await;
     }
     node.leave().await;
 }
@@ -70,7 +73,7 @@ pub(crate) async fn find(store: &dyn Store, name: &str) -> Option<Run> {
     found.ok().flatten().map(|record| store::decode::<Run>(&record).unwrap().value)
 }
 
-fn agents(lines: &Path) -> Vec<Arc<dyn Agent>> {
+fn agents(lines: &Path) -> Vec<Arc<dyn DurableAgent>> {
     vec![
         Arc::new(Scripted { name: "journey", lines: lines.to_owned(), script: journey }),
         Arc::new(Scripted { name: "helper", lines: lines.to_owned(), script: helper }),
@@ -79,9 +82,10 @@ fn agents(lines: &Path) -> Vec<Arc<dyn Agent>> {
 }
 
 /// One of everything that an agent can do.
-fn journey(context: Context, scribe: Scribe, _: Value) -> Work {
+fn journey(context: RunContext, scribe: Scribe, _: Value) -> Work {
     Box::pin(async move {
-        let step = |name: &'static str| context.step(name, OnUnknown::Retry, scribe.line(name));
+        let step =
+            |name: &'static str| context.step(name, UnknownStepPolicy::Retry, scribe.line(name));
         context.progress(0.0, 3.0, "出発").await;
         step("pack").await?;
         context.log("info", "journey", "packed").await;
@@ -98,7 +102,9 @@ fn journey(context: Context, scribe: Scribe, _: Value) -> Work {
         let (left, right) = tokio::join!(left, right);
         left.and(right)?;
         context.progress(3.0, 3.0, "着いた").await;
-        Ok(json!({ "answer": answer.content, "helped": helped == Outcome::Completed(json!("助")) }))
+        Ok(
+            json!({ "answer": answer.content, "helped": helped == RunOutcome::Completed(json!("助")) }),
+        )
     })
 }
 
@@ -106,18 +112,18 @@ pub(crate) fn result_of_journey() -> Value {
     json!({ "answer": "右", "helped": true })
 }
 
-fn helper(context: Context, scribe: Scribe, _: Value) -> Work {
+fn helper(context: RunContext, scribe: Scribe, _: Value) -> Work {
     Box::pin(async move {
         for name in ["lift", "carry"] {
             context.progress(0.0, 1.0, name).await;
-            context.step(name, OnUnknown::Retry, scribe.line(name)).await?;
+            context.step(name, UnknownStepPolicy::Retry, scribe.line(name)).await?;
         }
         Ok(json!("助"))
     })
 }
 
 /// Many slow steps.
-fn walk(context: Context, scribe: Scribe, input: Value) -> Work {
+fn walk(context: RunContext, scribe: Scribe, input: Value) -> Work {
     Box::pin(async move {
         let steps = input["steps"].as_u64().unwrap_or(1);
         let pause = Duration::from_millis(input["step_ms"].as_u64().unwrap_or(0));
@@ -127,7 +133,7 @@ fn walk(context: Context, scribe: Scribe, input: Value) -> Work {
                 sleep(pause).await;
                 scribe.line(&name).await
             };
-            context.step(&name, OnUnknown::Retry, work).await?;
+            context.step(&name, UnknownStepPolicy::Retry, work).await?;
             context.progress(n as f64, steps as f64, &name).await;
         }
         Ok(json!(steps))
@@ -139,11 +145,11 @@ type Work = Pin<Box<dyn Future<Output = Result<Value, AgentError>> + Send>>;
 struct Scripted {
     name: &'static str,
     lines: PathBuf,
-    script: fn(Context, Scribe, Value) -> Work,
+    script: fn(RunContext, Scribe, Value) -> Work,
 }
 
 #[async_trait]
-impl Agent for Scripted {
+impl DurableAgent for Scripted {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -160,7 +166,7 @@ impl Agent for Scripted {
         Ok(())
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         let scribe = Scribe { lines: self.lines.clone(), name: name_of(&input) };
         (self.script)(context, scribe, input).await
     }

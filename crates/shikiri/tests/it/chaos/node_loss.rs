@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shikiri_app::App;
-use shikiri_app::run::NewRun;
 use shikiri_model::ids::TenantId;
 use shikiri_model::run::{Run, RunStatus};
+use shikiri_runtime::run::NewRun;
 use shikiri_store::Store;
-use shikiri_testkit::{long, wait_until};
+use shikiri_testkit::{long, until};
 use shikiri_testpg::{Cluster, Installed};
 use tokio::time::sleep;
 
@@ -20,8 +20,6 @@ use super::journal_kill::answer_everything;
 use super::node_check::{Story, Told};
 use super::node_child::{NodeTask, app};
 use super::place::{Home, Place};
-
-const PATIENCE: Duration = Duration::from_secs(40);
 
 struct World {
     store: Arc<dyn Store>,
@@ -35,7 +33,7 @@ impl World {
         let lines = home.folder().join("lines");
         let store = place.open().await;
         let app = app(Arc::clone(&store), &lines, lease);
-        app.ensure_local_tenant().await.unwrap();
+        app.tenancy.ensure_local_tenant().await.unwrap();
         let task = NodeTask { place, lines: lines.clone(), lease, runs: Vec::new() };
         Self { store, app, task, lines }
     }
@@ -46,7 +44,7 @@ impl World {
 
     async fn start(&self, agent: &str, input: Value) {
         let new = NewRun { agent: agent.to_owned(), input, idempotency_key: None, origin: None };
-        self.app.start_run(&TenantId::local(), new).await.unwrap();
+        self.app.runtime.start_run(&TenantId::local(), new).await.unwrap();
     }
 
     async fn start_walks(&self, walks: u64, steps: u64, step_ms: u64) {
@@ -59,7 +57,7 @@ impl World {
 
     /// A store that is away for a moment has none.
     async fn runs(&self) -> Vec<Run> {
-        let page = self.app.list_runs(&TenantId::local(), None, None, 1_000).await;
+        let page = self.app.runtime.list_runs(&TenantId::local(), None, None, 1_000).await;
         page.map_or_else(|_| Vec::new(), |(runs, _)| runs.into_iter().map(|r| r.value).collect())
     }
 
@@ -68,7 +66,7 @@ impl World {
             let runs = self.runs().await;
             !runs.is_empty() && runs.iter().all(&wanted)
         };
-        wait_until(what, PATIENCE, all).await;
+        until(what, all).await;
     }
 
     async fn stories(&self) -> Vec<(Run, Story)> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use shikiri_store::Store;
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
-use shikiri_store::sqlite::{Durability, SqliteOptions, SqliteStore};
+use shikiri_store::sqlite::{SqliteDurability, SqliteOptions, SqliteStore};
 use shikiri_testkit::{TestDatabase, have_postgres};
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ impl Place {
         match self {
             Self::File(path) => {
                 // A killed process loses nothing by it; only a power cut would.
-                let durability = Durability::Normal;
+                let durability = SqliteDurability::Normal;
                 let options = SqliteOptions { durability, ..SqliteOptions::default() };
                 Arc::new(SqliteStore::open(path, options).unwrap())
             }

@@ -47,14 +47,16 @@ async fn tell(story: &str, builder: Builder, kills: usize) {
     let local = app.local();
     let (runs, hear) = watch::channel(Runs::default());
     for _ in 0..FIRST_RUNS {
-        add_run(&local, &runs, &mut rng).await;
+        let step_ms = rng.range(5, 40);
+        add_run(&local, &runs, &mut rng, step_ms).await;
     }
     let mut readers = JoinSet::new();
     for number in 0..READERS {
         readers.spawn(follow(number, local.clone(), hear.clone(), rng.fork()));
     }
     for _ in 0..kills {
-        add_run(&local, &runs, &mut rng).await;
+        // Slow steps, so that the kill below hits this run before its end.
+        add_run(&local, &runs, &mut rng, 90).await;
         // Sometimes at once, while it still takes up what the one before left.
         let life = if rng.one_in(5) { 0 } else { rng.range(100, 1_800) };
         tokio::time::sleep(Duration::from_millis(life)).await;
@@ -86,8 +88,8 @@ async fn tell(story: &str, builder: Builder, kills: usize) {
     assert!(connections as usize >= READERS * kills / 4, "the readers were hardly cut off");
 }
 
-async fn add_run(local: &Tenant, runs: &watch::Sender<Runs>, rng: &mut Rng) {
-    let input = json!({ "steps": rng.range(20, 50), "step_ms": rng.range(5, 40) });
+async fn add_run(local: &Tenant, runs: &watch::Sender<Runs>, rng: &mut Rng, step_ms: u64) {
+    let input = json!({ "steps": rng.range(20, 50), "step_ms": step_ms });
     let id = local.start_run("long_running_agent", input).await;
     runs.send_modify(|runs| runs.ids.push(id));
 }

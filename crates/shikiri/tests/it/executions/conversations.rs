@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{TestApp, wait_until};
+use shikiri_testkit::{TestApp, until, until_within};
 
 use super::kit::Talk;
 use crate::PROGRAM;
@@ -102,7 +102,7 @@ async fn what_an_execution_writes_to_is_not_pulled_from_under_it() {
         (&json!("新しい題"), &json!("archived"), &session)
     );
     let free = Duration::from_secs(20);
-    wait_until("the conversation is free", free, async || {
+    until_within(free, "the conversation is free", async || {
         client.patch(&talk.path(""), &json!({ "session_id": null })).await.status == 200
     })
     .await;
@@ -207,7 +207,7 @@ async fn a_caller_that_hangs_up_leaves_no_conversation_half_removed_or_held() {
         let removal = client.request(Method::DELETE, &talk.path(""));
         let patience = Duration::from_millis(patience_ms);
         let _ = tokio::time::timeout(patience, client.try_send(removal)).await;
-        wait_until("it is gone or can be removed", Duration::from_secs(20), async || {
+        until("it is gone or can be removed", async || {
             let answer = client.delete(&talk.path("")).await;
             if answer.status == 409 {
                 // It is held for the change that goes on, which is no execution.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{Answer, Client, TestApp, wait_until};
+use shikiri_testkit::{Answer, Client, TestApp, until};
 use tokio::io::AsyncWriteExt as _;
 
 use super::kit::Talk;
@@ -256,11 +256,11 @@ async fn what_breaks_off_or_stops_leaves_nothing() {
         wire.send(&"new".repeat(10_000)).await;
     }
     let patience = Duration::from_secs(40);
-    wait_until("both are on their way", patience, async || desk.uploads() == 2).await;
+    until("both are on their way", async || desk.uploads() == 2).await;
     let start = Instant::now();
     cut.0.shutdown().await.unwrap();
     drop(cut);
-    wait_until("the cut one is gone", patience, async || desk.uploads() == 1).await;
+    until("the cut one is gone", async || desk.uploads() == 1).await;
     let answer = stopped.rest(patience).await.expect("an answer");
     assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());

@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{Answer, Tenant};
+use shikiri_testkit::{Answer, Tenant, read_frames};
 
 /// One conversation of a tenant.
 #[derive(Clone)]
@@ -83,18 +83,11 @@ impl Talk {
 
 /// The events of a stream's text.
 pub(crate) fn events(text: &str) -> Vec<Event> {
-    let frames = text.split("\n\n").filter(|frame| frame.starts_with("id: "));
+    let frames = read_frames(text.as_bytes()).into_iter();
     frames
-        .map(|frame| {
-            let field = |name: &str| {
-                let line = frame.lines().find_map(|line| line.strip_prefix(name));
-                line.unwrap_or_else(|| panic!("no {name} in {frame}"))
-            };
-            Event {
-                id: field("id: ").parse().unwrap(),
-                kind: field("event: ").to_owned(),
-                data: serde_json::from_str(field("data: ")).unwrap(),
-            }
+        .filter_map(|frame| {
+            let (id, data) = (frame.seq()?, frame.json());
+            Some(Event { id, kind: frame.event, data })
         })
         .collect()
 }

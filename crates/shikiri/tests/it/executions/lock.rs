@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use shikiri_testkit::{Builder, TestApp, have_postgres, wait_until};
+use shikiri_testkit::{Builder, TestApp, have_postgres, until};
 
 use super::kit::{Talk, events, terminal};
 use crate::PROGRAM;
@@ -46,7 +46,7 @@ async fn of_a_hundred_at_once_one_runs_and_the_others_are_told_in_time() {
 
 /// It waits for the release, not for the lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_runs_as_soon_as_the_conversation_is_free() {
+async fn a_waiting_execution_starts_as_soon_as_the_conversation_lock_is_free() {
     let app = TestApp::new(PROGRAM).env("SHIKIRI_LOCK_WAIT_SECONDS", "60").start().await;
     let talk = Talk::start(&app.local()).await;
     let first = talk.begin("#offline events=1 hang=1").await;
@@ -167,7 +167,7 @@ async fn a_server_that_slept_past_its_lease_has_interrupted_executions() {
     let begun = talks.iter().map(|talk| talk.begin("#offline events=2 tokens_in=6 hang=1"));
     let ids = join_all(begun).await;
     for (talk, id) in talks.iter().zip(&ids) {
-        wait_until("the bill so far", Duration::from_secs(30), async || {
+        until("the bill so far", async || {
             talk.execution(id, "").await["usage"]["input_tokens"] == 6
         })
         .await;
@@ -192,7 +192,7 @@ async fn killed(app: Builder) {
     let session = before[0].data["session_id"].clone();
     let id = talk.begin("#offline events=3 subagents=2 tokens_in=77 hang=1").await;
     // Until what it spent is in the store.
-    wait_until("the bill so far", Duration::from_secs(30), async || {
+    until("the bill so far", async || {
         let rows = talk.execution(&id, "/usage").await;
         let rows = rows["items"].as_array().unwrap();
         rows.iter().any(|row| row["usage"]["input_tokens"] == 77)

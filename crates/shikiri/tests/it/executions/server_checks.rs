@@ -62,11 +62,16 @@ async fn a_server_that_is_a_program_is_started_heard_and_ended() {
     let app = TestApp::new(PROGRAM).start().await;
     let tenant = app.tenant("user").await;
     let pid_file = app.root().join("child.pid");
-    let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"蛇","version":"1"}}}"#;
-    let tools = r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"探す"},{"name":"b"}]}}"#;
+    let hello = r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"蛇","version":"1"}}"#;
+    let tools = r#""result":{"tools":[{"name":"探す"},{"name":"b"}]}"#;
+    let unknown = r#""error":{"code":-32601,"message":"unknown"}"#;
     let script = format!(
-        "sleep 1000 & echo $! > {}; echo noise; while read -r line; do case \"$line\" in \
-         *initialized*) ;; *initialize*) echo '{hello}';; *tools/list*) echo '{tools}';; esac; done",
+        "sleep 1000 & echo $! > {}; echo noise; \
+         say() {{ printf '{{\"jsonrpc\":\"2.0\",\"id\":\"%s\",%s}}\\n' \"$id\" \"$1\"; }}; \
+         while read -r line; do \
+         id=$(printf '%s' \"$line\" | sed -n 's/.*\"id\":\"\\([^\"]*\\)\".*/\\1/p'); \
+         case \"$line\" in *initialized*) ;; *initialize*) say '{hello}';; \
+         *tools/list*) say '{tools}';; *) say '{unknown}';; esac; done",
         pid_file.display()
     );
     let program =
@@ -84,12 +89,12 @@ async fn a_server_that_is_a_program_is_started_heard_and_ended() {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
     };
-    let patience = std::time::Duration::from_secs(30);
-    shikiri_testkit::wait_until("the program's child ends", patience, async || ended()).await;
+    shikiri_testkit::until("the program's child ends", async || ended()).await;
 
-    for (name, command, words) in
-        [("none", json!(["/no/such/program"]), "does not start"), ("silent", json!(["true"]), "")]
-    {
+    for (name, command, words) in [
+        ("none", json!(["/no/such/program"]), "could not be started"),
+        ("silent", json!(["true"]), ""),
+    ] {
         let path = checked(&app, &tenant, program(name, command)).await;
         let report = tenant.client.post(&path, &json!({})).await.expect(200);
         assert_eq!(report["reachable"], false, "{report}");
@@ -115,7 +120,9 @@ async fn serve_events(listener: TcpListener) {
         let Ok((mut stream, _)) = listener.accept().await else { return };
         let (head, body) = read_request(&mut stream).await;
         assert!(head.starts_with("POST /say?to=1 HTTP/1.1"), "{head}");
-        let _ = stream.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .await;
         let message: Value = serde_json::from_slice(&body).unwrap();
         let result = match message["method"].as_str().unwrap() {
             "initialize" => json!({

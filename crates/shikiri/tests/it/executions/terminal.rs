@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, Ended, Follower, TestApp, wait_until};
+use shikiri_testkit::{Cli, Ended, Follower, TestApp, until};
 use tempfile::TempDir;
 
 use crate::PROGRAM;
@@ -24,7 +24,7 @@ fn objects(ended: &Ended) -> Vec<Value> {
 }
 
 /// Waits for an event of a `stream-json` output.
-fn until(follower: &mut Follower, event: &str) -> Value {
+fn find_event(follower: &mut Follower, event: &str) -> Value {
     let found = follower.find(PATIENCE, |line| {
         let object: Value = serde_json::from_str(line).ok()?;
         (object["event"] == event).then_some(object)
@@ -137,7 +137,7 @@ fn ctrl_c_cancels_and_a_busy_conversation_is_refused() {
     let (_folder, cli) = fresh();
     let hang = ["run", "#offline hang=1 tokens_in=5", "--output", "stream-json"];
     let mut first = cli.start(&hang);
-    let id = until(&mut first, "session_start")["execution_id"].as_str().unwrap().to_owned();
+    let id = find_event(&mut first, "session_start")["execution_id"].as_str().unwrap().to_owned();
     let conversation = conversation_of(&cli, &id);
     let second = ["run", "#offline hang=1", "--conversation", &conversation];
     cli.run(&second).refused(3, &[&id, &conversation]);
@@ -166,7 +166,7 @@ async fn a_server_carries_it_and_other_commands_meet_it() {
 
     let hang = ["run", "#offline hang=1", "--server", &server, "--output", "stream-json"];
     let mut first = cli.start(&hang);
-    let id = until(&mut first, "session_start")["execution_id"].as_str().unwrap().to_owned();
+    let id = find_event(&mut first, "session_start")["execution_id"].as_str().unwrap().to_owned();
     let conversation = conversation_of(&cli, &id);
     run("x", &["--conversation", &conversation]).refused(3, &["CONVERSATION_LOCKED", &id]);
     run("x", &["--conversation", "cnv_0"]).refused(4, &["CONVERSATION_NOT_FOUND"]);
@@ -174,14 +174,14 @@ async fn a_server_carries_it_and_other_commands_meet_it() {
     stranger.run(&["run", "x", "--server", &server]).refused(3, &["UNAUTHORIZED", "SHIKIRI_KEY"]);
 
     let mut attached = cli.start(&["attach", &id, "--json"]);
-    until(&mut attached, "session_start");
+    find_event(&mut attached, "session_start");
     cli.run(&["cancel", &id]).done();
-    assert_eq!(until(&mut attached, "error")["code"], "CANCELLED");
+    assert_eq!(find_event(&mut attached, "error")["code"], "CANCELLED");
     assert_eq!((first.wait(PATIENCE), attached.wait(PATIENCE)), (1, 0), "{}", first.output());
     cli.run(&["cancel", &id]).refused(3, &["ended"]);
 
     let mut third = cli.start(&hang);
-    until(&mut third, "session_start");
+    find_event(&mut third, "session_start");
     third.signal(Signal::INT);
     assert_eq!(third.wait(PATIENCE), 128 + 2, "{}", third.output());
 }
@@ -194,16 +194,17 @@ async fn a_dead_server_s_execution_is_followed_to_its_end() {
     let prompt = "#offline events=3 hang=1 tokens_in=6";
     let run = ["run", prompt, "--server", &server, "--output", "stream-json"];
     let mut follower = app.cli().start(&run);
-    let id = until(&mut follower, "session_start")["execution_id"].as_str().unwrap().to_owned();
-    until(&mut follower, "text_delta");
+    let id =
+        find_event(&mut follower, "session_start")["execution_id"].as_str().unwrap().to_owned();
+    find_event(&mut follower, "text_delta");
     let (local, path) = (app.local(), format!("/executions/{id}/usage"));
-    wait_until("the bill so far", PATIENCE, async || {
+    until("the bill so far", async || {
         let rows = local.client.get(&local.path(&path)).await.expect(200);
         !rows["items"].as_array().unwrap().is_empty()
     })
     .await;
     app.restart().await;
-    assert_eq!(until(&mut follower, "error")["code"], "INTERRUPTED");
+    assert_eq!(find_event(&mut follower, "error")["code"], "INTERRUPTED");
     assert_eq!(follower.wait(PATIENCE), 1);
     let output = follower.output();
     let seqs: Vec<_> = output

@@ -77,8 +77,18 @@ pub(super) fn record(url: &str) -> Value {
 /// that it was sent, and `write`. Its older transport is at `/sse`.
 #[derive(Clone, Default)]
 pub(super) struct Docs {
+    eras: Eras,
     heard: Arc<Mutex<Vec<Message>>>,
     stream: Arc<Mutex<Option<mpsc::UnboundedSender<String>>>>,
+}
+
+/// The eras of the protocol that a server knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Eras {
+    #[default]
+    Older,
+    Newer,
+    Both,
 }
 
 /// What came in, and with which secret.
@@ -93,6 +103,10 @@ pub(super) struct Message {
 pub(super) const ALL_PAGES: usize = 400_000;
 
 impl Docs {
+    pub(super) fn speaking(eras: Eras) -> Self {
+        Self { eras, ..Self::default() }
+    }
+
     /// Gives its address.
     pub(super) async fn start(&self) -> String {
         let router = Router::new().fallback(answer).with_state(self.clone());
@@ -125,7 +139,11 @@ impl Docs {
         });
         let id = message.get("id")?;
         let result = match method {
-            "initialize" => json!({
+            "server/discover" if self.eras != Eras::Older => json!({
+                "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
+                "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "docs", "version": "1" } },
+            }),
+            "initialize" if self.eras != Eras::Newer => json!({
                 "protocolVersion": params["protocolVersion"], "capabilities": { "tools": {} },
                 "serverInfo": { "name": "docs", "version": "1" },
             }),

@@ -7,10 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_sqlite::{Database, OpenOptions};
-use shikiri_testkit::{
-    ClaudeCli, FakeModel, Gate, ModelRequest, Reply, claude_programs, wait_until,
-};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
+use shikiri_testkit::{ClaudeCli, FakeModel, Gate, ModelRequest, Reply, claude_programs, until};
 
 use crate::PROGRAM;
 
@@ -112,7 +110,7 @@ impl World {
 
     fn rows(&self, sql: &str) -> Vec<String> {
         let path = self.cli.project().join(".shikiri/state.db");
-        let database = Database::open_reader(&path, &OpenOptions::default()).unwrap();
+        let database = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap();
         let mut select = database.prepare(sql).unwrap();
         let rows = select.query_map([], |row| row.get(0)).unwrap();
         rows.map(Result::unwrap).collect()
@@ -354,7 +352,7 @@ async fn subagents_that_fail_or_are_interrupted_are_ended() {
         host.message("result").await;
         host.end().await;
         gate.open();
-        wait_until("the interrupted agent is ended", PATIENCE, async || {
+        until("the interrupted agent is ended", async || {
             world.rows("SELECT state FROM subagents WHERE role = 'scribe'") == ["ended"]
         })
         .await;

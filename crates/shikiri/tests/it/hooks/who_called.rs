@@ -1,7 +1,7 @@
 //! Which subagent called a tool of ours: what its hook told, joined with the call's mark.
 
 use serde_json::{Value, json};
-use shikiri_model::connection::Connection;
+use shikiri_model::connection::McpConnection;
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::{Document as _, RecordQuery};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
@@ -58,11 +58,11 @@ async fn noted(app: &TestApp) -> Vec<Value> {
     let file = app.data_folder().join("state.db");
     let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
     let tenant = TenantId::local();
-    let kind = Connection::KIND;
+    let kind = McpConnection::KIND;
     let query = RecordQuery { kind, tenant: Some(tenant.clone()), limit: 10, ..Default::default() };
     let mut calls = Vec::new();
     for record in store.list(query).await.unwrap() {
-        let connection = store::decode::<Connection>(&record).unwrap().value;
+        let connection = store::decode::<McpConnection>(&record).unwrap().value;
         let page = store.read(&tenant, &connection.stream(), 0, usize::MAX).await.unwrap();
         let events = page.chunks.iter().flat_map(|chunk| chunk.events());
         let noted = events.filter(|event| event.kind == "call");

@@ -2,15 +2,12 @@
 //! nothing about, it does as a decent server of the older era would.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_testkit::wait_until;
+use shikiri_testkit::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -104,7 +101,7 @@ impl Raw {
 
     /// Waits for a request.
     pub(super) async fn until(&self, method: &str) -> Seen {
-        wait_until(method, PATIENCE, async || !self.seen(method).is_empty()).await;
+        until(method, async || !self.seen(method).is_empty()).await;
         self.seen(method).remove(0)
     }
 }

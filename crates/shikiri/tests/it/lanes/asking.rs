@@ -3,10 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, StdioClient, TestApp};
+use shikiri_testkit::{Cli, StdioClient, TestApp, until_blocking};
 
 use super::{
     answer, ask, call, cli, connection, history, on_postgresql, on_sqlite, process, refusal,
@@ -72,7 +71,7 @@ fn both_providers_are_asked_at_once() {
     // Neither is ever answered: one after the other, the second would not be asked at all.
     let hanging = call("ask_chatgpt_gemini_web", "#offline hang=1");
     let hanging = client.request("tools/call", hanging);
-    until("both are asked at once", || in_flight(&cli) == json!(["chatgpt", "gemini"]));
+    until_blocking("both are asked at once", || in_flight(&cli) == json!(["chatgpt", "gemini"]));
     cancel(&mut client, hanging);
     let both = |client: &mut StdioClient, question: &str| {
         client.result("tools/call", call("ask_chatgpt_gemini_web", question))
@@ -88,16 +87,6 @@ fn both_providers_are_asked_at_once() {
     assert_eq!(refusal(&both(&mut client, "#offline error=login")), "LOGIN_REQUIRED");
     let again = answer(&both(&mut client, "?"));
     assert_eq!(again["gemini"]["url"], first["gemini"]["url"]);
-}
-
-/// Looks again and again, but not for ever.
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// At which providers the first lane has a question.
@@ -267,7 +256,7 @@ fn questions_of_one_lane(cli: &Cli, folder: &Path) {
     let hanging = client.request("tools/call", call("ask_chatgpt_web", "#offline hang=1"));
     // Cancelled before it is sent it would be known that it was not.
     let is_sent = || std::fs::read_to_string(&sent).unwrap().contains("hang=1");
-    until("it is sent", is_sent);
+    until_blocking("it is sent", is_sent);
     let waiting = client.request("tools/call", call("ask_chatgpt_web", "next"));
     cancel(&mut client, hanging);
     let reply = client.reply(waiting);
@@ -296,7 +285,7 @@ fn one_question_at_a_time(cli: &Cli, _: &Path) {
         .env("SHIKIRI_QUESTION_WAIT_SECONDS", "5");
     let (mut a, mut b) = (process(&cli, "a"), process(&cli, "b"));
     let hanging = a.request("tools/call", call("ask_chatgpt_web", "#offline hang=1"));
-    until("it is under way", || in_flight(&cli) == json!(["chatgpt"]));
+    until_blocking("it is under way", || in_flight(&cli) == json!(["chatgpt"]));
     let waits = b.request("tools/call", call("ask_chatgpt_web", "?"));
     let also_waits = b.request("tools/call", call("ask_gemini_web", "?"));
     let too_many = b.request("tools/call", call("ask_gemini_web", "?"));

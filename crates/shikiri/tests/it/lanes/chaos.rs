@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, Rng, Signal, StdioClient, TestDatabase, have_postgres, long, signal};
+use shikiri_testkit::{
+    Cli, Rng, Signal, StdioClient, TestDatabase, have_postgres, long, signal, until_blocking,
+};
 
 use super::{ask, call, exported, history, process, text};
 use crate::PROGRAM;
@@ -123,15 +125,11 @@ fn killed_at(point: &str, world: &World) {
 
 /// Waits until the question has an end, which another process gives it.
 fn until_over(cli: &Cli, question: &str, client: &mut StdioClient) -> Value {
-    let start = Instant::now();
-    loop {
-        let found = history(cli, &[]).into_iter().find(|line| line["question"] == question);
-        if let Some(line) = found.filter(|line| line["status"] != "asking") {
-            return line;
-        }
+    until_blocking("the question has an end", || {
         assert_eq!(client.result("ping", json!({})), json!({}));
-        assert!(start.elapsed() < Duration::from_secs(60), "{question:?} has no end");
-    }
+        let found = history(cli, &[]).into_iter().find(|line| line["question"] == question);
+        found.filter(|line| line["status"] != "asking")
+    })
 }
 
 /// 0d.2: killed again and again at any moment, the store always opens and holds what was answered.

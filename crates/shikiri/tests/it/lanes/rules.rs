@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, StdioClient, TestApp, wait_until};
+use shikiri_testkit::{Cli, StdioClient, TestApp, until};
 
 use super::{
     answer, ask, call, cli, connection, exported, on_postgresql, on_sqlite, process, refusal,
@@ -107,14 +107,14 @@ async fn three_where_two_may_be(app: &TestApp) {
     let all_have =
         async |in_flight: Value| listed().await.iter().all(|lane| lane["in_flight"] == in_flight);
     tokio::join!(work(0), work(2), async {
-        wait_until("both work", PATIENCE, async || all_have(json!(["chatgpt"])).await).await;
+        until("both work", async || all_have(json!(["chatgpt"])).await).await;
         assert_eq!(refusal(&ask(1, "?").await), "LANES_FULL");
         assert!(all_have(json!(["chatgpt"])).await && open().await == ["a", "c"], "they stay");
         for at in [0, 2] {
             lanes[at].notify("notifications/cancelled", json!({ "requestId": "work" })).await;
         }
     });
-    wait_until("neither works", PATIENCE, async || all_have(json!([])).await).await;
+    until("neither works", async || all_have(json!([])).await).await;
     answer(&ask(1, "now").await);
 }
 

@@ -1,9 +1,9 @@
 //! Work in the background: a tool starts it and links to it, the client polls, waits or subscribes.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, wait_until};
+use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, until};
 
 use super::served::{Barrier, Served, waiter};
 use super::{count_runs, linked_run, params, progress, yes};
@@ -152,7 +152,7 @@ async fn whoever_waits_for_a_run_is_told_its_question_and_may_answer_it() {
         let looked = host.called("run_status", json!({ "run_id": run })).await;
         looked["structuredContent"]["status"] == "waiting"
     };
-    wait_until("the run waits", Duration::from_secs(20), waits).await;
+    until("the run waits", waits).await;
     let id = &question["question_id"];
     let answer = |answer: Value| json!({ "run_id": run, "question_id": id, "answer": answer });
 

@@ -1,10 +1,8 @@
 //! Requests that are wrong: refused in the protocol's words, and nothing happens.
 
-use std::time::Duration;
-
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, wait_until};
+use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, until};
 
 use super::count_runs;
 use crate::PROGRAM;
@@ -193,7 +191,7 @@ async fn answers_that_nobody_asked_for_change_nothing() {
         assert_eq!(host.post(&failure).await.status, 400, "{made_up}");
     }
     // The question is on its way before its run has come to rest.
-    wait_until("the run waits for its answer", Duration::from_secs(20), async || {
+    until("the run waits for its answer", async || {
         let status = host.called("run_status", json!({ "run_id": run })).await;
         assert_eq!(status["structuredContent"]["questions"][0]["question_id"], asked);
         status["structuredContent"]["status"] == "waiting"

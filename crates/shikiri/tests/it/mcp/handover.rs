@@ -138,7 +138,7 @@ async fn whoever_asked_to_wait_also_waits_after_having_been_asked() {
 /// A person may take longer than a call lasts: the question stays open, and its answer counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_can_be_answered_after_its_call_was_handed_over() {
-    let served = Served::with_patience(shikiri_app::agents::samples(), PATIENCE).await;
+    let served = Served::with_patience(shikiri_agents::samples(), PATIENCE).await;
     let host = McpClient::connect(served.client()).await;
     let mut call = host.call("travel_agent", json!({ "step_ms": 1 })).await;
     let question = call.question().await;

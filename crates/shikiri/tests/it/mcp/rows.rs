@@ -61,7 +61,7 @@ async fn the_door_is_at_mcp_behind_a_key_and_answers_calls_with_a_stream() {
 }
 
 /// Tells, shows a part of its result, waits at the barrier, shows another, and ends.
-fn teller(barrier: &Barrier) -> std::sync::Arc<dyn shikiri_app::run::Agent> {
+fn teller(barrier: &Barrier) -> std::sync::Arc<dyn shikiri_runtime::run::DurableAgent> {
     let barrier = barrier.clone();
     agent("teller", move |context, _| {
         let barrier = barrier.clone();

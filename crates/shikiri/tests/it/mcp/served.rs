@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use shikiri::config::{Config, Durability, Settings, Surroundings};
 use shikiri::serve::Running;
 use shikiri::wiring::Offer;
-use shikiri_app::run::{Agent, AgentError, Context, OnUnknown};
-use shikiri_mcp::{Mcp, McpOptions};
+use shikiri_mcp::{McpOptions, McpService};
+use shikiri_runtime::run::{AgentError, DurableAgent, RunContext, UnknownStepPolicy};
 use shikiri_testkit::Client;
 use tokio::sync::Semaphore;
 
@@ -24,11 +24,14 @@ pub(super) struct Served {
 
 impl Served {
     /// With the usual patience.
-    pub(super) async fn start(agents: Vec<Arc<dyn Agent>>) -> Self {
+    pub(super) async fn start(agents: Vec<Arc<dyn DurableAgent>>) -> Self {
         Self::with(Offer { agents, ..Offer::default() }).await
     }
 
-    pub(super) async fn with_patience(agents: Vec<Arc<dyn Agent>>, patience: Duration) -> Self {
+    pub(super) async fn with_patience(
+        agents: Vec<Arc<dyn DurableAgent>>,
+        patience: Duration,
+    ) -> Self {
         let mcp = McpOptions { patience };
         Self::with(Offer { agents, mcp, ..Offer::default() }).await
     }
@@ -53,7 +56,7 @@ impl Served {
         &self.client
     }
 
-    pub(super) fn mcp(&self) -> &Arc<Mcp> {
+    pub(super) fn mcp(&self) -> &Arc<McpService> {
         self.running.mcp()
     }
 }
@@ -63,13 +66,13 @@ type Work = Pin<Box<dyn Future<Output = Result<Value, AgentError>> + Send>>;
 /// An agent made of a closure. It takes any input and results in any object.
 struct Scripted {
     name: &'static str,
-    script: Box<dyn Fn(Context, Value) -> Work + Send + Sync>,
+    script: Box<dyn Fn(RunContext, Value) -> Work + Send + Sync>,
 }
 
 pub(super) fn agent<F>(
     name: &'static str,
-    script: impl Fn(Context, Value) -> F + Send + Sync + 'static,
-) -> Arc<dyn Agent>
+    script: impl Fn(RunContext, Value) -> F + Send + Sync + 'static,
+) -> Arc<dyn DurableAgent>
 where
     F: Future<Output = Result<Value, AgentError>> + Send + 'static,
 {
@@ -78,7 +81,7 @@ where
 }
 
 #[async_trait]
-impl Agent for Scripted {
+impl DurableAgent for Scripted {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -99,7 +102,7 @@ impl Agent for Scripted {
         Ok(())
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         (self.script)(context, input).await
     }
 }
@@ -114,10 +117,10 @@ impl Barrier {
     }
 
     /// As a step of the agent, because it reaches outside.
-    pub(super) async fn pass(&self, context: &Context) -> Result<(), AgentError> {
+    pub(super) async fn pass(&self, context: &RunContext) -> Result<(), AgentError> {
         let semaphore = Arc::clone(&self.0);
         let work = async move { semaphore.acquire().await.map(|permit| permit.forget()) };
-        Ok(context.step("barrier", OnUnknown::Retry, work).await?)
+        Ok(context.step("barrier", UnknownStepPolicy::Retry, work).await?)
     }
 
     pub(super) fn lift(&self, times: usize) {
@@ -126,7 +129,7 @@ impl Barrier {
 }
 
 /// Tells that it began (`progress` 10), waits at the barrier, and is done.
-pub(super) fn waiter(barrier: &Barrier) -> Arc<dyn Agent> {
+pub(super) fn waiter(barrier: &Barrier) -> Arc<dyn DurableAgent> {
     let barrier = barrier.clone();
     agent("waiter", move |context, _| {
         let barrier = barrier.clone();

@@ -74,11 +74,9 @@ async fn any_node_serves_any_request_of_a_session() {
         assert_eq!(there.delete().await.status, 204);
         stream.rest().await;
         assert_eq!(there.request("ping", json!({})).await.status, 404);
-        shikiri_testkit::wait_until(
-            "the first node has heard",
-            Duration::from_secs(30),
-            async || here.request("ping", json!({})).await.status == 404,
-        )
+        shikiri_testkit::until("the first node has heard", async || {
+            here.request("ping", json!({})).await.status == 404
+        })
         .await;
     }
 }
@@ -103,7 +101,7 @@ async fn a_session_that_was_ended_is_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_has_one_stream_and_whoever_comes_back_gets_it() {
+async fn a_session_has_one_stream_and_a_reconnect_takes_it_over() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
     let mut first = host.listen().await;
@@ -117,10 +115,7 @@ async fn a_session_has_one_stream_and_whoever_comes_back_gets_it() {
     first.rest().await;
     assert_eq!(host.listen().await.status, 409, "now that one is the stream");
     drop(back);
-    shikiri_testkit::wait_until("the place is free", Duration::from_secs(10), async || {
-        host.listen().await.status == 200
-    })
-    .await;
+    shikiri_testkit::until("the place is free", async || host.listen().await.status == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,10 +126,7 @@ async fn a_stream_that_was_cut_while_it_opened_takes_no_place() {
         let opening = host.listen();
         let _ = tokio::time::timeout(Duration::from_micros(micros), opening).await;
     }
-    shikiri_testkit::wait_until("the place is free", Duration::from_secs(10), async || {
-        host.listen().await.status == 200
-    })
-    .await;
+    shikiri_testkit::until("the place is free", async || host.listen().await.status == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, Client, StdioClient, TestApp, wait_until};
+use shikiri_testkit::{Cli, Client, StdioClient, TestApp, until};
 use tempfile::TempDir;
 
 use super::{linked_run, yes};
@@ -190,7 +190,7 @@ async fn when_the_input_ends_the_process_does_and_its_run_goes_on_elsewhere() {
 
 async fn until_completed(client: &Client, run: &str) -> Value {
     let mut last = Value::Null;
-    wait_until("the run has ended", PATIENCE, async || {
+    until("the run has ended", async || {
         last = super::run_over_rest(client, run).await;
         last["status"] == "completed"
     })

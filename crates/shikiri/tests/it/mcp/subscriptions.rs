@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_mcp::Change;
+use shikiri_mcp::ListChange;
 use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, have_postgres};
 
 use super::linked_run;
@@ -169,7 +169,7 @@ async fn a_listener_is_told_what_it_asked_for_under_its_own_id() {
     let mut deaf = host.listen(json!({ "promptsListChanged": true })).await;
     let mut session = older.listen().await;
 
-    served.mcp().announce(Change::Tools);
+    served.mcp().announce(ListChange::Tools);
     let is_tools =
         |m: &shikiri_testkit::Message| m.method() == Some("notifications/tools/list_changed");
     let told = stream.until("a change of tools", is_tools).await;
@@ -183,7 +183,7 @@ async fn a_listener_is_told_what_it_asked_for_under_its_own_id() {
     let told =
         stream.until("an update", |m| m.method() == Some("notifications/resources/updated")).await;
     assert_eq!((&told.json["params"]["uri"], tag(&told)), (&json!(uri), tag(&stream.seen[0])));
-    served.mcp().announce(Change::Prompts);
+    served.mcp().announce(ListChange::Prompts);
     let told = deaf.next().await.unwrap();
     assert_eq!(told.method(), Some("notifications/prompts/list_changed"), "nothing else");
 }

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::run::AgentError;
-use shikiri_testkit::{Message, ModernClient, TestApp, have_postgres, wait_until};
+use shikiri_runtime::run::AgentError;
+use shikiri_testkit::{Message, ModernClient, TestApp, have_postgres, until};
 
 use super::served::{Barrier, Served, agent, waiter};
 use super::{count_runs, yes};
 use crate::PROGRAM;
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn task_id(created: &Value) -> String {
     assert_eq!(created["resultType"], "task", "{created}");
@@ -24,7 +22,7 @@ async fn get(host: &ModernClient, task: &str) -> Value {
 /// Polls, as clients of tasks do.
 async fn until_status(host: &ModernClient, task: &str, status: &str) -> Value {
     let mut last = Value::Null;
-    wait_until(status, PATIENCE, async || {
+    until(status, async || {
         last = get(host, task).await;
         last["status"] == status
     })
@@ -43,10 +41,7 @@ async fn a_call_becomes_a_task_that_is_polled_to_its_result() {
     let task = task_id(&created);
     assert_eq!(created["status"], "working");
     assert!(created["ttlMs"].as_u64().unwrap() > 0 && created["pollIntervalMs"].is_u64());
-    wait_until("it has begun", PATIENCE, async || {
-        get(&host, &task).await["statusMessage"] == "began"
-    })
-    .await;
+    until("it has begun", async || get(&host, &task).await["statusMessage"] == "began").await;
     let working = get(&host, &task).await;
     assert_eq!((&working["status"], working.get("result")), (&json!("working"), None));
     assert_eq!(working["resultType"], "complete");

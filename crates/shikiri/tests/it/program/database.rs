@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use shikiri_testkit::history::{History, Seen, check};
-use shikiri_testkit::{Cut, Frame, Tenant, TestApp, TestDatabase, have_postgres, wait_until};
+use shikiri_testkit::{Cut, Frame, Tenant, TestApp, TestDatabase, have_postgres, until};
 
 use super::fresh;
 use crate::PROGRAM;
@@ -108,8 +108,8 @@ fn a_store_with_a_newer_schema_is_refused_and_left_alone() {
 
 /// As if a later program had been here.
 fn set_schema(path: &Path, version: u32) {
-    let options = shikiri_sqlite::OpenOptions::default();
-    let database = shikiri_sqlite::Database::open(path, &options).unwrap();
+    let options = shikiri_sqlite::DatabaseOptions::default();
+    let database = shikiri_sqlite::SqliteDatabase::open(path, &options).unwrap();
     let sql = format!("INSERT INTO schema_version (version, applied_at) VALUES ({version}, 'x')");
     database.execute_batch(&sql).unwrap();
     database.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
@@ -132,8 +132,7 @@ async fn a_damaged_file_is_set_aside_reported_and_replaced() {
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert!(fs::read(&kept[0]).unwrap() == bytes, "the kept file is the damaged one");
     let name = kept[0].file_name().unwrap().to_str().unwrap().to_owned();
-    wait_until("the log tells of it", Duration::from_secs(30), async || app.log().contains(&name))
-        .await;
+    until("the log tells of it", async || app.log().contains(&name)).await;
     assert_eq!(app.admin_key(), key, "the key stays the same");
     app.client().get("/v1/tenants/old").await.problem(404);
     app.client().get("/v1/tenants/local").await.expect(200);

@@ -70,8 +70,7 @@ async fn a_key_made_on_the_command_line_opens_the_server_until_revoked() {
     cli.run(&["keys", "revoke", list["items"][0]["id"].as_str().unwrap(), "--tenant", "acme"])
         .done();
     // Another process may remember it for a moment.
-    let patience = std::time::Duration::from_secs(30);
-    shikiri_testkit::wait_until("the key is refused", patience, async || {
+    shikiri_testkit::until("the key is refused", async || {
         client.get("/v1/tenants/acme").await.status == 401
     })
     .await;
@@ -104,8 +103,7 @@ async fn a_lost_admin_key_is_told_of_and_ended_by_rotation() {
     let path = app.data_folder().join("admin.key");
     std::fs::remove_file(&path).unwrap();
     app.restart().await;
-    let patience = std::time::Duration::from_secs(30);
-    shikiri_testkit::wait_until("the log tells of it", patience, async || {
+    shikiri_testkit::until("the log tells of it", async || {
         app.log().contains("`shikiri keys rotate-admin`")
     })
     .await;
@@ -122,7 +120,7 @@ async fn a_lost_admin_key_is_told_of_and_ended_by_rotation() {
     tenant.client.get("/v1/tenants/acme").await.expect(200);
     for client in [&first, &second] {
         // The server may remember it for a moment.
-        shikiri_testkit::wait_until("the old key is refused", patience, async || {
+        shikiri_testkit::until("the old key is refused", async || {
             client.get("/v1/tenants").await.status == 401
         })
         .await;

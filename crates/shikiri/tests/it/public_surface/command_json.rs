@@ -21,7 +21,8 @@ const MAKES: [(&str, &[&str]); 11] = [
         "server",
         &["servers", "create", "tools", "--type", "http", "--url", "https://tools.example/mcp"],
     ),
-    ("run", &["runs", "start", "long_running_agent", "--input", r#"{"steps":1}"#]),
+    // Long enough to be under way while the commands below read it; `attach` waits for its end.
+    ("run", &["runs", "start", "long_running_agent", "--input", r#"{"steps":1,"step_ms":15000}"#]),
 ];
 
 /// Commands that read. `{name}` is an id of the above.

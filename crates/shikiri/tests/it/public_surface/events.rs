@@ -57,7 +57,8 @@ async fn events_of_runs() {
         let mut reader = app.local().reader(&run, Cut::End);
         while let Some(frame) = reader.next().await {
             shapes.add(&frame.event, &frame.json());
-            if frame.event == "question" {
+            // After the question: a cancel before the run waits would leave this event out.
+            if frame.event == "waiting" {
                 app.local()
                     .client
                     .post(&app.local().path(&format!("/runs/{run}/cancel")), &json!({}))

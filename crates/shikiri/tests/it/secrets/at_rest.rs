@@ -107,8 +107,9 @@ async fn secrets_of_models_and_servers_are_sealed_in_the_store() {
 
 /// The store as a program without sealing left it: plain values and no key.
 fn unseal(folder: &Path) {
-    let options = shikiri_sqlite::OpenOptions::default();
-    let database = shikiri_sqlite::Database::open(&folder.join("state.db"), &options).unwrap();
+    let options = shikiri_sqlite::DatabaseOptions::default();
+    let database =
+        shikiri_sqlite::SqliteDatabase::open(&folder.join("state.db"), &options).unwrap();
     let set = |kind: &str, path: &str, value: &str| {
         format!(
             "UPDATE records SET doc = json_set(doc, '{path}', '{value}')

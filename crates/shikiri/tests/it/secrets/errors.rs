@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use shikiri_testkit::{McpClient, TestApp, wait_until};
+use shikiri_testkit::{McpClient, TestApp, until};
 
 use crate::PROGRAM;
 
 /// A connection of our own to the running server's store.
-fn database(app: &TestApp) -> shikiri_sqlite::Database {
-    let options = shikiri_sqlite::OpenOptions::default();
-    shikiri_sqlite::Database::open(&app.data_folder().join("state.db"), &options).unwrap()
+fn database(app: &TestApp) -> shikiri_sqlite::SqliteDatabase {
+    let options = shikiri_sqlite::DatabaseOptions::default();
+    shikiri_sqlite::SqliteDatabase::open(&app.data_folder().join("state.db"), &options).unwrap()
 }
 
 /// What is done to the store, how it is mended, a word of the cause, and the answer's status.
@@ -61,7 +61,7 @@ async fn the_text_of_an_internal_error_goes_out_by_no_door() {
             let problem: Value = answer.problem(status);
             let id = problem["error_id"].as_str().unwrap_or_else(|| panic!("no id: {problem}"));
             let find = || app.log().lines().any(|line| line.contains(id) && line.contains(cause));
-            wait_until("the cause is in the log", Duration::from_secs(10), async || find()).await;
+            until("the cause is in the log", async || find()).await;
         }
     }
 }

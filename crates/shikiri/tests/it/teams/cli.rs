@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::team::{Conversation, Desk, Login};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::TenantId;
-use shikiri_model::key::Secret;
-use shikiri_model::team::Purpose;
+use shikiri_model::key::SecretToken;
+use shikiri_model::team::{SessionPurpose, SessionRequirement, ToolPermission};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
+use shikiri_teams::{AgentLoginRequest, AgentSessionHandle, NewDialogue};
 use shikiri_testkit::Cli;
 use tempfile::TempDir;
 
 use crate::PROGRAM;
+
+const HELP: ToolPermission = ToolPermission { tool: "help", requires: SessionRequirement::Session };
 
 fn fresh() -> (TempDir, Cli) {
     let folder = TempDir::new().unwrap();
@@ -44,29 +46,29 @@ impl Team {
     }
 
     /// What a session of an agent can do, in this process.
-    async fn desk(&self, agent: &str, purpose: Purpose) -> Desk {
+    async fn desk(&self, agent: &str, purpose: SessionPurpose) -> AgentSessionHandle {
         let path = self.folder.path().join(".shikiri/state.db");
         let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
         let app = App::new(Arc::new(store), Vec::new(), AppOptions::default());
         let passkey = self.passkeys.iter().find(|(id, _)| *id == agent).unwrap();
-        let login = Login {
+        let login = AgentLoginRequest {
             agent_id: agent.to_owned(),
-            passkey: Secret::from_caller(&passkey.1),
+            passkey: SecretToken::from_caller(&passkey.1),
             project_id: "p".to_owned(),
             purpose: Some(purpose),
             by: "key".to_owned(),
         };
-        let (_, token) = app.authenticate(&TenantId::local(), login).await.unwrap();
-        app.enter_session(&token, "help").await.unwrap()
+        let (_, token) = app.teams.authenticate(&TenantId::local(), login).await.unwrap();
+        app.teams.enter_session(&token, HELP).await.unwrap()
     }
 }
 
-fn talk() -> Conversation {
-    Conversation {
+fn talk() -> NewDialogue {
+    NewDialogue {
         target: "ben".to_owned(),
         initial_message: "りんご \u{1b}[2J".to_owned(),
         purpose: Some("しりとり".to_owned()),
-        ..Conversation::default()
+        ..NewDialogue::default()
     }
 }
 
@@ -163,7 +165,7 @@ async fn messages_and_delegations_are_seen() {
     let long = "語".repeat(4_001);
     cli.run(&["messages", "send", "--from", "ann", "--to", "mia", &long]).refused(2, &["4000"]);
 
-    let worker = team.desk("mia", Purpose::Task).await;
+    let worker = team.desk("mia", SessionPurpose::Task).await;
     let asked = worker.delegate("ben", "しりとり", None).await.unwrap().id.to_string();
     let listed = cli.run(&["delegations", "list", "--status", "pending"]).done().stdout;
     assert!(listed.contains(&asked) && listed.contains("しりとり"), "{listed}");
@@ -178,12 +180,15 @@ async fn messages_and_delegations_are_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dialogue_is_followed_live_and_cancelled() {
     let team = Team::new();
-    let (mia, ben) = (team.desk("mia", Purpose::Chat).await, team.desk("ben", Purpose::Chat).await);
+    let (mia, ben) = (
+        team.desk("mia", SessionPurpose::Chat).await,
+        team.desk("ben", SessionPurpose::Chat).await,
+    );
     let id = mia.start_conversation(&talk()).await.unwrap().conversation_id.to_string();
     let mut told = team.cli.start(&["dialogues", "show", &id, "--follow"]);
     let patience = Duration::from_secs(20);
     assert!(told.find(patience, |line| line.contains("mia: りんご").then_some(())).is_some());
-    ben.say(&id, "ごりら").await.unwrap();
+    ben.send_dialogue_message(&id, "ごりら").await.unwrap();
     assert!(told.find(patience, |line| line.contains("ben: ごりら").then_some(())).is_some());
     assert!(told.ended().is_none(), "it ended before the dialogue did");
     let shown = team.cli.run(&["dialogues", "show", &id, "--json"]).done().json();

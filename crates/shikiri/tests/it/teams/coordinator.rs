@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shikiri_testkit::{
-    Builder, Signal, Tenant, TestApp, TestDatabase, have_postgres, script, signal, wait_until,
+    Builder, Signal, Tenant, TestApp, TestDatabase, have_postgres, script, signal, until,
+    until_within,
 };
 
 use crate::PROGRAM;
@@ -62,10 +63,7 @@ impl Office {
     }
 
     pub(super) async fn done(&self, task: &str) -> Value {
-        wait_until("the task is done", PATIENCE, async || {
-            self.task(task).await["status"] == "done"
-        })
-        .await;
+        until("the task is done", async || self.task(task).await["status"] == "done").await;
         self.task(task).await
     }
 
@@ -78,7 +76,7 @@ impl Office {
 
     async fn answered(&self, count: usize) {
         let what = format!("{count} answers");
-        wait_until(&what, PATIENCE, async || self.answers().await.len() >= count).await;
+        until(&what, async || self.answers().await.len() >= count).await;
     }
 
     /// All that was ever done for one agent and purpose, newest first.
@@ -163,7 +161,7 @@ async fn a_task_with_a_talk_is_played_to_its_end_by_agents_that_the_server_start
     let task = office.assign("worker-a", GAME).await;
     let pid = app.server().pid();
     let mut tokens = Vec::new();
-    wait_until("three players", PATIENCE, async || {
+    until("three players", async || {
         let environments = players(pid)
             .into_iter()
             .filter_map(|player| std::fs::read_to_string(format!("/proc/{player}/environ")).ok());
@@ -187,14 +185,14 @@ async fn a_task_with_a_talk_is_played_to_its_end_by_agents_that_the_server_start
     }
     assert_eq!(count(&app.log(), STARTED), 3, "each is started once");
     // They go when nothing is left to do, and their sessions with them.
-    wait_until("no player", PATIENCE, async || players(pid).is_empty()).await;
-    wait_until("three ends", PATIENCE, async || count(&app.log(), "an agent has ended") == 3).await;
+    until("no player", async || players(pid).is_empty()).await;
+    until("three ends", async || count(&app.log(), "an agent has ended") == 3).await;
     let chat = &office.executions("worker-b", "chat").await[0];
     let events =
         office.tenant.path(&format!("/executions/{}/events", chat["id"].as_str().unwrap()));
     let events = office.tenant.client.get(&events).await.text();
     assert!(events.contains("This is the offline player"), "{events}");
-    wait_until("nobody at work", PATIENCE, async || {
+    until("nobody at work", async || {
         let metrics = app.client().get("/metrics").await.text();
         metrics.contains("shikiri_agents_at_work 0")
     })
@@ -230,7 +228,7 @@ async fn a_message_is_answered_by_an_agent_that_may_be_started_and_by_no_other()
     assert_eq!((answers.len(), &answers[0]["from_agent_id"]), (1, &json!("worker-a")));
     assert!(answers[0]["content"].as_str().unwrap().contains("聞こえますか"));
     let pid = app.server().pid();
-    wait_until("no player", PATIENCE, async || players(pid).is_empty()).await;
+    until("no player", async || players(pid).is_empty()).await;
     // It came first, so it would have been started first.
     assert_eq!(office.task(&task).await["status"], "todo");
     assert_eq!(count(&app.log(), STARTED), 1, "{}", app.log());
@@ -244,7 +242,7 @@ async fn players_that_are_killed_are_started_again_and_the_task_ends() {
     let pid = app.server().pid();
     // The first ones to come: the task's own and then those that talk.
     let mut killed = Vec::new();
-    wait_until("three kills", PATIENCE, async || {
+    until("three kills", async || {
         for player in players(pid) {
             if killed.len() < 3 && !killed.contains(&player) {
                 signal(player, Signal::KILL);
@@ -268,14 +266,14 @@ async fn a_server_that_is_killed_takes_its_players_with_it_and_the_next_goes_on(
     let mut office = Office::open(&app, &["worker-a", "worker-b"], "auto").await;
     let task = office.assign("worker-a", GAME).await;
     let pid = app.server().pid();
-    wait_until("a player", PATIENCE, async || !players(pid).is_empty()).await;
+    until("a player", async || !players(pid).is_empty()).await;
     let orphans = players(pid);
     app.kill9();
     let is_there = |player: &u32| {
         let arguments = std::fs::read(format!("/proc/{player}/cmdline")).unwrap_or_default();
         arguments.split(|byte| *byte == 0).nth(1) == Some(b"play")
     };
-    wait_until("no player is left", PATIENCE, async || !orphans.iter().any(is_there)).await;
+    until("no player is left", async || !orphans.iter().any(is_there)).await;
     app.restart().await;
     office.tenant = app.local();
     office.done(&task).await;
@@ -293,7 +291,7 @@ async fn no_more_agents_work_at_once_than_may() {
     }
     let pid = app.server().pid();
     let mut most = 0;
-    wait_until("five answers", PATIENCE, async || {
+    until("five answers", async || {
         most = most.max(players(pid).len());
         office.answers().await.len() == 5
     })
@@ -326,18 +324,18 @@ async fn one_that_does_nothing_is_given_up_when_the_guard_is_over_and_not_before
     office.post("/p/agents", &agent).await;
     let since = std::time::Instant::now();
     office.assign("worker-a", "片付け").await;
-    wait_until("a start", PATIENCE, async || count(&app.log(), STARTED) >= 1).await;
+    until("a start", async || count(&app.log(), STARTED) >= 1).await;
     // More work for the same agent is no reason to start it twice.
     office.assign("worker-a", "掃除").await;
     let given_up = "gave an agent up";
-    wait_until("it is given up", PATIENCE, async || {
+    until("it is given up", async || {
         let log = app.log();
         assert!(count(&log, STARTED) == 1 || log.contains(given_up), "{log}");
         log.contains(given_up)
     })
     .await;
     assert!(since.elapsed() >= Duration::from_secs(guard), "after {:?}", since.elapsed());
-    wait_until("another start", PATIENCE, async || count(&app.log(), STARTED) >= 2).await;
+    until("another start", async || count(&app.log(), STARTED) >= 2).await;
     let runs = office.executions("worker-a", "task").await;
     assert!(runs.len() >= 2, "{runs:#?}");
     assert_eq!(runs.last().unwrap()["status"], "cancelled", "{runs:#?}");
@@ -351,7 +349,7 @@ async fn of_two_nodes_one_leads_and_when_it_dies_the_other_does() {
     let database = TestDatabase::create().await;
     let mut first = quick_server().store(database.url()).start().await;
     let leading = "leading: starting agents";
-    wait_until("the first leads", PATIENCE, async || first.log().contains(leading)).await;
+    until("the first leads", async || first.log().contains(leading)).await;
     let lease = Duration::from_secs(20);
     let mut second = quick_server()
         .env("SHIKIRI_NODE_LEASE_SECONDS", lease.as_secs())
@@ -366,16 +364,18 @@ async fn of_two_nodes_one_leads_and_when_it_dies_the_other_does() {
 
     let task = office.assign("worker-a", GAME).await;
     let pid = first.server().pid();
-    wait_until("players of the first", PATIENCE, async || !players(pid).is_empty()).await;
+    until("players of the first", async || !players(pid).is_empty()).await;
     first.kill9();
     office.tenant = second.local();
-    wait_until("the second leads", PATIENCE, async || second.log().contains(leading)).await;
+    until("the second leads", async || second.log().contains(leading)).await;
     office.done(&task).await;
     office.check_game().await;
 
     // One that is asked to end gives the lead up at once: its lease would last for longer.
     first.restart().await;
     second.terminate().await;
-    wait_until("the first leads again", lease * 3 / 5, async || count(&first.log(), leading) >= 2)
-        .await;
+    until_within(lease * 3 / 5, "the first leads again", async || {
+        count(&first.log(), leading) >= 2
+    })
+    .await;
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{
-    Exchange, McpClient, Message, ModernClient, StdioClient, TestApp, wait_until,
-};
+use shikiri_testkit::{Exchange, McpClient, Message, ModernClient, StdioClient, TestApp, until};
 use tokio::task::JoinHandle;
 
 use super::world::{Player, Project, answer, id_of};
@@ -174,7 +172,7 @@ async fn a_wait_ends_when_something_comes_or_it_is_given_up() {
     let start = Instant::now();
     let poll = long_poll(&chat, "second");
     // Again and again, since it may not have begun.
-    wait_until("the wait is given up", Duration::from_secs(20), async || {
+    until("the wait is given up", async || {
         chat.mcp.notify("notifications/cancelled", json!({ "requestId": "second" })).await;
         poll.is_finished()
     })

@@ -2,10 +2,9 @@
 //! refused changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Client, McpClient, ModernClient, Signal, TestApp, signal, wait_until};
+use shikiri_testkit::{Client, McpClient, ModernClient, Signal, TestApp, signal, until};
 
 use super::coordinator::players;
 use super::world::{Player, Project, answer, id_of, refusal};
@@ -132,7 +131,7 @@ async fn ended_session(app: &TestApp, project: &Project) -> String {
     let hurried = hurried.start().await;
     let short = project.login_through(&hurried.client(), "ann", Some("chat")).await;
     let over = McpClient::connect(&project.tenant.client).await;
-    wait_until("the session has ended", Duration::from_secs(10), async || {
+    until("the session has ended", async || {
         let called = over.called("help", json!({ "session_token": short.token })).await;
         called["isError"] == true
     })
@@ -148,7 +147,7 @@ async fn opened_sessions(app: &mut TestApp, project: &Project) -> [(String, u32)
     let (eve, ben) = (project.agent("eve"), project.agent("ben"));
     project.task("eve", &format!("{ben}と6往復しりとりをしてほしい")).await;
     // Ben never answers: the task waits for the talk, and the talk for ben.
-    wait_until("a talk", Duration::from_secs(30), async || {
+    until("a talk", async || {
         project.list("dialogues").await.iter().any(|one| one["initiator_agent_id"] == *eve)
     })
     .await;

@@ -1,9 +1,9 @@
 //! However few places there are for agents that the server starts: whoever is waited for gets one.
 
 use serde_json::json;
-use shikiri_testkit::{TestApp, wait_until};
+use shikiri_testkit::{TestApp, until};
 
-use super::coordinator::{GAME, Office, PATIENCE, server};
+use super::coordinator::{GAME, Office, server};
 use super::world::Project;
 
 /// As many talks at once as there are places: each needs its partner besides.
@@ -23,7 +23,7 @@ async fn talks_that_begin_at_once_do_not_keep_each_others_partners_out() {
         worker.call("delegate_to_chat_session", wanted).await;
         delegated.push(worker);
     }
-    wait_until("three games", PATIENCE, async || {
+    until("three games", async || {
         let dialogues = project.list("dialogues").await;
         dialogues.iter().filter(|one| one["state"] == "ended").count() == 3
     })

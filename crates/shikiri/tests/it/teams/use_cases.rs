@@ -1,7 +1,7 @@
 //! The use cases of teams, each agent with an MCP client of its own, against the real server.
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Builder, TestApp, have_postgres, wait_until};
+use shikiri_testkit::{Builder, TestApp, have_postgres, until};
 
 use super::world::{Player, Project, id_of};
 use crate::PROGRAM;
@@ -344,7 +344,7 @@ async fn say(speaker: &Player, tool: &str, dialogue: &str, word: &str) {
 /// The next end that a side hears of.
 async fn ended(player: &Player) -> (String, String) {
     let mut told = Vec::new();
-    wait_until("it is told of an end", std::time::Duration::from_secs(20), async || {
+    until("it is told of an end", async || {
         let pending = player.pending().await;
         told.extend(pending["ended_conversations"].as_array().expect("a list").clone());
         !told.is_empty()

@@ -37,7 +37,7 @@ fn trust_and_its_revocation_are_audited() {
 }
 
 #[test]
-fn a_store_that_is_out_of_reach_does_not_keep_anybody_from_revoking_trust() {
+fn trust_can_be_revoked_while_the_store_is_unreachable() {
     let repository = ClonedRepository::with(&[(".mcp.json", SERVERS)]);
     repository.cli().run(&["trust"]).done();
     let away = repository.cli().env("SHIKIRI_STORE", "postgres://127.0.0.1:1/none");

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shikiri_testkit::Cli;
+use shikiri_testkit::{Cli, until_blocking};
 use tempfile::TempDir;
 
 use crate::PROGRAM;
@@ -134,10 +134,6 @@ impl Listener {
 
     #[track_caller]
     fn assert_visited(&self) {
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while self.visits.load(Ordering::SeqCst) == 0 {
-            assert!(std::time::Instant::now() < until, "nobody came");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        until_blocking("a connection comes", || self.visits.load(Ordering::SeqCst) > 0);
     }
 }

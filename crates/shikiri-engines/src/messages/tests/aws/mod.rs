@@ -9,8 +9,8 @@ use std::path::Path;
 use shikiri_model::time::Timestamp;
 use tempfile::TempDir;
 
-use super::super::client::now;
-use super::super::provider::Credentials;
+use super::super::messages_client::now;
+use super::super::model_provider::ModelCredentials;
 use super::server::Arrived;
 use super::*;
 
@@ -52,21 +52,21 @@ impl Machine {
         self.home.path().join(name).to_str().unwrap().to_owned()
     }
 
-    async fn provider(&self) -> Result<Provider, Failure> {
-        Provider::from_env(&model(EngineKind::Bedrock), &self.env, &self.aws).await
+    async fn provider(&self) -> Result<ModelProvider, ModelApiError> {
+        ModelProvider::from_env(&model(EngineKind::Bedrock), &self.env, &self.aws).await
     }
 
-    async fn ask(&self) -> Result<Response, Failure> {
-        let client = Client::new(self.provider().await?, &self.env)?;
+    async fn ask(&self) -> Result<MessagesResponse, ModelApiError> {
+        let client = MessagesClient::new(self.provider().await?, &self.env)?;
         let printed = format!("{client:?} {:?}", self.aws);
         assert!(!printed.contains(CANARY), "{printed}");
         client.send(&request(), LIMIT).await
     }
 
     /// The id of the keys at a time, without asking Bedrock.
-    async fn key_id_at(&self, at: Timestamp) -> Result<String, Failure> {
+    async fn key_id_at(&self, at: Timestamp) -> Result<String, ModelApiError> {
         match self.provider().await?.credentials() {
-            Credentials::Aws(source) => source.keys(at).await.map(|keys| keys.id),
+            ModelCredentials::Aws(source) => source.keys(at).await.map(|keys| keys.id),
             other => panic!("{other:?}"),
         }
     }
@@ -83,7 +83,7 @@ impl Machine {
     async fn refusal(&self) -> String {
         let failure = self.ask().await.unwrap_err();
         let text = failure.to_string();
-        assert!(matches!(failure, Failure::NotConfigured(_)), "{text}");
+        assert!(matches!(failure, ModelApiError::NotConfigured(_)), "{text}");
         assert!(!text.contains(CANARY), "{text}");
         text
     }

@@ -84,7 +84,7 @@ fn a_plan_with_every_field_is_read() {
     assert_eq!(read.tasks[1].needs().into_iter().collect::<Vec<_>>(), ["a"]);
     assert_eq!(read.tasks[0].timeout_seconds, 300);
     // What is kept is what was read.
-    let kept: Plan = serde_json::from_value(json!(read)).unwrap();
+    let kept: HostPlan = serde_json::from_value(json!(read)).unwrap();
     assert_eq!(kept, read);
     assert_eq!(kept.digest().unwrap(), read.digest().unwrap());
 }

@@ -12,7 +12,7 @@ fn a_task_starts_when_what_it_needs_is_done() {
     run.start("a", "x", call(1), at(0));
     assert_eq!((run.ready(at(0)), run.next_start(at(0))), (Vec::new(), None));
     assert_eq!(run.in_flight(), [("a", "x", &call(1))]);
-    run.learn("a", Some("x"), structured(json!({ "price": 1200 })), &here, at(900));
+    run.apply_outcome("a", Some("x"), structured(json!({ "price": 1200 })), &here, at(900));
     assert_eq!(run.ready(at(900)), ["b"]);
     let arguments = json!(run.arguments("b").unwrap());
     assert_eq!(arguments, json!({ "from": 1200, "text": "It is 1200." }));
@@ -23,25 +23,40 @@ fn a_task_starts_when_what_it_needs_is_done() {
 
 #[test]
 fn what_follows_an_outcome() {
-    let timed_out = || TaskOutcome::TimedOut { reason: "slow".to_owned() };
+    let timed_out = || PlanTaskOutcome::TimedOut { reason: "slow".to_owned() };
     // Fields of the task; servers that offer its tool; outcomes up to the last and what follows it.
-    let table: [(Value, &[&str], Vec<TaskOutcome>, Followed); 15] = [
-        (json!({}), &["x"], vec![said("y")], Followed::Done),
-        (json!({}), &["x"], vec![broken()], Followed::Failed),
-        (json!({}), &["x", "y"], vec![broken()], Followed::Failed),
-        (json!({ "retries": 2 }), &["x"], vec![broken()], Followed::Again(HALF)),
-        (json!({ "retries": 2 }), &["x"], vec![broken(), broken()], Followed::Again(HALF * 2)),
-        (json!({ "retries": 2 }), &["x"], vec![broken(), broken(), broken()], Followed::Failed),
-        (json!({ "retries": 1 }), &["x"], vec![timed_out()], Followed::Again(HALF)),
-        (json!({}), &["x"], vec![timed_out()], Followed::Failed),
-        (json!({}), &["x", "y"], vec![gone(true)], Followed::Rerouted),
-        (json!({}), &["x", "y"], vec![gone(true), gone(true)], Followed::Failed),
-        (json!({ "once": true }), &["x", "y"], vec![gone(true)], Followed::Failed),
-        (json!({ "once": true }), &["x", "y"], vec![gone(false)], Followed::Rerouted),
+    let table: [(Value, &[&str], Vec<PlanTaskOutcome>, PlanTaskDecision); 15] = [
+        (json!({}), &["x"], vec![said("y")], PlanTaskDecision::Done),
+        (json!({}), &["x"], vec![broken()], PlanTaskDecision::Failed),
+        (json!({}), &["x", "y"], vec![broken()], PlanTaskDecision::Failed),
+        (json!({ "retries": 2 }), &["x"], vec![broken()], PlanTaskDecision::Again(HALF)),
+        (
+            json!({ "retries": 2 }),
+            &["x"],
+            vec![broken(), broken()],
+            PlanTaskDecision::Again(HALF * 2),
+        ),
+        (
+            json!({ "retries": 2 }),
+            &["x"],
+            vec![broken(), broken(), broken()],
+            PlanTaskDecision::Failed,
+        ),
+        (json!({ "retries": 1 }), &["x"], vec![timed_out()], PlanTaskDecision::Again(HALF)),
+        (json!({}), &["x"], vec![timed_out()], PlanTaskDecision::Failed),
+        (json!({}), &["x", "y"], vec![gone(true)], PlanTaskDecision::Rerouted),
+        (json!({}), &["x", "y"], vec![gone(true), gone(true)], PlanTaskDecision::Failed),
+        (json!({ "once": true }), &["x", "y"], vec![gone(true)], PlanTaskDecision::Failed),
+        (json!({ "once": true }), &["x", "y"], vec![gone(false)], PlanTaskDecision::Rerouted),
         // Nothing has happened yet: it is looked for again, also without retries.
-        (json!({}), &["x"], vec![gone(false)], Followed::Again(HALF)),
-        (json!({}), &["x"], vec![gone(false); 4], Followed::Failed),
-        (json!({ "retries": 9 }), &["x"], vec![TaskOutcome::Cancelled], Followed::Failed),
+        (json!({}), &["x"], vec![gone(false)], PlanTaskDecision::Again(HALF)),
+        (json!({}), &["x"], vec![gone(false); 4], PlanTaskDecision::Failed),
+        (
+            json!({ "retries": 9 }),
+            &["x"],
+            vec![PlanTaskOutcome::Cancelled],
+            PlanTaskDecision::Failed,
+        ),
     ];
     for (mut task, servers, outcomes, wanted) in table {
         task["id"] = json!("a");
@@ -59,12 +74,12 @@ fn what_follows_an_outcome() {
 fn a_pause_is_kept_and_bounded() {
     let mut run = run(json!({ "task": [{ "id": "a", "tool": "t", "retries": 10 }] }));
     let here = offered(&["x"]);
-    assert_eq!(play(&mut run, "a", broken(), &here, 100), Followed::Again(HALF));
+    assert_eq!(play(&mut run, "a", broken(), &here, 100), PlanTaskDecision::Again(HALF));
     assert_eq!((run.ready(at(599)), run.next_start(at(599))), (Vec::new(), Some(at(600))));
     assert_eq!(run.ready(at(600)), ["a"]);
     let pauses: Vec<_> = (0..10).map(|_| play(&mut run, "a", broken(), &here, 0)).collect();
-    assert_eq!(pauses[7], Followed::Again(Duration::from_secs(30)));
-    assert_eq!(pauses[9], Followed::Failed);
+    assert_eq!(pauses[7], PlanTaskDecision::Again(Duration::from_secs(30)));
+    assert_eq!(pauses[9], PlanTaskDecision::Failed);
     assert_eq!(run.task("a").unwrap().attempts, 11);
 }
 
@@ -89,13 +104,13 @@ fn a_server_that_did_not_fail_the_task_comes_first() {
     let named =
         |names: Value| run(json!({ "task": [{ "id": "a", "tool": "t", "server": names }] }));
     let mut fixed = named(json!("y"));
-    assert_eq!(play(&mut fixed, "a", gone(true), &here, 0), Followed::Failed);
+    assert_eq!(play(&mut fixed, "a", gone(true), &here, 0), PlanTaskDecision::Failed);
     let mut listed = named(json!(["z", "x"]));
     assert_eq!(listed.choose("a", &here).as_deref(), Some("z"));
-    assert_eq!(play(&mut listed, "a", gone(true), &here, 0), Followed::Rerouted);
+    assert_eq!(play(&mut listed, "a", gone(true), &here, 0), PlanTaskDecision::Rerouted);
     assert_eq!(listed.choose("a", &here).as_deref(), Some("x"));
     // A named server that cannot be asked may come back; one that lacks the tool is no choice.
-    let silent = Offers { silent: ["w".to_owned()].into(), ..offered(&["x"]) };
+    let silent = ToolOffers { silent: ["w".to_owned()].into(), ..offered(&["x"]) };
     assert_eq!(named(json!("w")).choose("a", &silent).as_deref(), Some("w"));
     assert_eq!(named(json!(["w", "x"])).choose("a", &silent).as_deref(), Some("x"));
     assert_eq!(named(json!("y")).choose("a", &silent), None);
@@ -104,13 +119,13 @@ fn a_server_that_did_not_fail_the_task_comes_first() {
 #[test]
 fn nobody_to_call_is_a_failure_that_is_looked_into_again() {
     let mut run = run(json!({ "task": [{ "id": "a", "tool": "t" }] }));
-    let nobody = Offers::default();
+    let nobody = ToolOffers::default();
     assert_eq!(run.choose("a", &nobody), None);
     for wait in [1, 2, 4] {
-        let followed = run.learn("a", None, gone(false), &nobody, at(0));
-        assert_eq!(followed, Followed::Again(HALF * wait));
+        let followed = run.apply_outcome("a", None, gone(false), &nobody, at(0));
+        assert_eq!(followed, PlanTaskDecision::Again(HALF * wait));
     }
-    assert_eq!(run.learn("a", None, gone(false), &nobody, at(0)), Followed::Failed);
+    assert_eq!(run.apply_outcome("a", None, gone(false), &nobody, at(0)), PlanTaskDecision::Failed);
 }
 
 #[test]
@@ -124,7 +139,7 @@ fn whatever_needs_a_failed_task_is_skipped_and_the_rest_goes_on() {
     let here = offered(&["x"]);
     play(&mut run, "a", broken(), &here, 5);
     let states: Vec<_> = run.tasks.iter().map(|task| task.state.clone()).collect();
-    let skipped = |because: &str| TaskState::Skipped { because: because.to_owned() };
+    let skipped = |because: &str| PlanTaskState::Skipped { because: because.to_owned() };
     assert_eq!(states[0], skipped("b was skipped"));
     assert_eq!(states[2], skipped("a failed"));
     assert_eq!(run.ready(at(5)), ["d"]);
@@ -165,9 +180,9 @@ fn a_cancelled_plan_starts_nothing_more() {
         run.start(id, "x", call(1), at(0));
     }
     run.cancel(at(1));
-    run.learn("a", Some("x"), TaskOutcome::Cancelled, &here, at(2));
-    run.learn("b", Some("x"), gone(true), &here, at(2));
-    run.learn("c", Some("x"), said("just in time"), &here, at(2));
+    run.apply_outcome("a", Some("x"), PlanTaskOutcome::Cancelled, &here, at(2));
+    run.apply_outcome("b", Some("x"), gone(true), &here, at(2));
+    run.apply_outcome("c", Some("x"), said("just in time"), &here, at(2));
     let states: Vec<_> = run.tasks.iter().map(|task| task.state.as_str()).collect();
     assert_eq!(states, ["failed", "failed", "done", "skipped"]);
     run.finish(run.compose(), at(3));

@@ -9,9 +9,9 @@ use super::*;
 use crate::ids::{HostCallId, PlanId, TenantId};
 use crate::time::Timestamp;
 
-fn plan(plan: Value) -> Result<Plan, String> {
-    let read: Plan = serde_json::from_value(plan).map_err(|error| error.to_string())?;
-    read.checked().map_err(|error| error.to_string())
+fn plan(plan: Value) -> Result<HostPlan, String> {
+    let read: HostPlan = serde_json::from_value(plan).map_err(|error| error.to_string())?;
+    read.validate().map_err(|error| error.to_string())
 }
 
 fn run(of: Value) -> PlanRun {
@@ -27,33 +27,39 @@ fn call(number: u8) -> HostCallId {
     HostCallId::mint(at(0), [number; 10])
 }
 
-fn said(text: &str) -> TaskOutcome {
-    TaskOutcome::Answered(TaskResult { text: text.to_owned(), structured: None })
+fn said(text: &str) -> PlanTaskOutcome {
+    PlanTaskOutcome::Answered(PlanTaskResult { text: text.to_owned(), structured: None })
 }
 
-fn structured(value: Value) -> TaskOutcome {
-    TaskOutcome::Answered(TaskResult { text: value.to_string(), structured: Some(value) })
+fn structured(value: Value) -> PlanTaskOutcome {
+    PlanTaskOutcome::Answered(PlanTaskResult { text: value.to_string(), structured: Some(value) })
 }
 
-fn gone(sent: bool) -> TaskOutcome {
-    TaskOutcome::ServerFailed { reason: "cannot be reached".to_owned(), sent }
+fn gone(sent: bool) -> PlanTaskOutcome {
+    PlanTaskOutcome::ServerFailed { reason: "cannot be reached".to_owned(), sent }
 }
 
-fn broken() -> TaskOutcome {
-    TaskOutcome::ToolFailed { reason: "out of paper".to_owned() }
+fn broken() -> PlanTaskOutcome {
+    PlanTaskOutcome::ToolFailed { reason: "out of paper".to_owned() }
 }
 
 /// The tool `t` at these servers.
-fn offered(by: &[&str]) -> Offers {
+fn offered(by: &[&str]) -> ToolOffers {
     let by = by.iter().map(|name| (*name).to_owned()).collect();
-    Offers { tools: [("t".to_owned(), by)].into(), ..Offers::default() }
+    ToolOffers { tools: [("t".to_owned(), by)].into(), ..ToolOffers::default() }
 }
 
 /// Starts a task where it is to be started, and lets it end like this.
-fn play(run: &mut PlanRun, id: &str, outcome: TaskOutcome, offers: &Offers, now: i64) -> Followed {
+fn play(
+    run: &mut PlanRun,
+    id: &str,
+    outcome: PlanTaskOutcome,
+    offers: &ToolOffers,
+    now: i64,
+) -> PlanTaskDecision {
     let server = run.choose(id, offers).unwrap();
     run.start(id, &server, call(1), at(now));
-    run.learn(id, Some(&server), outcome, offers, at(now))
+    run.apply_outcome(id, Some(&server), outcome, offers, at(now))
 }
 
 fn two() -> Value {

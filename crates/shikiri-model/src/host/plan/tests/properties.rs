@@ -19,13 +19,13 @@ fn some_plan() -> impl Strategy<Value = Value> {
     })
 }
 
-fn some_outcome() -> impl Strategy<Value = TaskOutcome> {
+fn some_outcome() -> impl Strategy<Value = PlanTaskOutcome> {
     prop_oneof![
         3 => Just(said("yes")),
         1 => Just(broken()),
         1 => Just(gone(true)),
         1 => Just(gone(false)),
-        1 => Just(TaskOutcome::TimedOut { reason: "slow".to_owned() }),
+        1 => Just(PlanTaskOutcome::TimedOut { reason: "slow".to_owned() }),
     ]
 }
 
@@ -47,7 +47,7 @@ proptest! {
             for id in run.ready(at(now)) {
                 for need in run.plan.task(&id).unwrap().needs() {
                     let state = &run.task(need).unwrap().state;
-                    let is_done = matches!(state, TaskState::Done { .. });
+                    let is_done = matches!(state, PlanTaskState::Done { .. });
                     prop_assert!(is_done, "{id} before {need}");
                 }
                 let server = run.choose(&id, &here).unwrap();
@@ -58,7 +58,7 @@ proptest! {
             match flying.get(picks[step % picks.len()] % flying.len().max(1)) {
                 Some((id, server)) => {
                     let outcome = outcomes[step % outcomes.len()].clone();
-                    run.learn(id, Some(server), outcome, &here, at(now));
+                    run.apply_outcome(id, Some(server), outcome, &here, at(now));
                 }
                 // Nothing works: somebody waits for the time.
                 None => now = run.next_start(at(now)).expect("a plan that waits for nothing").as_millis(),
@@ -72,7 +72,7 @@ proptest! {
         }
         let gaps = run.missing().len();
         let done =
-            run.tasks.iter().filter(|task| matches!(task.state, TaskState::Done { .. })).count();
+            run.tasks.iter().filter(|task| matches!(task.state, PlanTaskState::Done { .. })).count();
         prop_assert_eq!(gaps + done, run.tasks.len());
         run.finish(run.compose(), at(now));
         prop_assert_eq!(run.state == PlanState::Completed, gaps == 0);

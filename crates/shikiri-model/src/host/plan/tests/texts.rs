@@ -1,7 +1,7 @@
 use super::*;
 
-fn result(value: Value) -> TaskResult {
-    TaskResult::read(value.as_object().unwrap()).unwrap()
+fn result(value: Value) -> PlanTaskResult {
+    PlanTaskResult::read(value.as_object().unwrap()).unwrap()
 }
 
 #[test]
@@ -14,7 +14,7 @@ fn a_path_leads_into_the_structured_result_else_into_the_text() {
     let json_text = result(json!({ "content": text("{\"n\": [1, true]}") }));
     let plain = result(json!({ "content": text("hello") }));
     let list = result(json!({ "content": text("[1]") }));
-    let table: [(&TaskResult, &[&str], Result<Value, &str>); 12] = [
+    let table: [(&PlanTaskResult, &[&str], Result<Value, &str>); 12] = [
         (&both, &[], Ok(json!("{\"n\": 1}"))),
         (&both, &["n"], Ok(json!(2))),
         (&both, &["list", "0", "x"], Ok(json!("deep"))),
@@ -29,7 +29,7 @@ fn a_path_leads_into_the_structured_result_else_into_the_text() {
         (&list, &["0"], Ok(json!(1))),
     ];
     for (result, path, wanted) in table {
-        assert_eq!(result.look(path), wanted.map_err(str::to_owned), "{path:?}");
+        assert_eq!(result.value_at_path(path), wanted.map_err(str::to_owned), "{path:?}");
     }
 }
 
@@ -40,12 +40,12 @@ fn a_result_is_its_texts_and_without_any_its_other_content_is_named() {
     let text = |text: &str| json!({ "type": "text", "text": text });
     let read = result(json!({ "content": [text("{\"n\":"), image, link, text("1}")] }));
     assert_eq!(read.text, "{\"n\":\n1}");
-    assert_eq!(read.look(&["n"]), Ok(json!(1)));
+    assert_eq!(read.value_at_path(&["n"]), Ok(json!(1)));
     let read = result(json!({ "content": [image, link, { "type": "audio" }] }));
     assert_eq!(read.text, "[image: image/png]\n[resource_link: x://y]\n[audio: no text]");
     assert_eq!(result(json!({})).text, "");
     let large = json!({ "content": [{ "type": "text", "text": "x".repeat(1_100_000) }] });
-    let refusal = TaskResult::read(large.as_object().unwrap()).unwrap_err();
+    let refusal = PlanTaskResult::read(large.as_object().unwrap()).unwrap_err();
     assert!(refusal.contains("1100000 bytes"), "{refusal}");
 }
 
@@ -79,7 +79,7 @@ fn a_template_says_what_is_missing_in_its_place_and_at_the_end() {
                   {\"price\":1200,\"who\":\"Ann\"}";
     let last = "Missing: a: its result has no `when`; it has price, who";
     assert_eq!(written.text, format!("{wanted}\n\n{GAPS}\n{last}"));
-    assert_eq!(written.by, WrittenBy::Template);
+    assert_eq!(written.by, SynthesisAuthor::Template);
 }
 
 #[test]

@@ -1,31 +1,31 @@
-//! The tools of all servers, found by what somebody types.
+//! The tools of all servers, and the search for one by its typed name.
 
 use serde_json::Value;
-use shikiri_app::host::Listed;
-use shikiri_client::Tool;
-use shikiri_model::host::{clean, clean_line};
+use shikiri_client::ServerTool;
+use shikiri_host::ServerListing;
+use shikiri_model::host::{sanitize_line, sanitize_text};
 
 #[derive(Default)]
-pub(super) struct Catalogue(Vec<(String, Tool)>);
+pub(super) struct Catalogue(Vec<(String, ServerTool)>);
 
 impl Catalogue {
-    pub(super) fn of(listed: &[Listed]) -> Self {
-        let of_one = |one: &Listed| {
+    pub(super) fn of(listed: &[ServerListing]) -> Self {
+        let of_one = |one: &ServerListing| {
             let tools = one.offer.iter().flat_map(|(_, offer)| offer.tools.clone());
             tools.map(|tool| (one.server.clone(), tool)).collect::<Vec<_>>()
         };
         Self(listed.iter().flat_map(of_one).collect())
     }
 
-    pub(super) fn tools(&self) -> &[(String, Tool)] {
+    pub(super) fn tools(&self) -> &[(String, ServerTool)] {
         &self.0
     }
 
-    /// The tool that the first words name, and the words after them.
+    /// The tool that the first words name, and the remaining words.
     pub(super) fn find<'a>(
         &self,
         words: &'a [String],
-    ) -> Result<(&str, &Tool, &'a [String]), String> {
+    ) -> Result<(&str, &ServerTool, &'a [String]), String> {
         let first = words.first().map(String::as_str).unwrap_or_default();
         let named = |wanted: &dyn Fn(&str, &str) -> bool| {
             self.0.iter().filter(|(server, tool)| wanted(server, &tool.name)).collect::<Vec<_>>()
@@ -52,11 +52,11 @@ impl Catalogue {
         }
     }
 
-    /// What can be completed: the names of tools, with their servers where that is needed.
+    /// Completions: the names of tools, with their servers where names are ambiguous.
     pub(super) fn names(&self) -> Vec<String> {
         let is_unique =
             |name: &str| self.0.iter().filter(|(_, tool)| tool.name == name).count() == 1;
-        let name = |(server, tool): &(String, Tool)| match is_unique(&tool.name) {
+        let name = |(server, tool): &(String, ServerTool)| match is_unique(&tool.name) {
             true => tool.name.clone(),
             false => format!("{server}.{}", tool.name),
         };
@@ -64,24 +64,24 @@ impl Catalogue {
     }
 }
 
-/// What a tool does and what it wants.
-pub(super) fn details(server: &str, tool: &Tool) -> Vec<String> {
-    let title = tool.title.as_deref().map(|title| format!(" — {}", clean_line(title)));
-    let name = clean_line(&tool.name);
+/// A tool's description and arguments.
+pub(super) fn details(server: &str, tool: &ServerTool) -> Vec<String> {
+    let title = tool.title.as_deref().map(|title| format!(" — {}", sanitize_line(title)));
+    let name = sanitize_line(&tool.name);
     let mut lines = vec![format!("{server}.{name}{}", title.unwrap_or_default())];
-    lines.extend(clean(&tool.description).lines().map(|line| format!("  {line}")));
+    lines.extend(sanitize_text(&tool.description).lines().map(|line| format!("  {line}")));
     let arguments = tool.arguments();
     if arguments.is_empty() {
         lines.push("  It takes no arguments.".to_owned());
     }
     for (name, schema, required) in arguments {
         let must = if required { "required" } else { "optional" };
-        let mut line = format!("  {} ({}, {must})", clean_line(name), kind(schema));
+        let mut line = format!("  {} ({}, {must})", sanitize_line(name), kind(schema));
         if let Some(default) = schema.get("default") {
             line += &format!(" [{}]", shown(default));
         }
         if let Some(text) = schema.get("description").and_then(Value::as_str) {
-            line += &format!(": {}", clean_line(text));
+            line += &format!(": {}", sanitize_line(text));
         }
         lines.push(line);
         if let Some(options) = schema.get("enum").and_then(Value::as_array) {
@@ -92,19 +92,19 @@ pub(super) fn details(server: &str, tool: &Tool) -> Vec<String> {
     lines
 }
 
-/// A value as JSON. A text is cleaned before it is quoted, so that nothing of it is left but words.
+/// A value as JSON. Text is cleaned before it is quoted, so that no control character remains.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => Value::String(clean_line(text)).to_string(),
-        other => clean_line(&other.to_string()),
+        Value::String(text) => Value::String(sanitize_line(text)).to_string(),
+        other => sanitize_line(&other.to_string()),
     }
 }
 
 fn kind(schema: &Value) -> String {
     match schema.get("type") {
-        Some(Value::String(kind)) => clean_line(kind),
+        Some(Value::String(kind)) => sanitize_line(kind),
         Some(Value::Array(kinds)) => {
-            let kinds = kinds.iter().filter_map(Value::as_str).map(clean_line);
+            let kinds = kinds.iter().filter_map(Value::as_str).map(sanitize_line);
             kinds.collect::<Vec<_>>().join(" or ")
         }
         _ => "anything".to_owned(),
@@ -117,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str) -> Tool {
-        Tool {
+    fn tool(name: &str) -> ServerTool {
+        ServerTool {
             name: name.to_owned(),
             title: None,
             description: "does\u{1b}[2J it".to_owned(),

@@ -1,11 +1,11 @@
-//! Calls of the prompt: one in front of the person, any number in the background.
+//! Calls of the prompt: one in the foreground, any number in the background.
 
 use std::sync::Arc;
 
-use shikiri_app::host::{Called, Host, HostError, NewCall};
-use shikiri_model::host::{HostCall, clean_line};
+use shikiri_host::{CallFollowResult, Host, HostError, NewToolCall};
+use shikiri_model::host::{HostCall, sanitize_line};
 use shikiri_model::ids::HostCallId;
-use shikiri_model::record::Stored;
+use shikiri_model::record::StoredDocument;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -27,9 +27,9 @@ struct Job {
     task: JoinHandle<()>,
 }
 
-/// What a job is about.
+/// The subject of a job.
 enum Call {
-    New(NewCall),
+    New(NewToolCall),
     Left(HostCallId),
 }
 
@@ -41,10 +41,10 @@ impl Jobs {
     pub(super) async fn call(
         &mut self,
         host: &Arc<Host>,
-        new: NewCall,
+        new: NewToolCall,
         background: bool,
     ) -> Result<(), Failure> {
-        let name = clean_line(&format!("{} {}", new.server, new.tool));
+        let name = sanitize_line(&format!("{} {}", new.server, new.tool));
         let job = self.start(host, name, Call::New(new));
         if background {
             self.tidy();
@@ -72,7 +72,7 @@ impl Jobs {
         Job { name, person, cancel, task }
     }
 
-    /// Waits for a call before the person's eyes.
+    /// Waits for a call in the foreground.
     async fn attend(&mut self, mut job: Job) -> Result<(), Failure> {
         let cancelling = || {
             self.screen.say("cancelling; once more to leave it as it is");
@@ -82,7 +82,7 @@ impl Jobs {
         let Attended::Left(signal) = attended else { return Ok(()) };
         job.leave().await;
         self.screen.say("left as it is; `resume` takes it up");
-        // Only Ctrl-C is meant for the call alone.
+        // Only Ctrl-C stops just the call.
         if signal == 2 { Ok(()) } else { Err(Failure::Stopped(signal)) }
     }
 
@@ -97,8 +97,8 @@ impl Jobs {
         }
     }
 
-    /// Calls that were left, without those that go on here.
-    async fn left(&mut self, host: &Host) -> Result<Vec<Stored<HostCall>>, Failure> {
+    /// Interrupted calls, without those that run here.
+    async fn left(&mut self, host: &Host) -> Result<Vec<StoredDocument<HostCall>>, Failure> {
         self.tidy();
         let mut open = host.open_calls().await?;
         open.retain(|call| !self.running.iter().any(|job| job.person.watches(&call.value.id)));
@@ -118,7 +118,7 @@ impl Jobs {
             self.screen.say("nothing was left to take up");
         }
         for call in left {
-            let name = clean_line(&format!("{} {}", call.value.server, call.value.tool));
+            let name = sanitize_line(&format!("{} {}", call.value.server, call.value.tool));
             let job = self.start(host, name, Call::Left(call.value.id));
             self.attend(job).await?;
         }
@@ -127,12 +127,12 @@ impl Jobs {
 
     pub(super) async fn tokens(&mut self, host: &Host) -> Result<(), Failure> {
         let left = self.left(host).await?;
-        let row = |call: &Stored<HostCall>| {
+        let row = |call: &StoredDocument<HostCall>| {
             let progress = call.value.progress.as_ref().map(|it| it.progress.to_string());
             vec![
                 call.value.id.to_string(),
-                clean_line(&call.value.server),
-                clean_line(&call.value.tool),
+                sanitize_line(&call.value.server),
+                sanitize_line(&call.value.tool),
                 progress.unwrap_or_else(|| "-".to_owned()),
             ]
         };
@@ -149,7 +149,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Leaves everything that goes on in the background.
+    /// Leaves all background calls.
     pub(super) fn leave(&mut self) {
         self.tidy();
         if !self.running.is_empty() {
@@ -170,23 +170,23 @@ impl Jobs {
 impl Job {
     async fn leave(self) {
         self.task.abort();
-        // Nothing of it is shown after it was left.
+        // A left call shows nothing more.
         let _ = self.task.await;
         self.person.leave();
     }
 }
 
-fn report(screen: &Screen, name: &str, called: Result<Called, HostError>) {
+fn report(screen: &Screen, name: &str, called: Result<CallFollowResult, HostError>) {
     let call = match called {
-        Ok(Called::Ended(call)) => call.value,
-        Ok(Called::LetGo { why, .. }) => {
-            return screen.say(&clean_line(&format!("{name}: not followed any more ({why})")));
+        Ok(CallFollowResult::Ended(call)) => call.value,
+        Ok(CallFollowResult::LetGo { why, .. }) => {
+            return screen.say(&sanitize_line(&format!("{name}: not followed any more ({why})")));
         }
-        Err(error) => return screen.say(&clean_line(&format!("{name}: {error}"))),
+        Err(error) => return screen.say(&sanitize_line(&format!("{name}: {error}"))),
     };
     let mut lines = vec![match verdict(&call) {
         Ok(()) => format!("{name}: done"),
-        Err(failure) => clean_line(&failure.to_string()),
+        Err(failure) => sanitize_line(&failure.to_string()),
     }];
     lines.extend(result_lines(&call));
     screen.say(&lines.join("\n"));

@@ -1,4 +1,4 @@
-//! `shikiri host` alone: a prompt at which tools are called, in front of the person or behind.
+//! `shikiri host` alone: a prompt that calls tools in the foreground or background.
 
 mod catalogue;
 mod jobs;
@@ -6,10 +6,13 @@ mod words;
 
 use std::sync::Arc;
 
+use catalogue::{Catalogue, details};
+use jobs::Jobs;
 use serde_json::{Map, Value};
-use shikiri_app::host::{Host, NewCall};
-use shikiri_client::Tool;
-use shikiri_model::host::clean_line;
+use shikiri_client::ServerTool;
+use shikiri_host::{Host, NewToolCall};
+use shikiri_model::host::sanitize_line;
+use words::{COMMANDS, Wish};
 
 use super::call::{TIME_LIMIT, argument_of};
 use super::list::{LIST_HEAD, TOOLS_HEAD, list_row, tool_row};
@@ -18,9 +21,6 @@ use crate::config::Config;
 use crate::exit::Failure;
 use crate::signals::Signals;
 use crate::terminal::host::{CommandLine, Screen, Typed, changes_line, columns, width};
-use catalogue::{Catalogue, details};
-use jobs::Jobs;
-use words::{COMMANDS, Wish};
 
 const PROMPT: &str = "shikiri> ";
 const HISTORY: &str = "host-history";
@@ -100,7 +100,7 @@ impl Shell {
                 },
                 Typed::Interrupt => {}
                 Typed::End => return Ok(()),
-                // A question is asked first; what was typed is still there afterwards.
+                // A question comes first; the typed text is restored afterwards.
                 Typed::Broken(so_far) => typed = so_far,
             }
         }
@@ -135,7 +135,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Asks every server what it offers.
+    /// Asks every server for its tools.
     async fn look(&mut self) -> Vec<Vec<String>> {
         let listed = self.host.list().await;
         self.catalogue = Catalogue::of(&listed);
@@ -145,10 +145,10 @@ impl Shell {
             }
             match &one.offer {
                 Err(error) => {
-                    self.screen.say(&clean_line(&format!("shikiri: {}: {error}", one.server)));
+                    self.screen.say(&sanitize_line(&format!("shikiri: {}: {error}", one.server)));
                 }
                 Ok((_, offer)) => offer.remarks.iter().for_each(|remark| {
-                    self.screen.say(&clean_line(&format!("shikiri: {}: {remark}", one.server)));
+                    self.screen.say(&sanitize_line(&format!("shikiri: {}: {remark}", one.server)));
                 }),
             }
         }
@@ -168,7 +168,7 @@ impl Shell {
             }
         };
         let Some(arguments) = self.arguments(tool, given).await else { return Ok(()) };
-        let new = NewCall {
+        let new = NewToolCall {
             server: server.to_owned(),
             tool: tool.name.clone(),
             arguments,
@@ -177,8 +177,8 @@ impl Shell {
         self.jobs.call(&self.host, new, background).await
     }
 
-    /// Those on the line, else what the person answers. None if the call is not made.
-    async fn arguments(&self, tool: &Tool, given: &[String]) -> Option<Map<String, Value>> {
+    /// The arguments on the line, otherwise the person's answers. None if the call is cancelled.
+    async fn arguments(&self, tool: &ServerTool, given: &[String]) -> Option<Map<String, Value>> {
         let known = tool.arguments();
         if given.is_empty() && !known.is_empty() {
             let asked = self.screen.ask_arguments(&known).await;

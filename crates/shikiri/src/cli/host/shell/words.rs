@@ -1,6 +1,6 @@
-//! A line at the prompt, taken apart.
+//! Parses a line of the prompt.
 
-/// What is asked for.
+/// The parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Nothing,
@@ -8,7 +8,7 @@ pub(super) enum Wish {
     List,
     Tools(Option<String>),
     Details(Vec<String>),
-    /// One call by its id, or all that were left.
+    /// One call by its id, or all interrupted calls.
     Resume(Option<String>),
     Tokens,
     CleanTokens,
@@ -21,7 +21,7 @@ pub(super) enum Wish {
     },
 }
 
-/// The words that are no tool.
+/// The words that are commands, not tools.
 pub(super) const COMMANDS: [&str; 9] =
     ["list", "help", "tools", "details", "resume", "tokens", "clean-tokens", "cancel", "quit"];
 
@@ -48,7 +48,7 @@ pub(super) fn read(line: &str) -> Result<Wish, String> {
     })
 }
 
-/// Words as a shell has them: quotes hold them together, a backslash takes the next sign as it is.
+/// Splits words as a shell does: quotes group them, a backslash escapes the next character.
 fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -94,7 +94,7 @@ mod tests {
         assert!(read("details").is_err());
         assert_eq!(read("travel n=1 &"), call(&["travel", "n=1"], true));
         assert_eq!(read("travel&"), call(&["travel"], true));
-        // A tool that has a command's name is called with an argument, or by its server.
+        // A tool with a command's name needs an argument or its server's name.
         assert_eq!(read("list n=1"), call(&["list", "n=1"], false));
     }
 

@@ -1,5 +1,7 @@
 //! Servers that die or leave in the middle of a turn.
 
+use shikiri_testkit::until;
+
 use super::*;
 
 each_engine! {
@@ -21,10 +23,7 @@ async fn a_killed_server_leaves_no_program_and_the_committed_session(which: Test
     let folder = world.app.data_folder();
     assert!(!processes_in(&folder).is_empty(), "the engine runs");
     world.app.kill9();
-    wait_until("no program is left", Duration::from_secs(30), async || {
-        processes_in(&folder).is_empty()
-    })
-    .await;
+    until("no program is left", async || processes_in(&folder).is_empty()).await;
 
     world.restart().await;
     world.model.script("三の問い", [Reply::text("参")]);

@@ -3,6 +3,7 @@
 
 mod limits;
 mod lost;
+mod outside;
 mod stops;
 mod tool_pins;
 mod toolbox;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{FakeModel, Gate, Reply, TestApp, TestEngine, each_engine, wait_until};
+use shikiri_testkit::{FakeModel, Gate, Reply, TestApp, TestEngine, each_engine, until};
 
 use super::kit::{Event, Talk, events, kinds, terminal, text_of};
 use crate::PROGRAM;
@@ -145,7 +146,7 @@ async fn at_a_command(world: &World, words: &str, then: Reply) -> String {
     let sleeps = Reply::call("Bash", json!({ "command": "sleep 300", "description": "待つ" }));
     world.model.script(words, [sleeps, then]);
     let id = world.talk.begin(words).await;
-    wait_until("the tool call", PATIENCE, async || {
+    until("the tool call", async || {
         let tools = world.talk.execution(&id, "/tools").await;
         tools["items"].as_array().is_some_and(|items| !items.is_empty())
     })

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use shikiri_testkit::until;
+
 use super::*;
 
 each_engine! {
@@ -19,7 +21,7 @@ fn slow() -> Reply {
 }
 
 async fn has_begun(world: &World, id: &str) {
-    wait_until("it has begun", PATIENCE, async || !world.usage(id).await.is_empty()).await;
+    until("it has begun", async || !world.usage(id).await.is_empty()).await;
 }
 
 async fn a_turn_is_cancelled_in_mid_answer_and_is_billed(which: TestEngine) {
@@ -75,10 +77,7 @@ async fn a_cancel_interrupts_the_program_and_bills_what_ended(which: TestEngine)
     let told = events(&world.talk.follow(&id, 0).await);
     assert_eq!(terminal(&told).data["code"], "CANCELLED");
     let folder = world.app.data_folder();
-    wait_until("no program is left", Duration::from_secs(30), async || {
-        processes_in(&folder).is_empty()
-    })
-    .await;
+    until("no program is left", async || processes_in(&folder).is_empty()).await;
     assert!(!world.usage(&id).await.is_empty());
     assert_eq!(world.talk.record().await["session_id"], Value::Null);
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use shikiri_testkit::{TestApp, script};
 use tempfile::TempDir;
 
@@ -100,7 +100,7 @@ impl HostileWorld {
     /// The session files that the store keeps of this conversation, as JSON.
     fn stored_session(&self) -> Option<Value> {
         let path = self.app.data_folder().join("state.db");
-        let database = Database::open_reader(&path, &OpenOptions::default()).unwrap();
+        let database = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap();
         let mut rows = database
             .prepare("SELECT doc FROM records WHERE kind = 'session_files' AND id = ?1")
             .unwrap();

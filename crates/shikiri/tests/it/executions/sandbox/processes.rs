@@ -1,8 +1,6 @@
 //! Processes that are not the run's, and what the run's own may use up or leave behind.
 
-use std::time::Duration;
-
-use shikiri_testkit::wait_until;
+use shikiri_testkit::until;
 
 use super::world::decode;
 use super::*;
@@ -45,10 +43,7 @@ async fn sandbox_leaves_no_process_behind() {
             ))
             .await;
         assert_eq!(told, "over\n", "{user:?}");
-        wait_until("no process is left", Duration::from_secs(10), async || {
-            alive(&format!("sleep {mark}")).is_empty()
-        })
-        .await;
+        until("no process is left", async || alive(&format!("sleep {mark}")).is_empty()).await;
     }
 }
 
@@ -64,10 +59,7 @@ async fn sandbox_bounds_a_fork_bomb() {
         let told = end["result"].as_str().map(decode).unwrap_or_default();
         let is_refused = told.contains("Resource temporarily unavailable");
         assert!(is_ended || is_refused, "{user:?}: {end}: {told}");
-        wait_until("no process is left", Duration::from_secs(10), async || {
-            alive("sleep 471").is_empty()
-        })
-        .await;
+        until("no process is left", async || alive("sleep 471").is_empty()).await;
         assert_eq!(world.app.client().get("/readyz").await.status, 200, "{user:?}");
         assert_eq!(world.bash("echo again").await, "again\n", "{user:?}");
     }

@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-use super::canaries::holds;
 
 /// A server that repeats what it is sent, headers and all, in its refusals.
 pub(super) struct Echo {
@@ -24,15 +22,18 @@ impl Echo {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut request = vec![0; 64 * 1024];
                 let mut length = 0;
-                while !holds(&request[..length], "initialize") {
+                let id = loop {
+                    if let Some(id) = message_id(&request[..length]) {
+                        break id;
+                    }
                     match socket.read(&mut request[length..]).await {
-                        Ok(0) | Err(_) => break,
+                        Ok(0) | Err(_) => break Value::Null,
                         Ok(read) => length += read,
                     }
-                }
+                };
                 let said = String::from_utf8_lossy(&request[..length]).into_owned();
                 let message = format!("go away, you who sent {}", said.replace("\r\n", " "));
-                let error = json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": -1, "message": message } });
+                let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -1, "message": message } });
                 let body = error.to_string();
                 let answer = format!(
                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -51,4 +52,10 @@ impl Drop for Echo {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// The id of the message in a request, once that is whole.
+fn message_id(request: &[u8]) -> Option<Value> {
+    let (_, body) = std::str::from_utf8(request).ok()?.split_once("\r\n\r\n")?;
+    Some(serde_json::from_str::<Value>(body).ok()?["id"].clone())
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use shikiri_sqlite::{Database, OpenOptions};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use shikiri_testkit::{Answer, Client, McpClient, TestApp, script};
 use tempfile::TempDir;
 
@@ -175,7 +175,7 @@ impl World {
         }
         assert!(found_plain, "the search would not find what is there");
         let path = self.app.data_folder().join("state.db");
-        let database = Database::open_reader(&path, &OpenOptions::default()).unwrap();
+        let database = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap();
         // Models hold it sealed.
         assert_eq!(rows_with(&database, &self.canaries.model_env), Vec::<String>::new());
         assert!(rows_with(&database, &self.canaries.plain).len() > 2);
@@ -183,7 +183,7 @@ impl World {
 }
 
 /// What of the database holds a word: records by their name, and streams.
-fn rows_with(database: &Database, word: &str) -> Vec<String> {
+fn rows_with(database: &SqliteDatabase, word: &str) -> Vec<String> {
     let questions = [
         "SELECT kind || ' ' || id FROM records WHERE instr(doc, ?1) ORDER BY 1",
         "SELECT 'event ' || id FROM events WHERE instr(body, ?1)",

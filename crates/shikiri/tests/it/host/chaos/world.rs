@@ -5,10 +5,10 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
-use shikiri_testkit::{Cli, Ended, TestApp};
+use shikiri_testkit::{Cli, Ended, TestApp, until_blocking};
 use tempfile::TempDir;
 
 use crate::PROGRAM;
@@ -138,18 +138,11 @@ impl HostProcess {
 
     /// Waits until it has shown what is wanted; false if it ends before.
     pub(super) async fn until(&mut self, wanted: impl Fn(&[Value]) -> bool) -> bool {
-        let start = Instant::now();
-        loop {
-            let ended = self.ended().is_some();
-            if wanted(&self.events()) {
-                return true;
-            }
-            if ended {
-                return false;
-            }
-            assert!(start.elapsed() < PATIENCE, "{:?}\n{}", self.events(), self.said());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let look = || {
+            let has_ended = self.ended().is_some();
+            if wanted(&self.events()) { Some(true) } else { has_ended.then_some(false) }
+        };
+        tokio::task::block_in_place(|| until_blocking("the host shows what is wanted", look))
     }
 
     pub(super) async fn until_event(&mut self, kind: &str) {
@@ -159,15 +152,7 @@ impl HostProcess {
 
     /// Its exit code.
     pub(super) async fn wait(&mut self) -> i32 {
-        let start = Instant::now();
-        loop {
-            if let Some(code) = self.ended() {
-                return code;
-            }
-            let shown = || format!("{:?}\n{}", self.events(), self.said());
-            assert!(start.elapsed() < PATIENCE, "it does not end: {}", shown());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        tokio::task::block_in_place(|| until_blocking("the host ends", || self.ended()))
     }
 
     pub(super) fn kill9(&mut self) {
@@ -178,6 +163,9 @@ impl HostProcess {
 
 impl Drop for HostProcess {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("a host showed {:?}\n{}", self.events(), self.said());
+        }
         self.kill9();
     }
 }

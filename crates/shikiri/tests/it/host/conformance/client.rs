@@ -8,10 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use shikiri_client::{
-    Authority, Browser, ClientError, End, Introduction, LetGo, OAuth, Order, Server, Tool, Vault,
-    Witness, follow,
+    CallHandler, CallOwnershipLost, ClientError, ClientOptions, ClientToolCall, FollowOutcome,
+    LoginBrowser, OAuthTokenProvider, ServerConnection, ServerTool, TokenProvider, TokenStore,
+    follow_call,
 };
-use shikiri_model::host::{Answer, Bookmark, Form, News, OAuthSpec, Outcome, Reach, ServerSpec};
+use shikiri_model::host::{
+    CallEvent, CallOutcome, ElicitationForm, FormAnswer, HostTransport, OAuthSpec, ResumePoint,
+    ServerSpec,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,21 +37,21 @@ pub(crate) struct Scenario {
 pub(crate) async fn play(scenario: &Scenario) -> Result<(), String> {
     let spec = ServerSpec {
         name: "suite".to_owned(),
-        reach: Reach::Http { url: scenario.url.clone(), headers: Default::default() },
+        reach: HostTransport::Http { url: scenario.url.clone(), headers: Default::default() },
         oauth: oauth(&scenario.context),
     };
-    let browser: Arc<dyn Browser> = Arc::new(Visitor);
-    let login = OAuth::new(&spec, Arc::new(Drawer::default()), Some(browser));
-    let introduction = Introduction {
+    let browser: Arc<dyn LoginBrowser> = Arc::new(Visitor);
+    let login = OAuthTokenProvider::new(&spec, Arc::new(Drawer::default()), Some(browser));
+    let introduction = ClientOptions {
         name: "shikiri-conformance".to_owned(),
         version: "1".to_owned(),
         elicitation: true,
         sampling: true,
-        authority: login.map(|login| Arc::new(login) as Arc<dyn Authority>),
+        authority: login.map(|login| Arc::new(login) as Arc<dyn TokenProvider>),
         protocol: None,
         addresses: Vec::new(),
     };
-    let server = Server::connect(&spec, &introduction, "c").await.map_err(told)?;
+    let server = ServerConnection::connect(&spec, &introduction, "c").await.map_err(told)?;
     let offer = server.tools().await.map_err(told)?;
     look_at_the_rest(&server).await.map_err(told)?;
     for (tool, arguments) in calls(scenario, &offer.tools)? {
@@ -73,28 +77,28 @@ fn told(error: ClientError) -> String {
 }
 
 /// Resources and prompts, as far as the server has some.
-async fn look_at_the_rest(server: &Server) -> Result<(), ClientError> {
+async fn look_at_the_rest(server: &ServerConnection) -> Result<(), ClientError> {
     let has = |what: &str| server.about().capabilities.get(what).is_some();
     if has("resources") {
-        let listed = server.ask("resources/list", json!({})).await?;
+        let listed = server.send_request("resources/list", json!({})).await?;
         for resource in listed["resources"].as_array().into_iter().flatten() {
-            server.ask("resources/read", json!({ "uri": resource["uri"] })).await?;
+            server.send_request("resources/read", json!({ "uri": resource["uri"] })).await?;
         }
     }
     if has("prompts") {
-        let listed = server.ask("prompts/list", json!({})).await?;
+        let listed = server.send_request("prompts/list", json!({})).await?;
         for prompt in listed["prompts"].as_array().into_iter().flatten() {
-            server.ask("prompts/get", json!({ "name": prompt["name"] })).await?;
+            server.send_request("prompts/get", json!({ "name": prompt["name"] })).await?;
         }
     }
     Ok(())
 }
 
 /// A tool and what it is called with.
-type Call<'a> = (&'a Tool, Map<String, Value>);
+type Call<'a> = (&'a ServerTool, Map<String, Value>);
 
 /// What to call: what the suite wants, or else every tool once.
-fn calls<'a>(scenario: &Scenario, tools: &'a [Tool]) -> Result<Vec<Call<'a>>, String> {
+fn calls<'a>(scenario: &Scenario, tools: &'a [ServerTool]) -> Result<Vec<Call<'a>>, String> {
     let find = |name: &str| {
         let found = tools.iter().find(|tool| tool.name == name);
         found.ok_or_else(|| format!("{name} is not offered"))
@@ -120,7 +124,7 @@ fn calls<'a>(scenario: &Scenario, tools: &'a [Tool]) -> Result<Vec<Call<'a>>, St
 }
 
 /// Some value of the right type for each argument that must be there.
-fn something_for(tool: &Tool) -> Map<String, Value> {
+fn something_for(tool: &ServerTool) -> Map<String, Value> {
     let required = tool.arguments().into_iter().filter(|(_, _, required)| *required);
     let value = |schema: &Value| match schema["type"].as_str() {
         Some("number" | "integer") => json!(2),
@@ -132,19 +136,23 @@ fn something_for(tool: &Tool) -> Map<String, Value> {
     required.map(|(name, schema, _)| (name.to_owned(), value(schema))).collect()
 }
 
-async fn call(server: &Server, tool: &Tool, arguments: &Map<String, Value>) -> Result<(), String> {
-    let order = Order {
+async fn call(
+    server: &ServerConnection,
+    tool: &ServerTool,
+    arguments: &Map<String, Value>,
+) -> Result<(), String> {
+    let order = ClientToolCall {
         tool: &tool.name,
         schema: Some(&tool.input_schema),
         arguments,
         repeatable: false,
         key: &tool.name,
-        bookmark: &Bookmark::default(),
+        bookmark: &ResumePoint::default(),
         deadline: Instant::now() + PATIENCE,
         cancel: &CancellationToken::new(),
     };
-    match follow(server, &order, &Agreeable).await {
-        End::Over(Outcome::Answered(_)) => Ok(()),
+    match follow_call(server, &order, &Agreeable).await {
+        FollowOutcome::Over(CallOutcome::Answered(_)) => Ok(()),
         other => Err(format!("{}: {other:?}", tool.name)),
     }
 }
@@ -153,17 +161,17 @@ async fn call(server: &Server, tool: &Tool, arguments: &Map<String, Value>) -> R
 struct Agreeable;
 
 #[async_trait]
-impl Witness for Agreeable {
-    async fn note(&self, _: Vec<News>) -> Result<(), LetGo> {
+impl CallHandler for Agreeable {
+    async fn record_events(&self, _: Vec<CallEvent>) -> Result<(), CallOwnershipLost> {
         Ok(())
     }
 
-    async fn ask(&self, form: &Form) -> Answer {
-        form.agreed()
+    async fn ask(&self, form: &ElicitationForm) -> FormAnswer {
+        form.default_answer()
     }
 
-    async fn visit(&self, _: &str, _: &str) -> Answer {
-        Answer::Cancel
+    async fn visit(&self, _: &str, _: &str) -> FormAnswer {
+        FormAnswer::Cancel
     }
 
     async fn sample(&self, _: &Value) -> Result<Value, String> {
@@ -176,9 +184,9 @@ impl Witness for Agreeable {
 struct Visitor;
 
 #[async_trait]
-impl Browser for Visitor {
+impl LoginBrowser for Visitor {
     async fn show(&self, _: &str, page: &str) -> Result<(), String> {
-        let tls = shikiri_client::tls()?;
+        let tls = shikiri_client::tls_config()?;
         let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build();
         let visiting = client.map_err(|error| error.to_string())?.get(page).send();
         tokio::spawn(visiting);
@@ -191,7 +199,7 @@ impl Browser for Visitor {
 struct Drawer(Mutex<HashMap<String, Vec<u8>>>);
 
 #[async_trait]
-impl Vault for Drawer {
+impl TokenStore for Drawer {
     async fn open(&self, place: &str) -> Result<Option<Vec<u8>>, String> {
         Ok(self.0.lock().unwrap().get(place).cloned())
     }
@@ -206,7 +214,7 @@ impl Vault for Drawer {
         Ok(())
     }
 
-    async fn alone(&self) -> Result<Box<dyn Send>, String> {
+    async fn lock(&self) -> Result<Box<dyn Send>, String> {
         Ok(Box::new(()))
     }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use shikiri_app::host::{Audience, Host, NewCall, Shown};
 use shikiri_app::{App, AppOptions};
-use shikiri_client::Introduction;
-use shikiri_model::host::{Answer, CallState, Form, HostCall, Reach, ServerSpec};
+use shikiri_client::ClientOptions;
+use shikiri_host::{CallUpdate, Host, NewToolCall, UserInteraction};
+use shikiri_model::host::{
+    ElicitationForm, FormAnswer, HostCall, HostCallState, HostTransport, ServerSpec,
+};
 use shikiri_model::ids::TenantId;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_testkit::{Follower, peer};
@@ -29,7 +31,7 @@ const ON_LOOPBACK: &str = include_str!("../servers/on_loopback.mjs");
 
 pub(super) struct World {
     folder: TempDir,
-    reach: Reach,
+    reach: HostTransport,
     protocol: Option<String>,
     /// Ends with the world.
     _server: Option<Follower>,
@@ -39,7 +41,7 @@ impl World {
     pub(super) fn everything_over_stdio() -> Option<Self> {
         let (node, program) = (peer("SHIKIRI_PEER_NODE")?, peer("SHIKIRI_PEER_EVERYTHING")?);
         let text = |path: &Path| path.to_str().unwrap().to_owned();
-        let reach = Reach::program(&text(&node), &[text(&program), "stdio".to_owned()]);
+        let reach = HostTransport::program(&text(&node), &[text(&program), "stdio".to_owned()]);
         Some(Self { folder: TempDir::new().unwrap(), reach, protocol: None, _server: None })
     }
 
@@ -78,7 +80,7 @@ impl World {
 
     /// A server that somebody else has started.
     pub(super) fn at(url: &str) -> Self {
-        let reach = Reach::Http { url: url.to_owned(), headers: Default::default() };
+        let reach = HostTransport::Http { url: url.to_owned(), headers: Default::default() };
         Self { folder: TempDir::new().unwrap(), reach, protocol: None, _server: None }
     }
 
@@ -92,7 +94,7 @@ impl World {
         });
         let address = address.unwrap_or_else(|| panic!("no server:\n{}", server.output()));
         let url = format!("http://{address}/mcp");
-        let reach = Reach::Http { url, headers: Default::default() };
+        let reach = HostTransport::Http { url, headers: Default::default() };
         let protocol = protocol.map(str::to_owned);
         Self { folder, reach, protocol, _server: Some(server) }
     }
@@ -107,7 +109,7 @@ impl World {
             reach: self.reach.clone(),
             oauth: Default::default(),
         };
-        let introduction = Introduction {
+        let introduction = ClientOptions {
             name: "shikiri-tests".to_owned(),
             version: "1".to_owned(),
             elicitation: true,
@@ -116,7 +118,9 @@ impl World {
             protocol: self.protocol.clone(),
             addresses: Vec::new(),
         };
-        Arc::new(Host::new(app, TenantId::local(), vec![spec], introduction).unwrap())
+        Arc::new(
+            Host::new(app.executions.clone(), TenantId::local(), vec![spec], introduction).unwrap(),
+        )
     }
 
     /// What the server offers, all of it fit to be called.
@@ -135,7 +139,7 @@ impl World {
         tool: &str,
         arguments: &Value,
         watcher: &Watcher,
-    ) -> (CallState, String) {
+    ) -> (HostCallState, String) {
         let new = order(tool, arguments);
         let called = host.call_tool(new, watcher, &CancellationToken::new()).await.unwrap();
         super::ended(called)
@@ -164,7 +168,7 @@ impl World {
         &self,
         watcher: &Watcher,
         meanwhile: impl AsyncFnOnce(&Watcher),
-    ) -> (CallState, String, Vec<f64>) {
+    ) -> (HostCallState, String, Vec<f64>) {
         let host = self.host();
         let open = host.open_calls().await.unwrap();
         let [call] = open.as_slice() else { panic!("not one call: {open:?}") };
@@ -178,8 +182,8 @@ impl World {
     }
 }
 
-fn order(tool: &str, arguments: &Value) -> NewCall {
-    NewCall {
+fn order(tool: &str, arguments: &Value) -> NewToolCall {
+    NewToolCall {
         server: "it".to_owned(),
         tool: tool.to_owned(),
         arguments: arguments.as_object().cloned().unwrap_or_default(),
@@ -189,7 +193,7 @@ fn order(tool: &str, arguments: &Value) -> NewCall {
 
 /// Remembers what it is shown, and answers everything.
 pub(super) struct Watcher {
-    seen: Mutex<Vec<Shown>>,
+    seen: Mutex<Vec<CallUpdate>>,
     more: Notify,
     /// A tool that is called by another host before a question is answered.
     meanwhile: Option<(Arc<Host>, &'static str)>,
@@ -226,29 +230,29 @@ impl Watcher {
 }
 
 #[async_trait]
-impl Audience for Watcher {
-    fn show(&self, _: &HostCall, shown: &Shown) {
+impl UserInteraction for Watcher {
+    fn show(&self, _: &HostCall, shown: &CallUpdate) {
         self.seen.lock().unwrap().push(shown.clone());
         self.more.notify_one();
     }
 
     /// Takes the defaults, and gives the word where a text must be there.
-    async fn ask(&self, _: &HostCall, form: &Form) -> Answer {
+    async fn ask(&self, _: &HostCall, form: &ElicitationForm) -> FormAnswer {
         if let Some((host, tool)) = &self.meanwhile {
             let watcher = Watcher::new();
             let new = order(tool, &json!({}));
             let called = host.call_tool(new, &*watcher, &CancellationToken::new()).await;
-            assert_eq!(super::ended(called.unwrap()).0, CallState::Completed);
+            assert_eq!(super::ended(called.unwrap()).0, HostCallState::Completed);
         }
         let answered = form.fields.iter().filter_map(|field| {
             let word = field.required.then(|| json!(WORD));
             Some((field.name.clone(), field.default.clone().or(word)?))
         });
-        Answer::Accept(Map::from_iter(answered))
+        FormAnswer::Accept(Map::from_iter(answered))
     }
 
-    async fn visit(&self, _: &HostCall, _: &str, _: &str) -> Answer {
-        Answer::Decline(Map::new())
+    async fn visit(&self, _: &HostCall, _: &str, _: &str) -> FormAnswer {
+        FormAnswer::Decline(Map::new())
     }
 
     async fn sample(&self, _: &HostCall, params: &Value) -> Result<Value, String> {

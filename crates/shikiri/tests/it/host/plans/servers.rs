@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{TestApp, wait_until};
+use shikiri_testkit::{TestApp, until};
 
 use super::{Desk, course, task};
 use crate::PROGRAM;
@@ -24,7 +24,7 @@ async fn runs(app: &TestApp) -> Vec<(String, String)> {
 }
 
 async fn until_running(app: &TestApp, agent: &str) {
-    wait_until("the agent runs", PATIENCE, async || {
+    until("the agent runs", async || {
         runs(app).await.contains(&(agent.to_owned(), "running".to_owned()))
     })
     .await;
@@ -62,7 +62,7 @@ async fn a_killed_server_is_replaced_where_another_offers_the_tool_and_named_whe
         "#,
     );
     let mut host = desk.cli.start(&["host", "run", "plan.toml", "--yes"]);
-    wait_until("both work at c", PATIENCE, async || {
+    until("both work at c", async || {
         runs(&c).await.iter().filter(|(_, status)| status == "running").count() == 2
     })
     .await;
@@ -154,7 +154,7 @@ async fn an_answer_that_came_while_the_host_was_dead_is_taken_though_its_time_is
     let mut host = desk.cli.start(&["host", "run", "plan.toml"]);
     until_running(&app, "long_running_agent").await;
     host.kill9();
-    wait_until("the run ends", PATIENCE, async || runs(&app).await[0].1 == "completed").await;
+    until("the run ends", async || runs(&app).await[0].1 == "completed").await;
     // The time itself is what has to pass.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let ended = desk.command(&["host", "run", "plan.toml", "--json"]).await.done();
@@ -203,7 +203,7 @@ async fn an_interrupted_plan_cancels_its_calls_and_says_what_is_missing() {
     let output = host.output();
     assert!(output.contains("Missing: second: it was cancelled"), "{output}");
     assert!(output.contains("Missing: third: skipped, since the plan was cancelled"), "{output}");
-    wait_until("the run at the server ends", PATIENCE, async || {
+    until("the run at the server ends", async || {
         runs(&app).await.contains(&("long_running_agent".to_owned(), "cancelled".to_owned()))
     })
     .await;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_browser::{BrowserOptions, prospect};
+use shikiri_browser::{BrowserOptions, plan_browser};
 use shikiri_testkit::{Builder, ChatSite, Cli, KeeperClient, TestApp, skip};
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ impl Home {
     async fn start() -> Option<Self> {
         let chrome_bin = std::env::var_os("SHIKIRI_CHROME_BIN").map(Into::into);
         let options = BrowserOptions { chrome_bin, ..BrowserOptions::default() };
-        if let Err(error) = prospect(&options) {
+        if let Err(error) = plan_browser(&options) {
             skip("a test with Chromium", &error.to_string());
             return None;
         }

@@ -4,9 +4,9 @@
 //! or when its own limit is over) while the run goes on.
 
 use serde_json::{Value, json};
-use shikiri_testkit::{ClaudeCli, Cut, Frame, Gate, Reply, TestApp, ToolResult, wait_until};
+use shikiri_testkit::{ClaudeCli, Cut, Frame, Gate, Reply, TestApp, ToolResult, until};
 
-use super::{NEWER, OLDER, PATIENCE, Recorder, World, call, data, noted, repeat, versions};
+use super::{NEWER, OLDER, Recorder, World, call, data, noted, repeat, versions};
 use crate::PROGRAM;
 
 const STEPS: u64 = 10;
@@ -135,7 +135,7 @@ async fn restarted(
 async fn at_work(recorder: &Recorder) {
     let is_progress = |told: &Value| told["method"] == "notifications/progress";
     let told = async || recorder.told().iter().any(is_progress);
-    wait_until("the call tells progress", PATIENCE, told).await;
+    until("the call tells progress", told).await;
 }
 
 /// One hello where there is one at all, and each call was sent once.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::run::{AgentError, Context, ModelLimits};
-use shikiri_model::run::{Answer, QuestionKind};
+use shikiri_model::run::{QuestionAnswer, QuestionKind};
+use shikiri_runtime::run::{AgentError, ModelLimits, RunContext};
 
 use super::fixture::{Lively, no_arguments, object, text};
 use super::prompts::of_user;
@@ -141,7 +141,7 @@ fn asking_back() -> Vec<Lively> {
 }
 
 fn confirm(
-    context: Context,
+    context: RunContext,
     _: Value,
 ) -> futures_util::future::BoxFuture<'static, Result<Value, AgentError>> {
     Box::pin(async move {
@@ -151,7 +151,7 @@ fn confirm(
     })
 }
 
-pub(super) async fn ask_name(context: &Context, question: &str) -> Result<String, AgentError> {
+pub(super) async fn ask_name(context: &RunContext, question: &str) -> Result<String, AgentError> {
     let form = object(json!({ "name": { "type": "string" } }));
     let answer = ask(context, form, question).await?;
     Ok(answer["name"].as_str().unwrap_or_default().to_owned())
@@ -159,7 +159,7 @@ pub(super) async fn ask_name(context: &Context, question: &str) -> Result<String
 
 /// The content of a yes; anything else fails the agent.
 pub(super) async fn ask(
-    context: &Context,
+    context: &RunContext,
     form: Value,
     question: &str,
 ) -> Result<Value, AgentError> {
@@ -167,7 +167,7 @@ pub(super) async fn ask(
 }
 
 async fn said_by_model(
-    context: &Context,
+    context: &RunContext,
     prompt: &str,
     max_tokens: u32,
 ) -> Result<Value, AgentError> {
@@ -177,14 +177,14 @@ async fn said_by_model(
     Ok(answer["content"]["text"].clone())
 }
 
-fn accepted(answer: Answer) -> Result<Value, AgentError> {
+fn accepted(answer: QuestionAnswer) -> Result<Value, AgentError> {
     match answer.accepted() {
         Some(content) => Ok(content.clone()),
         None => Err(AgentError::new("NOT_ANSWERED", told("Answer", &answer).to_string())),
     }
 }
 
-fn told(what: &str, answer: &Answer) -> Value {
+fn told(what: &str, answer: &QuestionAnswer) -> Value {
     json!(format!("{what}: action={}, content={}", json!(answer.action), answer.content))
 }
 

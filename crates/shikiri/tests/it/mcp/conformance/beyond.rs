@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use shikiri::wiring::Offer;
-use shikiri_app::run::{Agent, Attendance};
 use shikiri_mcp::McpOptions;
-use shikiri_testkit::{Client, Hello, McpClient, ModernClient, wait_until};
+use shikiri_runtime::run::{CallerWaitPolicy, DurableAgent};
+use shikiri_testkit::{Client, Hello, McpClient, ModernClient, until};
 
 use super::asking::ask;
 use super::fixture::{Lively, object};
@@ -17,7 +17,6 @@ use crate::mcp::served::Served;
 use crate::mcp::{count_runs, linked_run};
 
 const ASKS: &str = "test_input_required_result_elicitation";
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn accept(content: Value) -> Value {
     json!({ "action": "accept", "content": content })
@@ -30,7 +29,7 @@ async fn call_with(host: &ModernClient, tool: &str, responses: Value) -> Value {
 }
 
 /// Asks "confirm" for a low price, and again for a high one.
-fn haggler() -> Arc<dyn Agent> {
+fn haggler() -> Arc<dyn DurableAgent> {
     Arc::new(Lively::new("haggler", "Asks the same twice", |context, _| {
         Box::pin(async move {
             let form = || object(json!({ "ok": { "type": "boolean" } }));
@@ -101,7 +100,7 @@ async fn answer_elsewhere(client: &Client) -> String {
     let question = &run["questions"][0]["question_id"];
     let answer = json!({ "question_id": question, "answer": { "ok": false } });
     client.post(&format!("{path}/answers"), &answer).await.expect(200);
-    wait_until("it asks again", PATIENCE, async || {
+    until("it asks again", async || {
         let run = client.get(&path).await.expect(200);
         run["status"] == "waiting" && run["questions"][0]["message"] == "1000 dollars?"
     })
@@ -124,9 +123,9 @@ async fn who_lacks_what_an_agent_insists_on_gets_no_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_lasts_longer_than_it_should_becomes_a_task_for_who_takes_tasks() {
+async fn a_long_call_becomes_a_task_for_a_client_that_takes_tasks() {
     let slow = Lively {
-        attendance: Attendance::Stays,
+        attendance: CallerWaitPolicy::Stays,
         ..Lively::new("slow", "Is slower than it says", |context, _| {
             Box::pin(async move {
                 context.sleep(Duration::from_secs(3_600)).await;

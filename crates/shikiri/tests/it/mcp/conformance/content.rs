@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use serde_json::{Value, json};
-use shikiri_mcp::{Change, Mcp, ShortTool, tool_error};
+use shikiri_mcp::{ImmediateTool, ListChange, McpService, tool_error};
 
 use super::fixture::{Plain, no_arguments, object, text};
 
@@ -13,13 +13,13 @@ pub(super) const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADU
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
 /// The server, once it is there: some tools make it announce something.
-pub(super) type Announcer = Arc<OnceLock<Weak<Mcp>>>;
+pub(super) type Announcer = Arc<OnceLock<Weak<McpService>>>;
 
-pub(super) fn tools(announcer: &Announcer) -> Vec<Arc<dyn ShortTool>> {
+pub(super) fn tools(announcer: &Announcer) -> Vec<Arc<dyn ImmediateTool>> {
     let mut tools = contents();
     tools.extend([
-        announcing("test_trigger_tool_change", announcer, Change::Tools),
-        announcing("test_trigger_prompt_change", announcer, Change::Prompts),
+        announcing("test_trigger_tool_change", announcer, ListChange::Tools),
+        announcing("test_trigger_prompt_change", announcer, ListChange::Prompts),
         Plain {
             name: "json_schema_2020_12_tool",
             description: "Its schema uses all of JSON Schema 2020-12",
@@ -75,7 +75,7 @@ fn contents() -> Vec<Plain> {
     ]
 }
 
-fn announcing(name: &'static str, announcer: &Announcer, change: Change) -> Plain {
+fn announcing(name: &'static str, announcer: &Announcer, change: ListChange) -> Plain {
     let announcer = Arc::clone(announcer);
     Plain {
         name,

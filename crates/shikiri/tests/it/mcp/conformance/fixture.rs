@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use shikiri_app::run::{Agent, AgentError, Attendance, Context};
 use shikiri_mcp::model::{JsonObject, Tool};
-use shikiri_mcp::{Caller, Fault, ShortTool};
-use shikiri_model::run::{QuestionKind, fill_in};
+use shikiri_mcp::{ImmediateTool, McpCaller, RpcError};
+use shikiri_model::run::{QuestionKind, fill_form_defaults};
+use shikiri_runtime::run::{AgentError, CallerWaitPolicy, DurableAgent, RunContext};
 
 /// A tool that answers at once.
 pub(super) struct Plain {
@@ -20,7 +20,7 @@ pub(super) struct Plain {
 }
 
 #[async_trait]
-impl ShortTool for Plain {
+impl ImmediateTool for Plain {
     fn definition(&self) -> Tool {
         let Value::Object(input) = self.input.clone() else {
             panic!("{} is no schema", self.input)
@@ -28,19 +28,19 @@ impl ShortTool for Plain {
         Tool::new(self.name, self.description, Arc::new(input))
     }
 
-    async fn call(&self, _: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+    async fn call(&self, _: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
         Ok((self.answer)(arguments))
     }
 }
 
-type Work = fn(Context, Value) -> BoxFuture<'static, Result<Value, AgentError>>;
+type Work = fn(RunContext, Value) -> BoxFuture<'static, Result<Value, AgentError>>;
 
 /// A tool that is an agent.
 pub(super) struct Lively {
     pub(super) name: &'static str,
     pub(super) description: &'static str,
     pub(super) input: Value,
-    pub(super) attendance: Attendance,
+    pub(super) attendance: CallerWaitPolicy,
     pub(super) insists_on: &'static [QuestionKind],
     pub(super) work: Work,
 }
@@ -51,7 +51,7 @@ impl Lively {
             name,
             description,
             input: no_arguments(),
-            attendance: Attendance::MayLeave,
+            attendance: CallerWaitPolicy::MayLeave,
             insists_on: &[],
             work,
         }
@@ -59,7 +59,7 @@ impl Lively {
 }
 
 #[async_trait]
-impl Agent for Lively {
+impl DurableAgent for Lively {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -72,19 +72,19 @@ impl Agent for Lively {
         self.input.clone()
     }
 
-    fn attendance(&self) -> Attendance {
+    fn caller_wait_policy(&self) -> CallerWaitPolicy {
         self.attendance
     }
 
-    fn insists_on(&self) -> &'static [QuestionKind] {
+    fn required_questions(&self) -> &'static [QuestionKind] {
         self.insists_on
     }
 
     fn check(&self, input: &Value) -> Result<(), String> {
-        fill_in(&self.input, input).map(drop)
+        fill_form_defaults(&self.input, input).map(drop)
     }
 
-    async fn run(&self, context: Context, input: Value) -> Result<Value, AgentError> {
+    async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         (self.work)(context, input).await
     }
 }

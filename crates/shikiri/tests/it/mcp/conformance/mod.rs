@@ -13,7 +13,7 @@ mod working;
 use std::sync::Arc;
 
 use shikiri::wiring::Offer;
-use shikiri_mcp::Extras;
+use shikiri_mcp::McpExtras;
 use shikiri_testkit::{long, peer};
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ async fn start() -> Served {
     let agents = asking::agents().into_iter().chain(working::agents());
     let served = Served::with(Offer {
         agents: agents.map(|agent| Arc::new(agent) as _).collect(),
-        extras: Extras {
+        extras: McpExtras {
             tools: content::tools(&announcer),
             resources: vec![Arc::new(resources::Resources)],
             prompts: prompts::prompts(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use shikiri_mcp::model::{JsonObject, Prompt, PromptArgument};
-use shikiri_mcp::{Caller, Fault, PromptSource};
+use shikiri_mcp::{McpCaller, PromptSource, RpcError};
 
 use super::asking::CONTEXT_AGENT;
 use super::content::PNG;
@@ -79,10 +79,10 @@ impl PromptSource for Fixed {
         Prompt::new(self.name, Some(self.description), Some(arguments.collect()))
     }
 
-    async fn get(&self, _: &Caller, arguments: &JsonObject) -> Result<Value, Fault> {
+    async fn get(&self, _: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
         let given = self.arguments.iter().map(|name| {
             let value = arguments.get(*name).and_then(Value::as_str);
-            value.ok_or_else(|| Fault::params(format!("{name}: is missing")))
+            value.ok_or_else(|| RpcError::params(format!("{name}: is missing")))
         });
         Ok(of_user((self.contents)(&given.collect::<Result<Vec<_>, _>>()?)))
     }
@@ -91,7 +91,7 @@ impl PromptSource for Fixed {
         self.agent
     }
 
-    async fn complete(&self, _: &Caller, _: &str, start: &str) -> Vec<String> {
+    async fn complete(&self, _: &McpCaller, _: &str, start: &str) -> Vec<String> {
         let known = ["testValue1", "testValue2", "other"];
         known.into_iter().filter(|k| k.starts_with(start)).map(str::to_owned).collect()
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use shikiri_mcp::model::{Resource, ResourceTemplate};
-use shikiri_mcp::{Caller, Fault, Listed, ResourceSource};
+use shikiri_mcp::{CataloguePage, McpCaller, ResourceSource, RpcError};
 
 use super::content::PNG;
 
@@ -11,7 +11,11 @@ pub(super) struct Resources;
 
 #[async_trait]
 impl ResourceSource for Resources {
-    async fn list(&self, _: &Caller, _: Option<&str>) -> Result<Listed<Resource>, Fault> {
+    async fn list(
+        &self,
+        _: &McpCaller,
+        _: Option<&str>,
+    ) -> Result<CataloguePage<Resource>, RpcError> {
         let listed =
             |uri: &str, name: &str, kind: &str| Resource::new(uri, name).with_mime_type(kind);
         let items = vec![
@@ -19,7 +23,7 @@ impl ResourceSource for Resources {
             listed("test://static-binary", "static-binary", "image/png"),
             listed("test://watched-resource", "watched-resource", "text/plain"),
         ];
-        Ok(Listed { items, next: None })
+        Ok(CataloguePage { items, next: None })
     }
 
     fn templates(&self) -> Vec<ResourceTemplate> {
@@ -27,7 +31,7 @@ impl ResourceSource for Resources {
         vec![template.with_mime_type("application/json")]
     }
 
-    async fn read(&self, _: &Caller, uri: &str) -> Option<Result<Vec<Value>, Fault>> {
+    async fn read(&self, _: &McpCaller, uri: &str) -> Option<Result<Vec<Value>, RpcError>> {
         let text = |kind: &str, text: String| json!({ "uri": uri, "mimeType": kind, "text": text });
         let content = match uri {
             "test://static-text" => {

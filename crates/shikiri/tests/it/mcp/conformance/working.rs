@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_app::run::{AgentError, Attendance};
+use shikiri_runtime::run::{AgentError, CallerWaitPolicy};
 
 use super::asking::{ask, ask_name};
 use super::fixture::{Lively, object};
@@ -61,7 +61,7 @@ fn jobs() -> Vec<Lively> {
     vec![
         Lively {
             input: object(json!({ "name": text })),
-            attendance: Attendance::Stays,
+            attendance: CallerWaitPolicy::Stays,
             ..Lively::new("greet", "Greets", |_, input| {
                 Box::pin(async move {
                     Ok(json!(format!("Hello, {}!", input["name"].as_str().unwrap_or_default())))
@@ -83,7 +83,7 @@ fn jobs() -> Vec<Lively> {
             })
         },
         Lively {
-            attendance: Attendance::Leaves,
+            attendance: CallerWaitPolicy::Leaves,
             ..Lively::new("failing_job", "Fails after a while", |context, _| {
                 Box::pin(async move {
                     context.sleep(Duration::from_secs(1)).await;
@@ -115,7 +115,7 @@ fn jobs() -> Vec<Lively> {
             })
         }),
         Lively {
-            attendance: Attendance::LeavesOnceAsked,
+            attendance: CallerWaitPolicy::LeavesOnceAsked,
             ..Lively::new("test_tool_with_task", "Asks, then takes its time", |context, _| {
                 Box::pin(async move {
                     let name = ask_name(&context.named("user_name"), "What is your name?").await?;

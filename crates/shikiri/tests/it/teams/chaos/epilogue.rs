@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Tenant, wait_until};
+use shikiri_testkit::{Tenant, until};
 
 use super::door::{Door, Reply};
 use super::journal::{Known, Outcome, Told, Who, now_ms};
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub(super) async fn end(stage: &Stage, local: &Tenant) {
     let project = &stage.project;
     let settled = async || State::is_settled(local, project).await;
-    wait_until(&format!("{project} is settled"), PATIENCE, settled).await;
+    until(&format!("{project} is settled"), settled).await;
     for agent in ["ann", "ben"] {
         Visitor::log_in(stage, agent, "chat").await.drain().await;
         let worker = Visitor::log_in(stage, agent, "task").await;

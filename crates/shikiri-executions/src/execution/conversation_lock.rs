@@ -1,0 +1,213 @@
+//! One writer per conversation: acquiring, awaiting and renewing its lease.
+
+use std::slice;
+use std::time::Duration;
+
+use shikiri_model::conversation::conversation_lock;
+use shikiri_model::execution::{Cost, Execution, TokenUsage};
+use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::lease::{LeaseChange, LeaseGuard, LeaseRefusal};
+use shikiri_model::record::{Document, StoredDocument};
+use shikiri_model::run::Run;
+use shikiri_runtime::run::{RunCommitError, RunWorkload};
+use shikiri_runtime::{AppError, entropy, keep_leases};
+use shikiri_store::{CommitError, HubTopic, store};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::engine::ResolvedServer;
+use super::execution_request::{NewExecution, ResolvedRequest};
+use super::flow::ExecutionJob;
+use crate::Executions;
+
+/// Polling interval for a lock that another process may release without notifying us.
+const LOCK_POLL: Duration = Duration::from_millis(50);
+/// The retry delay given to a caller whose wait timed out.
+const RETRY_LOCKED: Duration = Duration::from_secs(1);
+
+/// The result of an attempt to start.
+enum StartAttempt {
+    Started(Box<StoredDocument<Run>>),
+    /// The execution with this id holds the lock.
+    Held(String),
+    /// The conversation changed since it was read.
+    Changed,
+    /// This node has no free run slot, or is registering again.
+    NoSlot,
+}
+
+impl Executions {
+    pub(super) async fn known_execution(
+        &self,
+        tenant: &TenantId,
+        request: &NewExecution,
+    ) -> Result<Option<StoredDocument<Run>>, AppError> {
+        let Some(key) = request.unique_key() else { return Ok(None) };
+        let found = self.runtime.store().find(Run::KIND, tenant, &key).await?;
+        Ok(found.map(|record| store::decode(&record)).transpose()?)
+    }
+
+    /// Acquires the lock and creates the execution in one commit, as soon as the lock is free.
+    pub(super) async fn start_under_lock(
+        &self,
+        tenant: &TenantId,
+        request: &NewExecution,
+        mut resolved: ResolvedRequest,
+        own_server: Option<&ResolvedServer>,
+    ) -> Result<StoredDocument<Run>, AppError> {
+        let deadline = Instant::now() + self.options.lock_wait;
+        let lock = conversation_lock(&request.conversation);
+        let mut freed = self.runtime.store().hub().subscribe(HubTopic::Lease(lock.clone()));
+        loop {
+            match self.try_start(request, resolved).await? {
+                StartAttempt::Started(run) => return Ok(*run),
+                StartAttempt::Changed => {}
+                StartAttempt::NoSlot if Instant::now() >= deadline => {
+                    let detail = "this server carries as many runs as it can: try again".to_owned();
+                    return Err(AppError::Limit { detail, retry_after: RETRY_LOCKED });
+                }
+                StartAttempt::NoSlot => tokio::time::sleep(LOCK_POLL).await,
+                StartAttempt::Held(execution) => loop {
+                    // The holder may be a duplicate of this request.
+                    if let Some(known) = self.known_execution(tenant, request).await? {
+                        return Ok(known);
+                    }
+                    let now = Instant::now();
+                    if now >= deadline {
+                        return Err(AppError::Locked {
+                            conversation: request.conversation.to_string(),
+                            execution,
+                            retry_after: RETRY_LOCKED,
+                        });
+                    }
+                    // Read the lock before trying again: many waiters must not all write.
+                    let pause = LOCK_POLL.min(deadline - now);
+                    let _ = tokio::time::timeout(pause, freed.next()).await;
+                    if self.runtime.store().lease(&lock).await?.is_none_or(|(_, lapsed)| lapsed) {
+                        break;
+                    }
+                },
+            }
+            // The previous lock holder changed the conversation.
+            resolved = self.resolve_request(tenant, request, own_server).await?;
+        }
+    }
+
+    async fn try_start(
+        &self,
+        request: &NewExecution,
+        resolved: ResolvedRequest,
+    ) -> Result<StartAttempt, AppError> {
+        let tenant = resolved.tenant.id.clone();
+        // A waiting request takes no slot.
+        if let Some(execution) = resolved.locked_by {
+            return Ok(StartAttempt::Held(execution));
+        }
+        let slot = self
+            .tenancy
+            .execution_slots()
+            .take(&tenant, resolved.tenant.limits.max_concurrent_executions)?;
+        let Some(run_slot) = self.runtime.reserve_slot() else { return Ok(StartAttempt::NoSlot) };
+        let now = self.runtime.store().now().await?;
+        let id = RunId::mint_execution(now, entropy()?);
+        let mut run = Run::new(id, tenant, "execution".to_owned(), request.input(), now);
+        run.idempotency_key = request.unique_key();
+        run.execution = Some(Box::new(Execution {
+            conversation: request.conversation.clone(),
+            turn: resolved.conversation.value.turns + 1,
+            model_id: resolved.model.id.clone(),
+            engine: resolved.model.engine,
+            executor: request.executor.clone(),
+            goes_on: resolved.is_resumable() && run_slot.is_lasting(),
+            confinement: resolved.confinement,
+            usage: TokenUsage::default(),
+            total_cost_usd: Cost::default(),
+        }));
+        let acquire = LeaseChange::Acquire {
+            name: conversation_lock(&request.conversation),
+            owner: run.id.to_string(),
+            ttl: self.options.lock_lease,
+        };
+        let conversation = resolved.conversation.value.key();
+        let version = resolved.conversation.version;
+        let (run, commit) = shikiri_runtime::run::local_start_commit(&run, &run_slot, now)?;
+        let commit = commit.lease(acquire).requiring(conversation.clone(), version);
+        let job = ExecutionJob {
+            executions: self.clone(),
+            resolved,
+            prompt: request.user_input.clone(),
+            is_resumed: false,
+            slot,
+        };
+        match run_slot.start(run.clone(), commit, RunWorkload::Job(Box::new(job))).await {
+            Ok(committed) => Ok(StartAttempt::Started(Box::new(StoredDocument {
+                version: 1,
+                attempts: 0,
+                created_at: committed.at,
+                updated_at: committed.at,
+                value: run,
+            }))),
+            Err(RunCommitError::Commit(error)) => {
+                self.handle_refusal(error, &conversation, request, &run).await
+            }
+            Err(RunCommitError::Refused(error)) => Err(error),
+        }
+    }
+
+    async fn handle_refusal(
+        &self,
+        error: CommitError,
+        conversation: &shikiri_model::record::RecordKey,
+        request: &NewExecution,
+        run: &Run,
+    ) -> Result<StartAttempt, AppError> {
+        match error {
+            CommitError::Lease(LeaseRefusal::Held { owner, .. }) => Ok(StartAttempt::Held(owner)),
+            CommitError::Conflict(changed) if changed == *conversation => Ok(StartAttempt::Changed),
+            // A duplicate of this request was faster.
+            CommitError::NotUnique(_) => {
+                let known = self.known_execution(&run.tenant, request).await?;
+                known.map(Box::new).map(StartAttempt::Started).ok_or_else(|| AppError::from(error))
+            }
+            CommitError::Lease(LeaseRefusal::Lost { .. }) => {
+                Err(AppError::Unavailable("this node is stopping".to_owned()))
+            }
+            other => Err(other.into()),
+        }
+    }
+}
+
+/// A held lock. A background task renews it until this value is dropped.
+pub(super) struct ConversationLock {
+    pub(super) guard: LeaseGuard,
+    lost: CancellationToken,
+    renewal: JoinHandle<()>,
+}
+
+impl ConversationLock {
+    pub(super) fn new(executions: &Executions, guard: LeaseGuard) -> Self {
+        let lost = CancellationToken::new();
+        let renewal = tokio::spawn(renew_lock(executions.clone(), guard.clone(), lost.clone()));
+        Self { guard, lost, renewal }
+    }
+
+    /// A token that is cancelled when the lock is lost.
+    pub(super) fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+}
+
+impl Drop for ConversationLock {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+/// An outage of the store, however long, does not end the execution: the commit that ends it proves
+/// the lock.
+async fn renew_lock(executions: Executions, guard: LeaseGuard, lost: CancellationToken) {
+    let (store, ttl) = (executions.runtime.store().as_ref(), executions.options.lock_lease);
+    keep_leases(store, slice::from_ref(&guard), ttl, Duration::MAX).await;
+    lost.cancel();
+}

@@ -1,0 +1,26 @@
+//! Executions: one turn of a conversation through an engine, from the request to the bill.
+//! `flow` has all steps in order; the other modules implement them.
+
+mod conversation_lock;
+mod engine;
+mod engine_channel;
+mod execution_queries;
+mod execution_request;
+mod finish_execution;
+mod flow;
+mod resume_execution;
+mod session_files;
+mod toolbox;
+mod turn_journal;
+mod turn_options;
+
+pub use engine::{
+    Engine, EngineError, EngineRegistry, GeneratedTitle, JournalStep, ResolvedServer, ResumeState,
+    TitleRequest, TurnRequest,
+};
+pub use engine_channel::{EngineOutput, EngineReceiver, EngineSender, PersistAck};
+pub use execution_request::NewExecution;
+pub(crate) use flow::{ExecutionJob, execute_job};
+pub(crate) use resume_execution::resume_execution;
+pub use toolbox::{NoTools, ToolBox, ToolCallResult, ToolContent, ToolSpec};
+pub use turn_options::inherited_environment;

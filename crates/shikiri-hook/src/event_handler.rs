@@ -1,0 +1,268 @@
+//! Handles one event: it is decided and written in one transaction, answered, and then confirmed.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shikiri_model::hook::{
+    Conventions, HookDecision, HookEvidence, HookInput, HookOutcome, HookRowsNeeded,
+    decide as decide_on,
+};
+use shikiri_model::time::Timestamp;
+use shikiri_sqlite::{
+    DatabaseOptions, LockWait, SqliteDatabase, SynchronousMode, hook_rows, set_aside_corrupt,
+};
+
+use crate::evidence_finder::EvidenceFinder;
+use crate::hook_project::{self, HookProject};
+use crate::{DEADLINE, wal_cleanup};
+
+/// The tenant of the rows: a hook runs on the machine of the person who runs Claude Code.
+const TENANT: &str = "local";
+
+/// The part of the deadline that is kept for the work after waiting for the database.
+const FOR_THE_REST: Duration = Duration::from_millis(300);
+
+/// A pipe accepts this many bytes without waiting for its reader.
+const TAKEN_AT_ONCE: usize = 4_096;
+
+/// The process that handles the event, and its access to the machine.
+pub struct HookHost<'a> {
+    /// A unique name of this process.
+    pub me: String,
+    pub now: &'a dyn Fn() -> Timestamp,
+    /// Whether another claimant is alive.
+    pub lives: &'a dyn Fn(&str) -> bool,
+    pub started: Instant,
+}
+
+/// An event and its project.
+pub struct HookEventContext<'a> {
+    pub payload: &'a HookInput,
+    pub project: &'a HookProject,
+    pub conventions: &'a Conventions,
+}
+
+#[derive(Debug)]
+pub enum HookDecisionError {
+    Late,
+    Store(rusqlite::Error),
+}
+
+impl std::fmt::Display for HookDecisionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Late => f.write_str("the event could not be decided in time"),
+            Self::Store(error) => write!(f, "the event was not recorded: {error}"),
+        }
+    }
+}
+
+impl HookHost<'_> {
+    /// The time after which the hook does not wait any more.
+    fn deadline(&self) -> Instant {
+        self.started + DEADLINE.saturating_sub(FOR_THE_REST)
+    }
+
+    /// The time that is left for waiting.
+    fn time_left(&self) -> Duration {
+        self.deadline().saturating_duration_since(Instant::now())
+    }
+}
+
+/// Writes the answer to standard output. The process ends after it in any case.
+pub(crate) fn handle_event(
+    event: &HookEventContext<'_>,
+    host: &HookHost<'_>,
+) -> Result<(), String> {
+    let mut database = open(event.project, host)?;
+    let decided = match decide(&mut database, event, host) {
+        Err(HookDecisionError::Store(error)) if is_corrupt_error(&error) => {
+            drop(database);
+            replace(event.project, host)?;
+            database = open(event.project, host)?;
+            decide(&mut database, event, host)
+        }
+        decided => decided,
+    };
+    let decision = decided.map_err(|failure| failure.to_string())?;
+    let answer = decision.answer.to_json(&event.payload.event);
+    let answer = answer.map(|answer| format!("{answer}\n")).unwrap_or_default();
+    let is_alone = database.is_exclusive();
+    // Exclusive access blocks all other processes, and writing a long answer can take any time.
+    let mut database = Some(database);
+    if is_alone && answer.len() > TAKEN_AT_ONCE {
+        database = None;
+    }
+    write_with_timeout(answer.as_bytes(), host)
+        .map_err(|error| format!("the answer could not be given: {error}"))?;
+    // If other processes have the database open, the server cleans up.
+    if is_alone && wal_cleanup::is_due(&event.project.database()) {
+        wal_cleanup::spawn_wal_cleanup(&event.project.database());
+    }
+    // An error prevents the delivery: with its exit code Claude Code ignores the answer. This is
+    // the last step, because after the confirmation no other hook delivers again.
+    if !confirm_or_reopen(database, event.project, &decision, host) {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// Like [`confirm`], also if the database was closed for the answer. The process ends after it.
+fn confirm_or_reopen(
+    database: Option<SqliteDatabase>,
+    project: &HookProject,
+    decision: &HookDecision,
+    host: &HookHost<'_>,
+) -> bool {
+    let reopen = || (!decision.confirm.is_empty()).then(|| open(project, host).ok()).flatten();
+    let Some(mut database) = database.or_else(reopen) else { return decision.confirm.is_empty() };
+    let confirmed = confirm(&mut database, decision, host).unwrap_or(false);
+    // Closing it would only take time.
+    std::mem::forget(database);
+    confirmed
+}
+
+/// Decides the event and writes everything except what [`confirm`] writes after the answer.
+pub fn decide(
+    database: &mut SqliteDatabase,
+    event: &HookEventContext<'_>,
+    host: &HookHost<'_>,
+) -> Result<HookDecision, HookDecisionError> {
+    let mut finder = EvidenceFinder::new(event.project, event.payload, host.lives, host.deadline());
+    let project = Some(event.project.root.to_string_lossy().into_owned());
+    let mut evidence = HookEvidence { me: host.me.clone(), project, ..HookEvidence::default() };
+    loop {
+        database
+            .wait_for_locks(LockWait::UpTo(host.time_left()))
+            .map_err(HookDecisionError::Store)?;
+        let wanted = match decide_in_transaction(database, event, &evidence, &finder, host) {
+            Ok(HookOutcome::Done(decision)) => return Ok(*decision),
+            Ok(HookOutcome::Wants(wanted)) => wanted,
+            Err(error) => return Err(HookDecisionError::Store(error)),
+        };
+        match (host.time_left().is_zero(), evidence.is_late) {
+            (false, _) => {}
+            (true, true) => return Err(HookDecisionError::Late),
+            // Decides without the missing evidence.
+            (true, false) => {
+                evidence.is_late = true;
+                continue;
+            }
+        }
+        let known = |path: &str| hook_rows::read_to(database, path).ok().flatten();
+        finder.find(&wanted, &mut evidence, &known);
+    }
+}
+
+/// Confirms that the answer was delivered. Returns false if the claim was lost: another claimant
+/// then gives the same answer.
+pub fn confirm(
+    database: &mut SqliteDatabase,
+    decision: &HookDecision,
+    host: &HookHost<'_>,
+) -> rusqlite::Result<bool> {
+    if decision.confirm.is_empty() {
+        return Ok(true);
+    }
+    database.wait_for_locks(LockWait::UpTo(host.time_left()))?;
+    in_transaction(database, |connection| {
+        hook_rows::confirm(connection, TENANT, &host.me, &decision.confirm)
+    })
+}
+
+fn open(project: &HookProject, host: &HookHost<'_>) -> Result<SqliteDatabase, String> {
+    project.check_database()?;
+    let path = project.database();
+    if !path.exists() {
+        hook_project::prepare_folder(&project.folder())
+            .map_err(|error| format!("cannot make {}: {error}", project.folder().display()))?;
+    }
+    let options = DatabaseOptions {
+        synchronous: SynchronousMode::Normal,
+        busy_timeout: host.time_left(),
+        checkpoint_on_close: false,
+        brief: true,
+    };
+    let database = SqliteDatabase::open(&path, &options).map_err(|error| error.to_string())?;
+    if let Some(kept) = database.set_aside() {
+        report_damage(project, kept);
+    }
+    Ok(database)
+}
+
+/// Handles damage that was not visible when the file was opened.
+fn replace(project: &HookProject, host: &HookHost<'_>) -> Result<(), String> {
+    let kept = set_aside_corrupt(&project.database(), host.time_left());
+    let kept = kept.map_err(|error| error.to_string())?;
+    if let Some(kept) = kept {
+        report_damage(project, &kept);
+    }
+    Ok(())
+}
+
+fn report_damage(project: &HookProject, kept: &std::path::Path) {
+    let _ = writeln!(
+        std::io::stderr(),
+        "shikiri hook: {} was damaged; it is kept as {}, and a new one was made",
+        project.database().display(),
+        kept.display()
+    );
+}
+
+fn is_corrupt_error(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// Decides and writes in one transaction.
+fn decide_in_transaction(
+    database: &mut SqliteDatabase,
+    event: &HookEventContext<'_>,
+    evidence: &HookEvidence,
+    finder: &EvidenceFinder<'_>,
+    host: &HookHost<'_>,
+) -> rusqlite::Result<HookOutcome> {
+    let needs = HookRowsNeeded::of(event.payload, evidence, event.conventions);
+    hook_rows::prepare(database, &needs)?;
+    in_transaction(database, |connection| {
+        let now = (host.now)();
+        let known = hook_rows::load(connection, TENANT, &needs)?;
+        let outcome = decide_on(event.payload, &known, evidence, event.conventions, now);
+        if let HookOutcome::Done(decision) = &outcome {
+            hook_rows::write(connection, TENANT, &decision.changes)?;
+            for (path, read) in finder.read() {
+                hook_rows::set_read_to(connection, path, read, now)?;
+            }
+            let took = i64::try_from(host.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+            let session_id = &event.payload.session_id;
+            hook_rows::log(connection, TENANT, session_id, &decision.log, now, took)?;
+        }
+        Ok(outcome)
+    })
+}
+
+fn in_transaction<T>(
+    database: &mut SqliteDatabase,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = work(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+/// Writes as fast as the reader reads, and gives up on a reader that does not read.
+fn write_with_timeout(text: &[u8], host: &HookHost<'_>) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for part in text.chunks(TAKEN_AT_ONCE) {
+        let left = Timespec::try_from(host.time_left()).unwrap_or_default();
+        let pipe = rustix::stdio::stdout();
+        if poll(&mut [PollFd::new(&pipe, PollFlags::OUT)], Some(&left))? == 0 {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        out.write_all(part)?;
+        out.flush()?;
+    }
+    Ok(())
+}

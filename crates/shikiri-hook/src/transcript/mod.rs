@@ -1,0 +1,182 @@
+//! Transcripts of Claude Code: one JSON object per line, appended during the session.
+//!
+//! A transcript can have hundreds of megabytes, and a hook must be fast. A text search finds the
+//! lines that can matter, and only those are parsed. JSON escapes a quote inside a string, so a key
+//! with its quotes rarely matches inside a message.
+
+mod json_cursor;
+mod line_reader;
+#[cfg(test)]
+mod plain_tests;
+mod read_ahead;
+mod subagent_calls;
+#[cfg(test)]
+mod tests;
+mod transcript_answer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::time::{Duration, Instant};
+
+use memchr::memmem;
+use serde_json::Value;
+use shikiri_model::execution::TokenUsage;
+
+pub use self::line_reader::LinePosition;
+use self::line_reader::{LineReadSizes, TranscriptLineReader};
+#[cfg(test)]
+use self::subagent_calls::collect_calls;
+pub use self::subagent_calls::{SubagentCall, SubagentCallResult, read_new};
+use self::transcript_answer::{TranscriptAnswer, TranscriptAnswerFinder};
+
+/// The longest time for reading one file. It leaves time for the rest of the hook's work.
+const READING: Duration = Duration::from_millis(250);
+
+/// The newest answer is searched in this many bytes at the end, then in more.
+const TAILS: [u64; 3] = [64 << 10, 2 << 20, 64 << 20];
+
+/// The context tokens of the newest answer, in and out.
+pub fn tokens(file: &mut File) -> io::Result<Option<u64>> {
+    newest_context_tokens(file, &TAILS, LineReadSizes::USUAL)
+}
+
+fn newest_context_tokens(
+    file: &File,
+    tails: &[u64],
+    sizes: LineReadSizes,
+) -> io::Result<Option<u64>> {
+    let until = Instant::now() + READING;
+    let length = file.metadata()?.len();
+    let answers = TranscriptAnswerFinder::new();
+    for tail in tails {
+        let from = LinePosition { offset: length.saturating_sub(*tail), ..LinePosition::default() };
+        let mut lines = TranscriptLineReader::new(file, from, until, sizes)?;
+        let mut found = None;
+        while let Some(block) = lines.next()? {
+            let newest =
+                answers.lines(&block).find_map(|line| TranscriptAnswer::read(line, |_| false));
+            found = newest.map(|answer| answer.usage).or(found);
+        }
+        if let Some(usage) = found {
+            let read = [usage.input_tokens, usage.cache_read_tokens];
+            let written = [usage.cache_write_5m_tokens, usage.cache_write_1h_tokens];
+            let all = read.into_iter().chain(written).chain([usage.output_tokens]);
+            return Ok(Some(all.fold(0, u64::saturating_add)));
+        }
+        if from.offset == 0 {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// The usage of all answers in a file, by model. An answer has one line per content block, and each
+/// line has the usage of the whole answer. A partial sum would be wrong, so a file that takes too
+/// long is an error.
+pub fn usage(file: &mut File) -> io::Result<BTreeMap<String, TokenUsage>> {
+    sum_usage(TranscriptLineReader::new(
+        file,
+        LinePosition::default(),
+        Instant::now() + READING,
+        LineReadSizes::USUAL,
+    )?)
+}
+
+fn sum_usage(mut lines: TranscriptLineReader<'_>) -> io::Result<BTreeMap<String, TokenUsage>> {
+    let answers = TranscriptAnswerFinder::new();
+    // The usage in the last line of each answer, and the block of that line.
+    let mut last: HashMap<String, (u64, usize, TokenUsage)> = HashMap::new();
+    let (mut models, mut number) = (Vec::<String>::new(), 0);
+    while let Some(block) = lines.next()? {
+        number += 1;
+        let mut newest = None;
+        // In reverse order: of most lines, only the id must then be read, because lines of one
+        // answer are usually adjacent.
+        for line in answers.lines(&block) {
+            let known = |id: &str| {
+                newest.as_deref() == Some(id)
+                    || last.get(id).is_some_and(|(block, ..)| *block == number)
+            };
+            let Some(answer) = TranscriptAnswer::read(line, known) else { continue };
+            let model = models.iter().position(|model| *model == answer.model);
+            let model = model.unwrap_or_else(|| {
+                models.push(answer.model.into_owned());
+                models.len() - 1
+            });
+            last.insert(answer.id.clone().into_owned(), (number, model, answer.usage));
+            newest = Some(answer.id);
+        }
+    }
+    let mut sums = vec![None; models.len()];
+    for (_, model, usage) in last.into_values() {
+        *sums[model].get_or_insert_default() += usage;
+    }
+    let sums = models.into_iter().zip(sums);
+    Ok(sums.filter_map(|(model, sum): (_, Option<TokenUsage>)| Some((model, sum?))).collect())
+}
+
+/// The text of the first user message: a subagent's prompt.
+pub fn first_prompt(file: &mut File) -> io::Result<Option<String>> {
+    first(file, Instant::now() + READING, br#""user""#, |line| {
+        let value: Value = serde_json::from_slice(line).ok()?;
+        (value["type"] == "user").then(|| text_of(&value["message"]["content"]))
+    })
+    .map(Option::flatten)
+}
+
+/// The text of a message, which is one text or several blocks.
+fn text_of(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter(|block| block["type"] == "text");
+            let texts: Vec<_> = texts.filter_map(|block| block["text"].as_str()).collect();
+            (!texts.is_empty()).then(|| texts.join("\n"))
+        }
+        _ => None,
+    }
+}
+
+/// The version of the Claude Code that writes the file, if its first lines have it.
+pub fn version(file: &mut File) -> io::Result<Option<String>> {
+    version_by(file, Instant::now() + READING)
+}
+
+fn version_by(file: &File, until: Instant) -> io::Result<Option<String>> {
+    #[derive(serde::Deserialize)]
+    struct VersionLine {
+        version: String,
+    }
+    first(file, until, br#""version""#, |line| {
+        Some(serde_json::from_slice::<VersionLine>(line).ok()?.version)
+    })
+}
+
+/// The first value that a line in the first megabyte has.
+fn first<T>(
+    file: &File,
+    until: Instant,
+    word: &[u8],
+    tell: impl Fn(&[u8]) -> Option<T>,
+) -> io::Result<Option<T>> {
+    const FIRST: usize = 1024 * 1024;
+    let mut lines =
+        TranscriptLineReader::new(file, LinePosition::default(), until, LineReadSizes::USUAL)?;
+    let word = memmem::Finder::new(word);
+    let mut left = FIRST;
+    while let Some(block) = lines.next()? {
+        for (_, _, line) in block.lines() {
+            if left == 0 {
+                return Ok(None);
+            }
+            left = left.saturating_sub(line.len() + 1);
+            if word.find(line).is_some()
+                && let Some(told) = tell(line)
+            {
+                return Ok(Some(told));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,86 @@
+//! The progress that a caller was last sent, repeated while a run is silent.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use shikiri_app::App;
+use shikiri_model::event::Seq;
+use shikiri_model::ids::RunId;
+use shikiri_model::run::run_stream;
+use shikiri_runtime::AppError;
+
+use super::event_notifications::NotificationFilter;
+use crate::mcp_caller::McpCaller;
+
+/// For heartbeats, which say the same again, a little further.
+pub(super) struct LastProgress {
+    value: f64,
+    total: Option<Value>,
+    message: Option<Value>,
+    /// By the run itself.
+    is_told: bool,
+    /// Until the caller was sent this event, nothing is repeated.
+    at: Seq,
+}
+
+const NOTHING: &str = r#"{"progress":0}"#;
+const QUEUED: &str = r#"{"progress":0,"message":"queued"}"#;
+
+/// The state for a caller that joins at `from`, once it was sent what follows.
+pub(super) async fn last_progress(
+    app: &App,
+    run: &RunId,
+    caller: &McpCaller,
+    from: Seq,
+) -> Result<Option<LastProgress>, AppError> {
+    if from == 0 {
+        return Ok(LastProgress::untold(QUEUED, 0));
+    }
+    let Some(state) =
+        app.runtime.store().stream(&caller.connection.tenant, &run_stream(run)).await?
+    else {
+        return Ok(None);
+    };
+    let head = state.extent.head;
+    Ok(match &state.note {
+        Some(note) => LastProgress::read(note, head),
+        None => LastProgress::untold(NOTHING, head),
+    })
+}
+
+impl LastProgress {
+    pub(super) fn read(note: &str, at: Seq) -> Option<Self> {
+        let note: Value = serde_json::from_str(note).ok()?;
+        Some(Self {
+            value: note["progress"].as_f64()?,
+            total: note.get("total").cloned(),
+            message: note.get("message").cloned(),
+            is_told: true,
+            at,
+        })
+    }
+
+    fn untold(note: &str, at: Seq) -> Option<Self> {
+        Self::read(note, at).map(|last| Self { is_told: false, ..last })
+    }
+
+    /// For a caller that was sent everything up to `seen`, this value too. The specification wants
+    /// every value above the one before: a millionth per second of the run's age is, over all the
+    /// connections on which it is said.
+    pub(super) fn again(
+        &self,
+        filter: &NotificationFilter,
+        seen: Seq,
+        age: Duration,
+    ) -> Option<String> {
+        if seen < self.at {
+            return None;
+        }
+        // Before its first progress, a young run is at 0, with which many agents begin.
+        let age = if self.is_told { age } else { Duration::from_secs(age.as_secs()) };
+        let value = self.value + age.as_secs_f64() / 1e6;
+        let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+        let (total, message) = (text(&self.total), text(&self.message));
+        filter.progress(&value.to_string(), total.as_deref(), message.as_deref())
+    }
+}
