@@ -70,7 +70,9 @@ fn answer_or_refuse(outcome: Result<Value, AppError>) -> Result<Value, RpcError>
     };
     let code = match &error {
         AppError::NotFound { kind: "run", .. } => "run_not_found",
-        AppError::NotFound { .. } => "question_not_found",
+        AppError::NotFound { kind: "conversation", .. } => "conversation_not_found",
+        AppError::NotFound { kind: "open question", .. } => "question_not_found",
+        AppError::NotFound { .. } => "not_found",
         AppError::Invalid { .. } => "invalid_argument",
         AppError::NotNow(_) => "not_now",
         AppError::Inactive { .. } => "tenant_inactive",

@@ -126,6 +126,11 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_and_start_nothing() {
     for (tool, arguments, code) in [
         ("run_status", json!({ "run_id": "run_0" }), "run_not_found"),
         ("run_status", json!({ "run_id": "../etc" }), "run_not_found"),
+        (
+            "run_agent",
+            json!({ "conversation": "cnv_none", "input": "x" }),
+            "conversation_not_found",
+        ),
         ("run_wait", json!({ "run_id": "run_0" }), "run_not_found"),
         ("run_cancel", json!({ "run_id": "run_0" }), "run_not_found"),
         ("run_update", json!({ "run_id": "run_0", "input": {} }), "run_not_found"),
