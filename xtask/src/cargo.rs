@@ -59,3 +59,9 @@ fn show(command: &Command) -> String {
         .collect::<Vec<_>>()
         .join(" ")
 }
+
+/// Where cargo builds.
+pub(crate) fn target_folder() -> PathBuf {
+    let root = workspace_root();
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set))
+}

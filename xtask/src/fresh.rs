@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::cargo::{cargo, run as run_command, workspace_root};
+use crate::scratch::ScratchFolder;
 
 /// Variables that a bare machine may have too: how to reach the network.
 const PASSED_ON: [&str; 8] = [
@@ -37,16 +38,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Clones HEAD, builds it in release mode and plays the demo, as in the README.
 pub(crate) fn prove(target_dir: Option<&Path>) -> Result<()> {
-    let scratch = ScratchFolder::make()?;
-    let clone = scratch.0.join("shikiri");
+    let scratch = ScratchFolder::make("fresh")?;
+    let clone = scratch.path().join("shikiri");
     clone_head(&clone)?;
-    let home = scratch.0.join("home");
+    let home = scratch.path().join("home");
     fs::create_dir(&home)?;
     let target = match target_dir {
         // Separate from the workspace's own files: in a shared build folder, cargo distinguishes
         // two clones only by file times and would take the clone's code for ours afterwards.
         Some(chosen) => std::path::absolute(chosen)?.join("fresh"),
-        None => scratch.0.join("target"),
+        None => scratch.path().join("target"),
     };
     let mut demo = Command::new("cargo");
     demo.args(["run", "--release", "--", "demo", "--once"]).current_dir(&clone);
@@ -101,21 +102,4 @@ fn rust_home(variable: &str, default: &str) -> Result<PathBuf> {
     // As cargo and rustup do: without HOME, the system's folder of this user.
     let home = env::home_dir().with_context(|| format!("neither {variable} nor HOME is set"))?;
     Ok(home.join(default))
-}
-
-/// A temporary folder, removed at the end.
-struct ScratchFolder(PathBuf);
-
-impl ScratchFolder {
-    fn make() -> Result<ScratchFolder> {
-        let folder = env::temp_dir().join(format!("shikiri-fresh-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(ScratchFolder(folder))
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -16,11 +16,13 @@ mod deny;
 mod dist;
 mod fresh;
 mod notices;
+mod packages;
 mod peers;
 mod postgres;
 mod provision;
 mod report;
 mod rows;
+mod scratch;
 mod test;
 mod tools;
 
@@ -49,8 +51,10 @@ enum Command {
     Deny,
     /// Install the programs of others that tests speak with; prints the lines that name them
     Peers,
-    /// Build the programs that users install, as an archive in `dist`
-    Dist,
+    /// Build the programs that users install, as an archive, a wheel and npm packages in `dist`
+    Dist(dist::Arguments),
+    /// Install this checkout's wheel and npm packages into empty folders and play the demo from each
+    Packages,
     /// Prove that a fresh clone of HEAD builds and plays the demo with nothing but Rust
     Fresh(fresh::Arguments),
 }
@@ -63,7 +67,8 @@ fn main() -> ExitCode {
         Command::Rows => rows::run(),
         Command::Deny => deny::run(),
         Command::Peers => peers::run(),
-        Command::Dist => dist::run(),
+        Command::Dist(arguments) => dist::run(&arguments),
+        Command::Packages => packages::run(),
         Command::Fresh(arguments) => fresh::run(&arguments),
     };
     match outcome {

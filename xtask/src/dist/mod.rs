@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: the programs for users, each one file without library dependencies, as
-//! `dist/shikiri-VERSION-TARGET.tar.gz` with its checksum.
+//! `cargo xtask dist`: the programs for users, each one file without library dependencies, packed as
+//! an archive, a wheel and packages for npm in `dist`. `packaging/README.md` tells them apart.
 //!
 //! If Rust's musl target and a C compiler for it are installed, they are used. Otherwise this
 //! machine's C library is linked in, with one limit: host names are resolved by files and DNS only.
@@ -12,11 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 
-use crate::cargo::{cargo, run as run_command, succeeds, workspace_root};
+use crate::cargo::{cargo, run as run_command, succeeds, target_folder, workspace_root};
 use crate::notices;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+mod npm;
+mod wheel;
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Further files of the archive.
 const PAPERS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
@@ -49,26 +53,47 @@ pub(crate) struct Programs {
     target: String,
 }
 
-pub(crate) fn run() -> Result<()> {
-    let programs = Programs::build()?;
+/// What was packed.
+pub(crate) struct Packages {
+    pub(crate) archive: PathBuf,
+    pub(crate) wheel: PathBuf,
+    /// The launcher and the package with the programs.
+    pub(crate) npm: [PathBuf; 2],
+}
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Pack the programs in this folder, instead of building them
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let programs = match &arguments.programs {
+        Some(folder) => Programs::built_before(folder)?,
+        None => Programs::build()?,
+    };
     programs.prove()?;
-    let name = name(&programs.target);
-    let dist = workspace_root().join("dist");
-    for paper in PAPERS {
-        let copied = fs::copy(workspace_root().join(paper), programs.folder.join(paper));
-        copied.with_context(|| format!("cannot copy {paper}"))?;
+    let packages = programs.pack(&workspace_root().join("dist"))?;
+    let [launcher, platform] = &packages.npm;
+    for package in [&packages.archive, &packages.wheel, launcher, platform] {
+        println!("dist: {}", package.display());
     }
-    let notices = notices::third_party_notices(&programs.target)?;
-    fs::write(programs.folder.join(NOTICES), notices).context("cannot write the notices")?;
-    let archive = format!("{name}.tar.gz");
+    Ok(())
+}
+
+/// One archive with everything, and its checksum.
+fn archive(folder: &Path) -> Result<PathBuf> {
+    let (parent, name) = (folder.parent(), folder.file_name());
+    let (parent, name) = parent.zip(name).context("the programs' folder has no name")?;
+    let archive = format!("{}.tar.gz", name.to_string_lossy());
     let mut tar = Command::new("tar");
     tar.args(["--create", "--gzip", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
-    run_command(tar.args(["--file", &archive, &name]).current_dir(&dist))?;
-    let sum = Command::new("sha256sum").arg(&archive).current_dir(&dist).output()?;
+    run_command(tar.args(["--file", &archive]).arg(name).current_dir(parent))?;
+    let sum = Command::new("sha256sum").arg(&archive).current_dir(parent).output()?;
     ensure!(sum.status.success(), "sha256sum failed");
-    fs::write(dist.join(format!("{archive}.sha256")), &sum.stdout)?;
-    println!("dist: {}", dist.join(&archive).display());
-    Ok(())
+    fs::write(parent.join(format!("{archive}.sha256")), &sum.stdout)?;
+    Ok(parent.join(archive))
 }
 
 impl Programs {
@@ -89,6 +114,35 @@ impl Programs {
             ensure!(is_static(&copy)?, "{program} still needs libraries");
         }
         Ok(Programs { folder, target })
+    }
+
+    /// Those of a plain `cargo build`, or of another machine. They may need libraries.
+    pub(crate) fn built_before(built: &Path) -> Result<Programs> {
+        let target = target()?;
+        let folder = workspace_root().join("dist").join(name(&target));
+        fs::create_dir_all(&folder)?;
+        for program in ["shikiri", "shikiri-hook"] {
+            let copy = folder.join(program);
+            let _ = fs::remove_file(&copy);
+            let copied = fs::copy(built.join(program), &copy);
+            copied.with_context(|| format!("no {program} in {}", built.display()))?;
+        }
+        Ok(Programs { folder, target })
+    }
+
+    /// Everything that users may install, in the folder `out`.
+    pub(crate) fn pack(&self, out: &Path) -> Result<Packages> {
+        for paper in PAPERS {
+            let copied = fs::copy(workspace_root().join(paper), self.folder.join(paper));
+            copied.with_context(|| format!("cannot copy {paper}"))?;
+        }
+        let notices = notices::third_party_notices(&self.target)?;
+        fs::write(self.folder.join(NOTICES), notices).context("cannot write the notices")?;
+        Ok(Packages {
+            archive: archive(&self.folder)?,
+            wheel: wheel::pack(&self.folder, &self.target, out)?,
+            npm: npm::pack(&self.folder, &self.target, out)?,
+        })
     }
 
     /// The smallest possible processes, in one folder: `empty` as usually built, `empty-static`
@@ -173,11 +227,6 @@ fn target() -> Result<String> {
     });
     let has_compiler = succeeds(Command::new("musl-gcc").arg("--version"));
     Ok(if installed && has_compiler { musl } else { host.to_owned() })
-}
-
-fn target_folder() -> PathBuf {
-    let root = workspace_root();
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set))
 }
 
 /// Whether it needs no libraries: an ELF file without an interpreter.
