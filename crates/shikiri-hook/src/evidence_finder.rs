@@ -68,7 +68,7 @@ impl<'a> EvidenceFinder<'a> {
                 let role = prompt.as_deref().map(parse_role_tag);
                 evidence.prompt_role = Some(match role {
                     None => PromptRole::Unread,
-                    Some(None) => PromptRole::Unnamed,
+                    Some(None) => PromptRole::NoTag,
                     Some(Some(role)) => PromptRole::Named(role.to_owned()),
                 });
             }

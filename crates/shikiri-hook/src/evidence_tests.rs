@@ -106,7 +106,7 @@ fn a_prompt_that_cannot_be_read_is_told_from_one_without_a_role() {
         fs::write(world.path(), format!("{line}\n")).unwrap();
     };
     prompt("go");
-    assert_eq!(ask(), PromptRole::Unnamed);
+    assert_eq!(ask(), PromptRole::NoTag);
     prompt("[ROLE:試験] go");
     assert_eq!(ask(), PromptRole::Named("試験".to_owned()));
 }

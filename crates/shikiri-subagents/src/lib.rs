@@ -1,5 +1,5 @@
 //! Claude Code's hook events on a server: the server handles an event on its store as a hook
-//! process does on the file of its project.
+//! process does on the file of its project. The decisions are `shikiri_model::hook::decide`'s.
 
 mod hook_claims;
 mod hook_reports;

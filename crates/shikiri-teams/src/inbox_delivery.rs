@@ -116,7 +116,7 @@ impl AgentSessionHandle {
         }
         one.value.mark_seen(&self.session.id, transaction.now);
         // By then the session has handled the item, or has died.
-        let later = transaction.now + self.limits().claim;
+        let later = transaction.now + self.limits().delegation_claim;
         one.value.due_at = one.value.due_at.map(|_| later);
         transaction.put(&one)?;
         if one.value.what.retention() == InboxRetention::UntilNextCall {

@@ -42,7 +42,7 @@ pub const USER: EnvVar = var("USER", "on whose behalf `shikiri run` acts [local]
 pub const PATH: EnvVar = var("PATH", "where the claude program is looked for");
 pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
 pub const TERM: EnvVar = var("TERM", "dumb: no colours");
-/// Read in `shikiri-app`, in debug builds only.
+/// Read in `shikiri-runtime/src/failpoint.rs`, in debug builds only.
 pub const FAILPOINT: EnvVar =
     var("SHIKIRI_FAILPOINT", "NAME:N, in debug builds: die at the Nth passage of a failpoint");
 

@@ -49,7 +49,7 @@ async fn bill(world: &World, tenant: &str, user: &str, conversation: &str, rows:
         model_id: ModelId::offline(),
         engine: EngineKind::Offline,
         executor: ExecutionUser { user_id: user.into(), name: Some("名".into()), email: None },
-        goes_on: false,
+        is_resumable: false,
         confinement: None,
         usage: TokenUsage::default(),
         total_cost_usd: Cost::default(),

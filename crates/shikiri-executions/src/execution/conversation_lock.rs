@@ -119,7 +119,7 @@ impl Executions {
             model_id: resolved.model.id.clone(),
             engine: resolved.model.engine,
             executor: request.executor.clone(),
-            goes_on: resolved.is_resumable() && run_slot.is_lasting(),
+            is_resumable: resolved.can_resume_elsewhere() && run_slot.is_lasting(),
             confinement: resolved.confinement,
             usage: TokenUsage::default(),
             total_cost_usd: Cost::default(),

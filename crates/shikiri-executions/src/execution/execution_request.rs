@@ -140,7 +140,7 @@ impl ResolvedRequest {
 
     /// Whether another process could finish the turn. That needs an engine whose steps are
     /// journaled, and no secret that only this process knows.
-    pub(super) fn is_resumable(&self) -> bool {
+    pub(super) fn can_resume_elsewhere(&self) -> bool {
         let has_own_server = self.servers.iter().any(|server| server.is_own);
         self.engine.is_native() && self.secrets.is_empty() && !has_own_server
     }

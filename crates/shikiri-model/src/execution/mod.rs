@@ -34,9 +34,9 @@ pub struct Execution {
     pub model_id: ModelId,
     pub engine: EngineKind,
     pub executor: ExecutionUser,
-    /// Its steps are stored, so that another process can resume it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub goes_on: bool,
+    /// Its steps are stored, so that another process can resume it. Stored by its first name.
+    #[serde(rename = "goes_on", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_resumable: bool,
     /// The confinement of the programs that the engine starts; None if it starts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confinement: Option<ConfinementLevel>,

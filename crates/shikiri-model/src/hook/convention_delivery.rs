@@ -76,7 +76,7 @@ impl HookEvaluation<'_> {
             None => match &self.evidence.prompt_role {
                 None => return Err(EvidenceRequest::PromptRole { agent_id: None }),
                 Some(PromptRole::Named(role)) => Some(role.clone()),
-                Some(PromptRole::Unread | PromptRole::Unnamed) => None,
+                Some(PromptRole::Unread | PromptRole::NoTag) => None,
             },
         };
         let chosen = self.conventions.for_subagent(role.as_deref(), kind);
@@ -121,7 +121,7 @@ impl HookEvaluation<'_> {
         let alike = active.iter().all(|agent| {
             let same =
                 |a: &SubagentRecord| (&a.role, &a.agent_type) == (&agent.role, &agent.agent_type);
-            first.is_some_and(same) && !agent.is_in_background()
+            first.is_some_and(same) && !agent.is_bound_exactly()
         });
         let known = first.filter(|_| alike);
         let role = known.and_then(|agent| agent.role.clone());

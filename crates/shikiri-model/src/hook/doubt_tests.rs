@@ -288,7 +288,7 @@ fn a_prompt_that_is_not_written_yet_is_looked_for_again() {
     let mut world = super::world::world();
     world.start("a2", KIND);
     world.meta("unseen");
-    world.disk.prompt_role = Some(PromptRole::Unnamed);
+    world.disk.prompt_role = Some(PromptRole::NoTag);
     world.tool("a2", KIND);
     assert!(world.agent("a2").checked, "there is no role to be found");
 }
@@ -311,7 +311,7 @@ fn an_agent_of_an_unseen_call_without_a_role_does_not_keep_the_role_it_was_guess
     call(&mut world, "t1", "tester");
     world.start("a1", KIND);
     world.meta("unseen");
-    world.disk.prompt_role = Some(PromptRole::Unnamed);
+    world.disk.prompt_role = Some(PromptRole::NoTag);
     assert_eq!(world.tool("a1", KIND).as_deref(), Some("default text"));
     assert_eq!(world.agent("a1").role, None);
     assert_eq!(world.start("a2", KIND).as_deref(), Some("tester text"), "t1 is free");

@@ -35,7 +35,7 @@ pub enum PromptRole {
     /// The prompt could not be read. It may not be written yet.
     Unread,
     /// The prompt names no role.
-    Unnamed,
+    NoTag,
     Named(String),
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Identity comes first: `agent_id` names the subagent in every payload, and `tool_use_id` the call
 //! that spawned it. Only where an older Claude Code omits the id is the agent guessed. The record
-//! then says so, and a role that is in doubt gets no text.
+//! then says so, and an agent whose role is in doubt gets the default text.
 
 pub mod conventions;
 mod decide;

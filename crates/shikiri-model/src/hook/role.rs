@@ -3,17 +3,20 @@
 use crate::macros::text_enum;
 
 text_enum! {
-    /// How the role of a subagent was found. `identify` in `spawn_matching.rs` has the order.
+    /// How the role of a subagent was found. The documentation of `identify` in `spawn_matching.rs` has
+    /// the order.
     pub enum RoleSource {
         /// A person set it.
         Manual = "manual",
         /// The agent type is a role.
         AgentType = "agent_type",
-        /// `[ROLE:x]` in the prompt of the call that spawned the subagent.
+        /// `[ROLE:x]` in the prompt of the call that spawned the subagent. The stored word is a historical
+        /// one.
         TaskMatch = "task_match",
         /// `[ROLE:x]` in the first prompt of the subagent's own transcript.
         TranscriptParse = "transcript_parse",
-        /// The oldest subagent without its convention, for a Claude Code that does not name the caller.
+        /// Any of these, but the calls of the agents were only told apart by their order: an older Claude
+        /// Code does not name the caller.
         Fifo = "fifo",
     }
 }

@@ -58,7 +58,7 @@ impl HookEvaluation<'_> {
 
     /// Whether an unnamed agent may be one that its call has named already.
     fn may_be_another(&self, agent: &SubagentRecord) -> bool {
-        let alike = |a: &SubagentRecord| a.is_in_background() && a.agent_type == agent.agent_type;
+        let alike = |a: &SubagentRecord| a.is_bound_exactly() && a.agent_type == agent.agent_type;
         agent.is_unnamed() && self.known.active.iter().any(alike)
     }
 
@@ -107,7 +107,9 @@ impl HookEvaluation<'_> {
         }
     }
 
-    /// Determines, once, which call spawned the agent: with its first tool call, or at its end.
+    /// Determines, once, which call spawned the agent and with it the role: with its first tool call, or
+    /// at its end. The order of sources: a role that a person set, the agent type, the `[ROLE:x]` or the
+    /// type of the spawning call, the type in the agent's file, the `[ROLE:x]` in its own transcript.
     pub(super) fn identify(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
         self.resolve_by_type(agent);
         if agent.is_certain() || agent.checked {
@@ -151,7 +153,7 @@ impl HookEvaluation<'_> {
                 agent.take_role(Some(role), RoleSource::TranscriptParse);
                 (agent.confidence, agent.checked) = (RoleConfidence::Exact, true);
             }
-            Some(PromptRole::Unnamed) => agent.checked = meta.is_some(),
+            Some(PromptRole::NoTag) => agent.checked = meta.is_some(),
             // The next tool call tries again.
             Some(PromptRole::Unread) => self.identify_by_read_call(agent)?,
         }

@@ -236,11 +236,6 @@ impl SubagentRecord {
         self.agent_id.starts_with(UNNAMED)
     }
 
-    /// Its call returned while it works. The main agent may be calling, too.
-    pub(super) fn is_in_background(&self) -> bool {
-        self.is_bound_exactly()
-    }
-
     /// Whether its call is known for certain, so that it is listed by its own id.
     fn is_spawned_exactly(&self) -> bool {
         self.tool_use_id.is_some() && !self.agent_id.contains('-')

@@ -263,7 +263,7 @@ fn execution() -> Run {
             name: None,
             email: None,
         },
-        goes_on: false,
+        is_resumable: false,
         confinement: None,
         usage: crate::execution::TokenUsage::default(),
         total_cost_usd: crate::execution::Cost::default(),
@@ -339,11 +339,11 @@ fn only_an_execution_is_concluded() {
 }
 
 #[test]
-fn an_execution_that_goes_on_is_queued_again_and_a_cancelled_one_waits_for_its_bill() {
+fn a_resumable_execution_is_queued_again_and_a_cancelled_one_waits_for_its_bill() {
     let now = Timestamp::from_millis(7);
     let node: NodeId = "nod_1".parse().unwrap();
     let mut run = execution();
-    run.execution.as_mut().unwrap().goes_on = true;
+    run.execution.as_mut().unwrap().is_resumable = true;
     let running = decide(&run, RunCommand::Start { node: node.clone() }, now).unwrap().run;
     let lost = decide(&running, RunCommand::Lose { node: node.clone() }, now).unwrap();
     assert_eq!((lost.run.status, lost.run.due_at), (RunStatus::Queued, Some(now)));

@@ -136,7 +136,7 @@ impl Run {
 
     /// Whether another process can continue it when its node is gone.
     pub fn is_resumable(&self) -> bool {
-        self.execution.as_ref().is_none_or(|execution| execution.goes_on)
+        self.execution.as_ref().is_none_or(|execution| execution.is_resumable)
     }
 
     pub fn outcome(&self) -> Option<RunOutcome> {

@@ -129,7 +129,7 @@ impl AgentSession {
 }
 
 fn seen_step(limits: &TeamLimits) -> Duration {
-    SEEN_STEP.min(limits.chat_idle / 10).min(limits.claim / 10)
+    SEEN_STEP.min(limits.chat_idle / 10).min(limits.delegation_claim / 10)
 }
 
 document!(AgentSession, "agent_session", tenant, id, |session| {
@@ -188,7 +188,7 @@ mod tests {
         let chat = session(SessionPurpose::Chat);
         assert!(!chat.is_touch_due(&limits, Timestamp::from_millis(1_999)));
         assert!(chat.is_touch_due(&limits, Timestamp::from_millis(2_000)));
-        let short = TeamLimits { claim: Duration::from_millis(500), ..limits };
+        let short = TeamLimits { delegation_claim: Duration::from_millis(500), ..limits };
         assert!(chat.is_touch_due(&short, Timestamp::from_millis(50)));
     }
 

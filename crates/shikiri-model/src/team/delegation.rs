@@ -142,7 +142,7 @@ impl Delegation {
         }
         self.status = DelegationStatus::Processing;
         self.processed_at.get_or_insert(now);
-        self.claim = Some(DelegationClaim { session: session.clone(), until: now + limits.claim });
+        self.claim = Some(DelegationClaim { session: session.clone(), until: now + limits.delegation_claim });
         true
     }
 
@@ -261,7 +261,7 @@ impl Delegation {
             return DelegationSweep::Failed;
         }
         let Some(claim) = &mut self.claim else { return DelegationSweep::Later };
-        let until = last_call.map_or(claim.until, |last| claim.until.max(last + limits.claim));
+        let until = last_call.map_or(claim.until, |last| claim.until.max(last + limits.delegation_claim));
         if last_call.is_some() && now < until {
             claim.until = until;
             return DelegationSweep::Later;

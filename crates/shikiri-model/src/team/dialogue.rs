@@ -146,7 +146,7 @@ impl Dialogue {
             max_turns,
             budget: opening.budget,
             delegation: opening.delegation,
-            deadline: (now + limits.pending).min(opening.budget.ends_at),
+            deadline: (now + limits.dialogue_pending).min(opening.budget.ends_at),
             end: None,
         };
         dialogue.budget.turns = dialogue.budget.turns.saturating_sub(1);
@@ -211,7 +211,7 @@ impl Dialogue {
             return false;
         }
         self.state = DialogueState::Active;
-        self.deadline = (now + limits.idle).min(self.budget.ends_at);
+        self.deadline = (now + limits.dialogue_idle).min(self.budget.ends_at);
         true
     }
 
@@ -236,7 +236,7 @@ impl Dialogue {
         self.messages += 1;
         self.turn = side.other();
         self.budget.turns = self.budget.turns.saturating_sub(1);
-        self.deadline = (now + limits.idle).min(self.budget.ends_at);
+        self.deadline = (now + limits.dialogue_idle).min(self.budget.ends_at);
         let is_last = self.turns_left() == 0;
         if is_last {
             self.close(DialogueEndReason::MaxTurns, None, now);

@@ -167,5 +167,5 @@ impl SpawnQueue {
 }
 
 #[cfg(test)]
-#[path = "agenda_tests.rs"]
+#[path = "spawn_queue_tests.rs"]
 mod tests;

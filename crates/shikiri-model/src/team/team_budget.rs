@@ -26,9 +26,9 @@ impl TeamBudget {
 
     pub fn fresh(limits: &TeamLimits, now: Timestamp) -> Self {
         Self {
-            hops: limits.depth.saturating_sub(1),
+            hops: limits.delegation_depth.saturating_sub(1),
             turns: Self::MAX_TURNS,
-            ends_at: now + limits.wall,
+            ends_at: now + limits.delegation_wall,
         }
     }
 
@@ -80,7 +80,7 @@ impl TeamBudget {
     /// The hops that remain after one more.
     pub fn hops_after(told: &[TeamBudget], limits: &TeamLimits) -> Result<u32, TeamRefusal> {
         let Some(least) = told.iter().map(|one| one.hops).min() else {
-            return Ok(limits.depth.saturating_sub(1));
+            return Ok(limits.delegation_depth.saturating_sub(1));
         };
         if told.iter().any(|one| one.turns == 0) {
             let message = "what this would follow from has no turns left";
@@ -90,7 +90,7 @@ impl TeamBudget {
             RefusalCode::DelegationTooDeep.because(format!(
                 "this would be more than {} talks or messages that follow from one another: do \
                  what you can by yourself",
-                limits.depth
+                limits.delegation_depth
             ))
         })
     }

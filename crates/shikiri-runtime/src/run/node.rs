@@ -1,7 +1,7 @@
 //! A node: one living process that executes runs, known by a lease that it renews.
 //!
 //! Every write for a run is guarded by the node's lease. When the lease expires, another node puts
-//! its runs back in the queue. A node that was only paused finds its writes refused, drops its runs
+//! its runs back in the queue, or ends those that cannot be resumed. A node that was only paused finds its writes refused, drops its runs
 //! and joins again under a new id.
 
 use std::slice;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::liveness_file::{LivenessFile, is_process_dead, reap_dead_nodes};
-use super::node_sweep::{forget_node, requeue_runs_of, sweep};
+use super::node_sweep::{forget_node, requeue_or_abort_runs_of, sweep};
 use super::run_handler::NodeServices;
 use super::run_slot::RunSlot;
 use super::worker::Worker;
@@ -164,7 +164,7 @@ impl NodeTerm {
     }
 
     async fn hand_back(&self) {
-        if let Err(error) = requeue_runs_of(&self.services, &self.node).await {
+        if let Err(error) = requeue_or_abort_runs_of(&self.services, &self.node).await {
             tracing::warn!(%error, "runs were not handed back; another node will find them");
             return;
         }

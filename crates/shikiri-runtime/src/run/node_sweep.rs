@@ -59,7 +59,7 @@ async fn sweep_node(services: &NodeServices, lapsed: &Lease) -> Result<(), AppEr
         Err(error) => return Err(error.into()),
     };
     failpoint::hit("sweep.after_fence");
-    requeue_runs_of(services, &node).await?;
+    requeue_or_abort_runs_of(services, &node).await?;
     failpoint::hit("sweep.after_requeue");
     forget_node(&services.runtime, &guard, &node).await
 }
@@ -84,7 +84,7 @@ pub(super) async fn forget_node(
     Ok(runtime.store.forget_lease(guard).await?)
 }
 
-pub(super) async fn requeue_runs_of(
+pub(super) async fn requeue_or_abort_runs_of(
     services: &NodeServices,
     node: &NodeId,
 ) -> Result<(), AppError> {
@@ -101,7 +101,7 @@ pub(super) async fn requeue_runs_of(
         for record in &records {
             match store::decode::<Run>(record) {
                 Ok(stored) => {
-                    requeue_lost_run(services, &stored.value.tenant, &stored.value.id, node)
+                    requeue_or_abort_run(services, &stored.value.tenant, &stored.value.id, node)
                         .await?;
                     put_back += 1;
                 }
@@ -123,7 +123,7 @@ const MOST_LOSSES: u32 = 40;
 
 /// Puts one run back in the queue, or ends it if its handler cannot resume it. A run that the node
 /// no longer owns is left alone.
-pub(super) async fn requeue_lost_run(
+pub(super) async fn requeue_or_abort_run(
     services: &NodeServices,
     tenant: &TenantId,
     run: &RunId,

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::node::control_stream;
-use super::node_sweep::requeue_lost_run;
+use super::node_sweep::requeue_or_abort_run;
 use super::run_driver::{RunAttemptOutcome, RunDriver};
 use super::run_handler::{NodeServices, RunJob, StopSignals};
 use super::run_slot::RunSlot;
@@ -48,7 +48,7 @@ pub(super) struct Worker {
     pub(super) is_lasting: bool,
     slots: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
-    /// Jobs, which cannot be put back. Closed when this node accepts nothing new.
+    /// Jobs and resumed jobs, which a leaving node waits for. Closed when this node accepts nothing new.
     jobs: TaskTracker,
     /// By the run's id.
     active_runs: Mutex<HashMap<String, ActiveRun>>,
@@ -66,8 +66,8 @@ pub(super) struct ActiveRun {
 /// How a new run is executed.
 pub enum RunWorkload {
     /// By a journaled agent, which any node can resume.
-    Journaled,
-    /// By a job, which ends with this process.
+    Agent,
+    /// By a job of this process. If the process is lost, the `RunHandler` resumes the run or ends it.
     Job(Box<dyn RunJob>),
 }
 
@@ -224,7 +224,7 @@ impl Worker {
         let run = &started.value;
         let ended = match work {
             // A new run has no journal yet.
-            RunWorkload::Journaled => {
+            RunWorkload::Agent => {
                 let ending = self.drive(run, Journal::default(), cancel).await;
                 self.end(started, ending).await
             }
@@ -272,7 +272,7 @@ impl Worker {
     /// Puts a run back. Other nodes do not look for runs of a living node, so it tries until the
     /// store is back. Once the lease is lost, a sweep finds the run.
     pub(super) async fn requeue_run(&self, tenant: &TenantId, id: &RunId) {
-        while let Err(error) = requeue_lost_run(&self.services, tenant, id, &self.node).await {
+        while let Err(error) = requeue_or_abort_run(&self.services, tenant, id, &self.node).await {
             if !matches!(error, AppError::Unavailable(_) | AppError::Unknown(_)) {
                 tracing::error!(run.id = %id, %error, "run {id} cannot be put back");
                 return;
@@ -465,7 +465,7 @@ impl Worker {
         }
     }
 
-    /// Accepts nothing new, and waits a while for jobs to end: they cannot be put back.
+    /// Accepts nothing new, and waits a while for jobs to end.
     pub(super) async fn drain_jobs(&self) {
         self.jobs.close();
         let _ =

@@ -119,14 +119,14 @@ fn each_limit_of_teams_has_its_setting() {
     let world = (1..).zip(numbers).fold(world, |world, (n, name)| world.set(name, &n.to_string()));
     let world = world.set("SHIKIRI_DIALOGUE_IDLE_SECONDS", "0.5").project_file("max_spawns = 9");
     let expected = TeamLimits {
-        pending: Duration::from_secs(1),
-        idle: Duration::from_millis(500),
+        dialogue_pending: Duration::from_secs(1),
+        dialogue_idle: Duration::from_millis(500),
         session: Duration::from_secs(3),
         chat_idle: Duration::from_secs(4),
-        claim: Duration::from_secs(5),
-        wall: Duration::from_secs(6),
+        delegation_claim: Duration::from_secs(5),
+        delegation_wall: Duration::from_secs(6),
         spawn_guard: Duration::from_secs(7),
-        depth: 8,
+        delegation_depth: 8,
         max_spawns: 9,
         attempts: 3,
         rest: Duration::from_secs(600),

@@ -3,7 +3,7 @@
 //! `docs/reference/configuration.md`, and its place in [`Config`].
 //!
 //! `field` makes a field of `Config` and gives its default. `sets` names a place in a part of
-//! `Config` that has its own defaults. A setting's `///` lines go to the reference.
+//! `Config` that has its own defaults: those of `team` are in `shikiri-model/src/team/limits.rs`. A setting's `///` lines go to the reference.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -119,13 +119,13 @@ settings! {
             help: "a dialogue whose partner does not come ends after this",
             variables: ["SHIKIRI_DIALOGUE_PENDING_SECONDS"],
             kind: Seconds,
-            sets: team.pending,
+            sets: team.dialogue_pending,
         }
         dialogue_idle_seconds {
             help: "a dialogue in which nothing is said ends after this",
             variables: ["SHIKIRI_DIALOGUE_IDLE_SECONDS"],
             kind: Seconds,
-            sets: team.idle,
+            sets: team.dialogue_idle,
         }
         session_seconds {
             help: "longest time of an agent's session",
@@ -143,19 +143,19 @@ settings! {
             help: "a silent chat session gives a delegation back after this",
             variables: ["SHIKIRI_DELEGATION_CLAIM_SECONDS"],
             kind: Seconds,
-            sets: team.claim,
+            sets: team.delegation_claim,
         }
         delegation_depth {
             help: "delegations that may follow from one another",
             variables: ["SHIKIRI_DELEGATION_DEPTH"],
             kind: Count<u32>,
-            sets: team.depth,
+            sets: team.delegation_depth,
         }
         delegation_seconds {
             help: "longest time of a delegation and what follows from it",
             variables: ["SHIKIRI_DELEGATION_SECONDS"],
             kind: Seconds,
-            sets: team.wall,
+            sets: team.delegation_wall,
         }
         spawn_guard_seconds {
             help: "an agent that was started has so long to log in",

@@ -126,7 +126,7 @@ async fn what_a_session_was_told_is_known_after_a_restart() {
     let other = team.world.upgraded(Vec::new());
     let desk = other.teams.enter_session(&b.token, permission("send_message")).await.unwrap();
     let told = desk.session.told.unwrap();
-    assert_eq!(told.hops, TeamLimits::default().depth - 1);
+    assert_eq!(told.hops, TeamLimits::default().delegation_depth - 1);
     let sent = desk.send_message("c", "ねえ", None).await.unwrap();
     let message = other.teams.team_message(desk_tenant(&desk), &team.project, &sent).await.unwrap();
     assert_eq!(message.value.hops, Some(told.hops - 1));

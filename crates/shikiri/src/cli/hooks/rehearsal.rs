@@ -166,7 +166,7 @@ impl<'a> Rehearsal<'a> {
             EvidenceRequest::PromptRole { .. } => {
                 let named = |role: &str| PromptRole::Named(role.to_owned());
                 evidence.prompt_role =
-                    Some(parse_role_tag(&self.prompt).map_or(PromptRole::Unnamed, named));
+                    Some(parse_role_tag(&self.prompt).map_or(PromptRole::NoTag, named));
             }
             EvidenceRequest::NamesAgents => evidence.names_agents = Some(Some(true)),
             EvidenceRequest::Tokens { .. } => evidence.tokens = Some(Some(0)),

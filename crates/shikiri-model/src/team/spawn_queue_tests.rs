@@ -16,110 +16,110 @@ fn limits(max_spawns: u32) -> TeamLimits {
 }
 
 /// All that are given a place at this time.
-fn taken(agenda: &mut SpawnQueue, limits: &TeamLimits, now: i64) -> Vec<(String, SessionPurpose)> {
-    let next = std::iter::from_fn(|| agenda.next(limits, at(now)));
+fn taken(queue: &mut SpawnQueue, limits: &TeamLimits, now: i64) -> Vec<(String, SessionPurpose)> {
+    let next = std::iter::from_fn(|| queue.next(limits, at(now)));
     next.map(|target| (target.place.agent.to_string(), target.purpose)).collect()
 }
 
 #[test]
 fn no_more_are_carried_out_at_once_than_there_are_places() {
     use SessionPurpose::Chat;
-    let (mut agenda, limits) = (SpawnQueue::default(), limits(2));
+    let (mut queue, limits) = (SpawnQueue::default(), limits(2));
     for (agent, ms) in [("a", 3), ("b", 1), ("c", 2)] {
-        agenda.enqueue(target(agent, Chat), [], at(ms));
+        queue.enqueue(target(agent, Chat), [], at(ms));
     }
-    assert_eq!(agenda.next_at(&limits), Some(at(1)));
-    assert_eq!(taken(&mut agenda, &limits, 0), []);
+    assert_eq!(queue.next_at(&limits), Some(at(1)));
+    assert_eq!(taken(&mut queue, &limits, 0), []);
     let (b, c) = (("b".to_owned(), Chat), ("c".to_owned(), Chat));
-    assert_eq!(taken(&mut agenda, &limits, 9), [b, c], "the longest waiting first");
-    assert_eq!(agenda.next_at(&limits), None, "nothing to look at before one is free");
-    agenda.release(&target("c", Chat), None);
-    assert_eq!(agenda.next_at(&limits), Some(at(3)));
-    assert_eq!(taken(&mut agenda, &limits, 9), [("a".to_owned(), Chat)]);
-    agenda.release(&target("b", Chat), None);
-    assert_eq!(taken(&mut agenda, &limits, 9), []);
+    assert_eq!(taken(&mut queue, &limits, 9), [b, c], "the longest waiting first");
+    assert_eq!(queue.next_at(&limits), None, "nothing to look at before one is free");
+    queue.release(&target("c", Chat), None);
+    assert_eq!(queue.next_at(&limits), Some(at(3)));
+    assert_eq!(taken(&mut queue, &limits, 9), [("a".to_owned(), Chat)]);
+    queue.release(&target("b", Chat), None);
+    assert_eq!(taken(&mut queue, &limits, 9), []);
 }
 
 #[test]
 fn talk_comes_before_tasks_and_tasks_leave_room_for_a_talk() {
     use SessionPurpose::{Chat, Task};
-    let (mut agenda, three) = (SpawnQueue::default(), limits(3));
+    let (mut queue, three) = (SpawnQueue::default(), limits(3));
     for agent in ["a", "b"] {
-        agenda.enqueue(target(agent, Task), [], at(1));
-        agenda.enqueue(target(agent, Chat), [], at(2));
+        queue.enqueue(target(agent, Task), [], at(1));
+        queue.enqueue(target(agent, Chat), [], at(2));
     }
     let expected = [("a".to_owned(), Chat), ("b".to_owned(), Chat), ("a".to_owned(), Task)];
-    assert_eq!(taken(&mut agenda, &three, 9), expected);
-    agenda.release(&target("a", Chat), None);
-    assert_eq!(taken(&mut agenda, &three, 9), [], "a second task would take a talk's place");
-    agenda.release(&target("a", Task), None);
-    assert_eq!(taken(&mut agenda, &three, 9), [("b".to_owned(), Task)]);
+    assert_eq!(taken(&mut queue, &three, 9), expected);
+    queue.release(&target("a", Chat), None);
+    assert_eq!(taken(&mut queue, &three, 9), [], "a second task would take a talk's place");
+    queue.release(&target("a", Task), None);
+    assert_eq!(taken(&mut queue, &three, 9), [("b".to_owned(), Task)]);
     // With fewer places than that, a task takes the one there is.
-    let mut agenda = SpawnQueue::default();
-    agenda.enqueue(target("a", Task), [], at(1));
-    assert_eq!(taken(&mut agenda, &limits(1), 9), [("a".to_owned(), Task)]);
+    let mut queue = SpawnQueue::default();
+    queue.enqueue(target("a", Task), [], at(1));
+    assert_eq!(taken(&mut queue, &limits(1), 9), [("a".to_owned(), Task)]);
 }
 
 #[test]
 fn what_comes_for_a_busy_errand_is_looked_at_when_it_is_free() {
-    let (mut agenda, limits, one) =
+    let (mut queue, limits, one) =
         (SpawnQueue::default(), limits(3), target("a", SessionPurpose::Chat));
-    agenda.mark_running(one.clone());
-    agenda.enqueue(one.clone(), [], at(5));
-    agenda.enqueue(one.clone(), [], at(3));
-    agenda.enqueue(one.clone(), [], at(7));
-    assert_eq!((agenda.next(&limits, at(9)), agenda.next_at(&limits)), (None, None));
-    agenda.release(&one, None);
-    assert_eq!(agenda.next_at(&limits), Some(at(3)), "at the earliest time that was wanted");
-    assert_eq!(agenda.next(&limits, at(9)), Some(one));
+    queue.mark_running(one.clone());
+    queue.enqueue(one.clone(), [], at(5));
+    queue.enqueue(one.clone(), [], at(3));
+    queue.enqueue(one.clone(), [], at(7));
+    assert_eq!((queue.next(&limits, at(9)), queue.next_at(&limits)), (None, None));
+    queue.release(&one, None);
+    assert_eq!(queue.next_at(&limits), Some(at(3)), "at the earliest time that was wanted");
+    assert_eq!(queue.next(&limits, at(9)), Some(one));
 }
 
 #[test]
 fn what_is_looked_at_again_is_still_awaited_by_those_who_waited() {
     use SessionPurpose::Chat;
-    let (mut agenda, limits, a, b) =
+    let (mut queue, limits, a, b) =
         (SpawnQueue::default(), limits(1), target("a", Chat), target("b", Chat));
-    agenda.enqueue(a.clone(), [], at(0));
-    agenda.enqueue(b.clone(), [a.clone()], at(0));
-    assert_eq!(agenda.next(&limits, at(1)), Some(a.clone()));
-    assert_eq!(agenda.next(&limits, at(1)), Some(b.clone()), "on a's place");
+    queue.enqueue(a.clone(), [], at(0));
+    queue.enqueue(b.clone(), [a.clone()], at(0));
+    assert_eq!(queue.next(&limits, at(1)), Some(a.clone()));
+    assert_eq!(queue.next(&limits, at(1)), Some(b.clone()), "on a's place");
     // It crashes, and is to be started again.
-    agenda.release(&b, Some(at(5)));
-    assert_eq!((agenda.next(&limits, at(4)), agenda.next_at(&limits)), (None, Some(at(5))));
-    assert_eq!(agenda.next(&limits, at(5)), Some(b.clone()));
+    queue.release(&b, Some(at(5)));
+    assert_eq!((queue.next(&limits, at(4)), queue.next_at(&limits)), (None, Some(at(5))));
+    assert_eq!(queue.next(&limits, at(5)), Some(b.clone()));
     // The one that waited ends first: the place is its partner's then, and nobody else's.
-    agenda.enqueue(target("c", Chat), [], at(5));
-    agenda.release(&a, None);
-    assert_eq!(agenda.next(&limits, at(6)), None);
-    agenda.release(&b, None);
-    assert_eq!(agenda.next(&limits, at(6)), Some(target("c", Chat)));
+    queue.enqueue(target("c", Chat), [], at(5));
+    queue.release(&a, None);
+    assert_eq!(queue.next(&limits, at(6)), None);
+    queue.release(&b, None);
+    assert_eq!(queue.next(&limits, at(6)), Some(target("c", Chat)));
 }
 
 #[test]
 fn a_place_is_lent_to_one_and_only_by_those_at_work() {
     use SessionPurpose::Chat;
-    let (mut agenda, limits, a) = (SpawnQueue::default(), limits(1), target("a", Chat));
-    agenda.enqueue(a.clone(), [], at(0));
+    let (mut queue, limits, a) = (SpawnQueue::default(), limits(1), target("a", Chat));
+    queue.enqueue(a.clone(), [], at(0));
     for partner in ["b", "c"] {
-        agenda.enqueue(target(partner, Chat), [a.clone()], at(1));
+        queue.enqueue(target(partner, Chat), [a.clone()], at(1));
     }
-    agenda.enqueue(target("d", Chat), [target("elsewhere", Chat)], at(0));
+    queue.enqueue(target("d", Chat), [target("elsewhere", Chat)], at(0));
     let names = |taken: Vec<(String, SessionPurpose)>| -> Vec<String> {
         taken.into_iter().map(|(agent, _)| agent).collect()
     };
-    assert_eq!(names(taken(&mut agenda, &limits, 2)), ["a", "b"]);
+    assert_eq!(names(taken(&mut queue, &limits, 2)), ["a", "b"]);
     // The second partner comes before what came earlier, but for nobody at work.
-    agenda.release(&target("b", Chat), None);
-    assert_eq!(names(taken(&mut agenda, &limits, 2)), ["c"]);
-    agenda.release(&target("c", Chat), None);
-    agenda.release(&a, None);
-    assert_eq!(names(taken(&mut agenda, &limits, 2)), ["d"]);
+    queue.release(&target("b", Chat), None);
+    assert_eq!(names(taken(&mut queue, &limits, 2)), ["c"]);
+    queue.release(&target("c", Chat), None);
+    queue.release(&a, None);
+    assert_eq!(names(taken(&mut queue, &limits, 2)), ["d"]);
 }
 
 /// Runs that each end when all those have ended that they wait for.
 struct SpawnQueueStory {
     needs: BTreeMap<SpawnTarget, Vec<SpawnTarget>>,
-    agenda: SpawnQueue,
+    queue: SpawnQueue,
     at_work: BTreeSet<SpawnTarget>,
     ended: BTreeSet<SpawnTarget>,
     most: usize,
@@ -130,11 +130,11 @@ impl SpawnQueueStory {
     /// `shared`, all talk to the same ones.
     fn new(tasks: usize, chain: usize, partners: usize, shared: bool) -> Self {
         let mut needs = BTreeMap::new();
-        let mut agenda = SpawnQueue::default();
+        let mut queue = SpawnQueue::default();
         for task in 0..tasks {
             let own = |purpose| target(&format!("t{task}"), purpose);
             needs.insert(own(SessionPurpose::Task), vec![own(SessionPurpose::Chat)]);
-            agenda.enqueue(own(SessionPurpose::Task), [], at(0));
+            queue.enqueue(own(SessionPurpose::Task), [], at(0));
             let mut links = vec![own(SessionPurpose::Chat)];
             for link in 0..chain {
                 let whose = if shared { "s".to_owned() } else { format!("t{task}") };
@@ -148,20 +148,20 @@ impl SpawnQueueStory {
             }
             needs.extend(links.into_iter().map(|last| (last, Vec::new())));
         }
-        Self { needs, agenda, at_work: BTreeSet::new(), ended: BTreeSet::new(), most: 0 }
+        Self { needs, queue, at_work: BTreeSet::new(), ended: BTreeSet::new(), most: 0 }
     }
 
     fn start_all(&mut self, limits: &TeamLimits) {
-        while let Some(target) = self.agenda.next(limits, at(1)) {
+        while let Some(target) = self.queue.next(limits, at(1)) {
             for needed in &self.needs[&target] {
                 if !self.ended.contains(needed) && !self.at_work.contains(needed) {
-                    self.agenda.enqueue(needed.clone(), [target.clone()], at(1));
+                    self.queue.enqueue(needed.clone(), [target.clone()], at(1));
                 }
             }
             self.at_work.insert(target);
         }
         self.most = self.most.max(self.at_work.len());
-        let own = self.agenda.busy.values().filter(|busy| busy.lender.is_none()).count();
+        let own = self.queue.busy.values().filter(|busy| busy.lender.is_none()).count();
         assert!(own <= limits.max_spawns as usize, "more places than there are");
     }
 
@@ -171,7 +171,7 @@ impl SpawnQueueStory {
             |target: &&SpawnTarget| self.needs[*target].iter().all(|o| self.ended.contains(o));
         let Some(target) = self.at_work.iter().find(can_end).cloned() else { return false };
         self.at_work.remove(&target);
-        self.agenda.release(&target, None);
+        self.queue.release(&target, None);
         self.ended.insert(target)
     }
 }
@@ -203,17 +203,17 @@ fn whoever_waits_for_another_is_never_in_its_way() {
 fn partners_of_all_who_have_a_place_can_be_started() {
     use SessionPurpose::Chat;
     for places in 1..=4_u32 {
-        let (mut agenda, limits) = (SpawnQueue::default(), limits(places));
+        let (mut queue, limits) = (SpawnQueue::default(), limits(places));
         for one in 0..places {
-            agenda.enqueue(target(&format!("a{one}"), Chat), [], at(0));
+            queue.enqueue(target(&format!("a{one}"), Chat), [], at(0));
         }
-        assert_eq!(taken(&mut agenda, &limits, 1).len(), places as usize);
+        assert_eq!(taken(&mut queue, &limits, 1).len(), places as usize);
         for one in 0..places {
             let (a, b) = (target(&format!("a{one}"), Chat), target(&format!("b{one}"), Chat));
-            agenda.enqueue(b, [a], at(1));
+            queue.enqueue(b, [a], at(1));
         }
-        assert_eq!(taken(&mut agenda, &limits, 1).len(), places as usize, "{places}");
-        assert_eq!(agenda.next_at(&limits), None);
+        assert_eq!(taken(&mut queue, &limits, 1).len(), places as usize, "{places}");
+        assert_eq!(queue.next_at(&limits), None);
     }
 }
 
