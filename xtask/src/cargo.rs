@@ -18,6 +18,14 @@ pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(workspace_root());
+    // Set by the cargo that runs this program. Build scripts that look at them would run again, with
+    // all that depends on them, whenever a command here follows one in a shell.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 

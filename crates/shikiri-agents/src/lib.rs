@@ -1,4 +1,13 @@
-//! The sample agents that come with Shikiri.
+//! The sample agents that come with Shikiri: a trip to book, a topic to research, and a long task with
+//! many steps.
+//!
+//! Each implements `DurableAgent` of `shikiri-runtime`. Its work is a function that calls `step`,
+//! `ask_human`, `ask_model` and `sleep` on its context. What these return is stored in the journal of the
+//! run, so that after a crash the function is called again and gets the stored results. A question to a
+//! person has an answer for a caller that cannot be asked: the trip is then not booked.
+//!
+//! To write one, begin with [`samples`] and `long_running.rs`, the smallest. An agent knows neither MCP
+//! nor REST: both start it as a run, and its schemas become those of a tool.
 
 mod input_fields;
 mod long_running;

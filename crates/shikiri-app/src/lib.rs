@@ -3,6 +3,10 @@
 //! A door (REST, MCP, the command line) holds an `App` and calls a service by its name:
 //! `app.teams.start_conversation(…)`. Every door reports a failure as a
 //! [`Problem`](problem::Problem).
+//!
+//! `app.rs` makes the services and registers what a node does in the background. `problem.rs` is the
+//! only place with HTTP statuses and error codes. `tenant_removal.rs` removes a tenant, which concerns
+//! every domain. There are no rules here: those are in the model and the domains.
 
 mod app;
 pub mod problem;

@@ -4,6 +4,11 @@
 //!
 //! All data of a server is untrusted: it is bounded in size, only treated as text, and sanitised
 //! before it is shown.
+//!
+//! Start with [`ServerConnection`]: it connects, finds the era (the newer one is tried first), and lists
+//! and calls tools. `transport/` has the three transports, `call/` one call with its progress and
+//! questions, `oauth/` the login at a server. `http_setup.rs` decides about certificates,
+//! proxies and addresses for every HTTP client of the product.
 
 mod background_reader;
 mod call;

@@ -6,6 +6,9 @@
 //!
 //! Around it: [`conversations`] and their messages, [`workspace`]s with files, a tenant's MCP
 //! [`servers`] and APIs, [`skills`], and `tools`, which combines all of these into one toolbox.
+//!
+//! If a node is lost, the runtime calls the service as its `RunHandler`: the execution is resumed
+//! (`execution/resume_execution.rs`) or ends as `INTERRUPTED` (`execution/finish_execution.rs`).
 
 pub mod conversations;
 mod engine_folders;

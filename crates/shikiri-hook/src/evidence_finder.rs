@@ -222,5 +222,5 @@ pub fn is_process_alive(claimant: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "evidence_tests.rs"]
+#[path = "evidence_finder_tests.rs"]
 mod tests;

@@ -281,5 +281,5 @@ pub(crate) fn short(text: &str, most: usize) -> String {
 }
 
 #[cfg(test)]
-#[path = "schema_tests.rs"]
+#[path = "schema_converter_tests.rs"]
 mod tests;

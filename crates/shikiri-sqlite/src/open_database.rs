@@ -417,5 +417,5 @@ fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "open_tests.rs"]
+#[path = "open_database_tests.rs"]
 mod tests;

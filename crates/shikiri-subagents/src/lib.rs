@@ -1,5 +1,15 @@
 //! Claude Code's hook events on a server: the server handles an event on its store as a hook
-//! process does on the file of its project. The decisions are `shikiri_model::hook::decide`'s.
+//! process does on the file of its project.
+//!
+//! [`Subagents`] is the service. `POST /hooks/claude` calls it with a payload. It loads the rows that the
+//! event concerns, lets `shikiri_model::hook::decide` decide, and writes the changes in one commit. The
+//! answer says which text the subagent gets, or which rule refuses its tool call. Within two seconds
+//! there is an answer, or none, and Claude Code continues.
+//!
+//! The differences to `shikiri-hook`: the rows belong to a tenant and may be on PostgreSQL, and only
+//! evidence on this machine can be read. `hook_reports.rs` has what people ask of it afterwards: the
+//! tree of subagents, their tokens, the log. `hook_claims.rs` keeps two events of one subagent, which
+//! arrive at once, from delivering a text twice.
 
 mod hook_claims;
 mod hook_reports;

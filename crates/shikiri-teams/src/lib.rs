@@ -3,6 +3,12 @@
 //! Every use case loads records, lets the model decide, and commits all consequences at once: the
 //! records, the log's events, the inbox items, and a wake-up event for each agent concerned. A
 //! waiting session receives that event and looks again.
+//!
+//! [`Teams`] is the service for people and servers. An agent logs in (`agent_login.rs`) and works through
+//! an [`AgentSessionHandle`], whose methods are the tools of a team: `next_action.rs` for task sessions,
+//! `inbox_delivery.rs` and `dialogue_lifecycle.rs` for chat sessions. `team_transaction.rs` is how all of
+//! them write. `expiry_task.rs` ends what is past its time, and `coordinator/` starts agents that
+//! something waits for.
 
 mod agent_login;
 mod coordinator;

@@ -4,6 +4,9 @@
 //! serve a request: which key or agent session it carries, how many requests and streams its tenant
 //! has left. [`connections`] keeps the sessions of MCP clients, [`tool_pins`] the tool definitions
 //! of servers.
+//!
+//! Start with `gate/` for callers and their rights, with `tenants.rs` and `keys.rs` for the records,
+//! with `usage.rs` for bills. What belongs to another tenant is not found, rather than refused.
 
 pub mod agent_sessions;
 pub mod connections;

@@ -93,5 +93,5 @@ fn ip(host: &Authority) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
-#[path = "host_tests.rs"]
+#[path = "host_check_tests.rs"]
 mod tests;

@@ -221,5 +221,5 @@ fn is_deeper_than(limit: usize, json: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "json_tests.rs"]
+#[path = "json_extractor_tests.rs"]
 mod tests;

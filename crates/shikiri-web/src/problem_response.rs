@@ -114,5 +114,5 @@ pub(crate) async fn on_wrong_method() -> ProblemResponse {
 }
 
 #[cfg(test)]
-#[path = "error_tests.rs"]
+#[path = "problem_response_tests.rs"]
 mod tests;

@@ -1,5 +1,16 @@
-//! The program: command line, configuration, wiring and the server process. It is also a library,
-//! so that tests can start servers with their own agents.
+//! The program: command line, configuration, wiring and the server process.
+//!
+//! `main.rs` answers a hook before anything else is started; every other command goes through [`cli`],
+//! one file per command. [`config`] reads flags, variables and files from one table of settings. A
+//! project's own files count only after [`trust`]. [`wiring`] alone says which store, agents and engines
+//! serve. [`serve`] is the server: REST, MCP, the worker of runs and the coordinator of teams in one
+//! process.
+//!
+//! Most commands work on the store itself and need no server; `client` is for those that ask one.
+//! [`demo`] and `doctor` use the same parts as everything else. `player` plays an agent of a team, for
+//! models of the offline engine.
+//!
+//! It is also a library, so that tests and the benchmark can start servers with their own agents.
 
 pub mod cli;
 pub mod client;

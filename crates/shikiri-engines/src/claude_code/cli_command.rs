@@ -119,5 +119,5 @@ pub(super) fn servers(servers: &[ResolvedServer]) -> (Map<String, Value>, Vec<&s
 }
 
 #[cfg(test)]
-#[path = "command_tests.rs"]
+#[path = "cli_command_tests.rs"]
 mod tests;

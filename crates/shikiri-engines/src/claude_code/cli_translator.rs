@@ -318,9 +318,9 @@ fn text(value: &Value) -> String {
 }
 
 #[cfg(test)]
-#[path = "translate_tests.rs"]
+#[path = "cli_translator_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "replay_tests.rs"]
+#[path = "cli_translator_replay_tests.rs"]
 mod replay;

@@ -167,5 +167,5 @@ impl Drop for McpServersFile {
 }
 
 #[cfg(test)]
-#[path = "files_tests.rs"]
+#[path = "run_files_tests.rs"]
 mod tests;

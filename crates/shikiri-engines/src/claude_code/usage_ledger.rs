@@ -223,5 +223,5 @@ fn minus(a: TokenUsage, b: TokenUsage) -> TokenUsage {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
+#[path = "usage_ledger_tests.rs"]
 mod tests;

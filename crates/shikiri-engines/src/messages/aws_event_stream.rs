@@ -171,5 +171,5 @@ const fn table() -> [u32; 256] {
 }
 
 #[cfg(test)]
-#[path = "frames_tests.rs"]
+#[path = "aws_event_stream_tests.rs"]
 mod tests;

@@ -140,5 +140,5 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "sign_tests.rs"]
+#[path = "aws_signature_tests.rs"]
 mod tests;

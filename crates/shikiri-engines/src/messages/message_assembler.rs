@@ -268,5 +268,5 @@ fn unreadable(what: &str) -> ModelApiError {
 }
 
 #[cfg(test)]
-#[path = "assemble_tests.rs"]
+#[path = "message_assembler_tests.rs"]
 mod tests;

@@ -184,5 +184,5 @@ async fn send(request: &ApiRequest, allow_private: bool) -> Result<reqwest::Resp
 }
 
 #[cfg(test)]
-#[path = "openapi_tests.rs"]
+#[path = "openapi_client_tests.rs"]
 mod tests;

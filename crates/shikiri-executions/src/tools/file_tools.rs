@@ -342,5 +342,5 @@ fn flag(input: &Map<String, Value>, key: &str) -> FileToolResult<bool> {
 }
 
 #[cfg(test)]
-#[path = "files_tests.rs"]
+#[path = "file_tools_tests.rs"]
 mod tests;

@@ -290,5 +290,5 @@ fn document(message: &Value) -> LoopbackResponse {
 }
 
 #[cfg(test)]
-#[path = "door_tests.rs"]
+#[path = "loopback_server_tests.rs"]
 mod tests;

@@ -209,5 +209,5 @@ impl CallHandler for MemoryCallRecorder {
 }
 
 #[cfg(test)]
-#[path = "sse_tests.rs"]
+#[path = "mcp_link_tests.rs"]
 mod older_transport_tests;

@@ -290,5 +290,5 @@ fn with_parent(mut data: Value, parent: Option<&str>) -> Value {
 }
 
 #[cfg(test)]
-#[path = "processor_tests.rs"]
+#[path = "message_processor_tests.rs"]
 mod tests;

@@ -195,5 +195,5 @@ fn user(content: Vec<Value>) -> Value {
 }
 
 #[cfg(test)]
-#[path = "thread_tests.rs"]
+#[path = "model_thread_tests.rs"]
 mod tests;

@@ -342,5 +342,5 @@ fn spender(id: &ThreadId) -> TokenSpender {
 }
 
 #[cfg(test)]
-#[path = "turn_tests.rs"]
+#[path = "native_turn_tests.rs"]
 mod tests;

@@ -142,7 +142,10 @@ impl Delegation {
         }
         self.status = DelegationStatus::Processing;
         self.processed_at.get_or_insert(now);
-        self.claim = Some(DelegationClaim { session: session.clone(), until: now + limits.delegation_claim });
+        self.claim = Some(DelegationClaim {
+            session: session.clone(),
+            until: now + limits.delegation_claim,
+        });
         true
     }
 
@@ -261,7 +264,8 @@ impl Delegation {
             return DelegationSweep::Failed;
         }
         let Some(claim) = &mut self.claim else { return DelegationSweep::Later };
-        let until = last_call.map_or(claim.until, |last| claim.until.max(last + limits.delegation_claim));
+        let until =
+            last_call.map_or(claim.until, |last| claim.until.max(last + limits.delegation_claim));
         if last_call.is_some() && now < until {
             claim.until = until;
             return DelegationSweep::Later;

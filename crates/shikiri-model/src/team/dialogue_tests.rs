@@ -107,7 +107,8 @@ fn either_side_ends_it_at_any_time_once() {
 
 #[test]
 fn it_waits_for_its_partner_then_for_each_message_and_never_past_its_budget() {
-    let limits = TeamLimits { delegation_wall: Duration::from_secs(3_600), ..TeamLimits::default() };
+    let limits =
+        TeamLimits { delegation_wall: Duration::from_secs(3_600), ..TeamLimits::default() };
     let mut talk = open(None).unwrap();
     assert!(!talk.is_overdue(at(299)) && talk.is_overdue(at(300)));
     assert!(talk.activate(&limits, at(299)) && !talk.activate(&limits, at(300)));

@@ -256,5 +256,5 @@ document!(InboxItem, "waiting", tenant, id, |item| RecordColumns {
 });
 
 #[cfg(test)]
-#[path = "waiting_tests.rs"]
+#[path = "inbox_item_tests.rs"]
 mod tests;

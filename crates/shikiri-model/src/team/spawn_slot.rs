@@ -217,5 +217,5 @@ impl SpawnSlot {
 }
 
 #[cfg(test)]
-#[path = "coordinator_tests.rs"]
+#[path = "spawn_slot_tests.rs"]
 mod tests;

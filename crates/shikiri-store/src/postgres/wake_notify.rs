@@ -121,5 +121,5 @@ pub(super) fn publish(hub: &Hub, writes: &BatchWrites) {
 }
 
 #[cfg(test)]
-#[path = "notify_tests.rs"]
+#[path = "wake_notify_tests.rs"]
 mod tests;

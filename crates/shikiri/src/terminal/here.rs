@@ -13,7 +13,7 @@ use shikiri_runtime::AppError;
 use shikiri_runtime::run::WorkerNode;
 use shikiri_web::views::ExecutionJson;
 
-use super::{Choice, Local, Wanted};
+use super::{Local, ModelChoice, Wanted};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::wiring::{self, Access, Offer};
@@ -35,11 +35,11 @@ impl Here {
         Ok(Self { app, node, tenant })
     }
 
-    pub async fn models(&self) -> Result<Vec<Choice>, Failure> {
+    pub async fn models(&self) -> Result<Vec<ModelChoice>, Failure> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let (models, next) = self.app.tenancy.list_models(after, PAGE).await?;
-            all.extend(models.into_iter().map(|stored| Choice {
+            all.extend(models.into_iter().map(|stored| ModelChoice {
                 id: stored.value.id.to_string(),
                 engine: stored.value.engine.as_str().to_owned(),
                 is_active: stored.value.status == ActiveStatus::Active,

@@ -43,7 +43,7 @@ pub struct Wanted {
 }
 
 /// A model that can be requested.
-pub struct Choice {
+pub struct ModelChoice {
     pub id: String,
     pub engine: String,
     pub is_active: bool,
@@ -62,7 +62,7 @@ pub enum Feed {
 }
 
 impl Place {
-    pub async fn models(&self) -> Result<Vec<Choice>, Failure> {
+    pub async fn models(&self) -> Result<Vec<ModelChoice>, Failure> {
         match self {
             Self::Here(here) => here.models().await,
             Self::There(there) => there.models().await,

@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
 
-use super::{Choice, Happening, Wanted};
+use super::{Happening, ModelChoice, Wanted};
 use crate::client::{Client, EventStream, Frame, ServerUrl};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
@@ -34,12 +34,12 @@ impl There {
         Ok(Self { client: client.with_key(key), tenant })
     }
 
-    pub(super) async fn models(&self) -> Result<Vec<Choice>, Failure> {
+    pub(super) async fn models(&self) -> Result<Vec<ModelChoice>, Failure> {
         let (mut all, mut path) = (Vec::new(), "/v1/models?limit=200".to_owned());
         loop {
             let page = self.ask(Method::GET, &path, None).await?;
             let text = |model: &Value, name: &str| model[name].as_str().unwrap_or("").to_owned();
-            all.extend(page["items"].as_array().into_iter().flatten().map(|model| Choice {
+            all.extend(page["items"].as_array().into_iter().flatten().map(|model| ModelChoice {
                 id: text(model, "id"),
                 engine: text(model, "engine"),
                 is_active: model["status"] == "active",

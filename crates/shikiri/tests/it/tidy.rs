@@ -304,7 +304,9 @@ fn every_failpoint_is_killed_at() {
 
 /// The name that a line defines as a public type.
 fn public_type(line: &str) -> Option<&str> {
-    let definition = line.trim_start().strip_prefix("pub ")?;
+    let rest = line.trim_start().strip_prefix("pub")?;
+    // `pub(super)` serves one module alone and is left out.
+    let definition = rest.strip_prefix("(crate) ").or_else(|| rest.strip_prefix(' '))?;
     let (keyword, rest) = definition.split_once(' ')?;
     let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     // A macro names its types by a variable.
@@ -315,20 +317,41 @@ fn public_type(line: &str) -> Option<&str> {
 
 #[test]
 fn one_public_type_name_has_one_meaning() {
-    let mut crates_of = BTreeMap::<String, BTreeSet<&str>>::new();
+    let mut files_of = BTreeMap::<String, Vec<PathBuf>>::new();
     for (name, _) in EDGES {
         let mut files = Vec::new();
         rust_files(&workspace().join("crates").join(name).join("src"), &mut files);
-        for path in files.iter().filter(|path| !is_test(path)) {
+        // `other.rs` is for other systems and defines the same again, without Linux.
+        let of_linux = |path: &&PathBuf| !path.ends_with("other.rs");
+        for path in files.iter().filter(|path| !is_test(path)).filter(of_linux) {
             let text = std::fs::read_to_string(path).unwrap();
             for defined in text.lines().filter_map(public_type) {
-                crates_of.entry(defined.to_owned()).or_default().insert(name);
+                files_of.entry(defined.to_owned()).or_default().push(path.clone());
             }
         }
     }
-    assert!(crates_of.len() > 300, "found only {} public types", crates_of.len());
-    let twice: Vec<_> = crates_of.iter().filter(|(_, crates)| crates.len() > 1).collect();
+    assert!(files_of.len() > 300, "found only {} public types", files_of.len());
+    let twice: Vec<_> = files_of.iter().filter(|(_, files)| files.len() > 1).collect();
     assert!(twice.is_empty(), "say in each name whose type it is: {twice:?}");
+}
+
+/// The tests of `thing.rs` are in `thing_tests.rs` or, about one side of it, in `thing_SIDE_tests.rs`.
+#[test]
+fn a_file_of_tests_is_named_after_what_it_tests() {
+    let mut files = Vec::new();
+    rust_files(&workspace().join("crates"), &mut files);
+    let mut named = 0;
+    for path in files {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let marks = text.lines().filter_map(|line| line.strip_prefix("#[path = \""));
+        for other in marks.filter_map(|rest| rest.split('"').next()) {
+            named += 1;
+            let fits = other.starts_with(&format!("{stem}_")) || stem == "mod" || stem == "lib";
+            assert!(fits, "{} has its tests in {other}", path.display());
+        }
+    }
+    assert!(named > 30, "found only {named} files of tests");
 }
 
 /// Whether a source file holds only tests.

@@ -233,5 +233,5 @@ fn written(message: &RelayMessage<'_>) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "router_tests.rs"]
+#[path = "client_router_tests.rs"]
 mod tests;
