@@ -239,7 +239,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Openapi => openapi::run(),
         Command::Play => player::run().await,
-        Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Demo(arguments) => demo::run(arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp(arguments) => mcp::run(&global, arguments).await,
         Command::Browser(command) => browser::run(&global, command).await,

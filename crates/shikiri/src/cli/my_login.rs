@@ -9,7 +9,7 @@ use shikiri_model::models::EngineKind;
 use super::run::{Arguments, active, first_on};
 use crate::env_vars;
 use crate::exit::{Exit, Failure};
-use crate::terminal::{Choice, Here};
+use crate::terminal::{Here, ModelChoice};
 
 /// Where Claude Code keeps this user's settings and login. `flag` names the flag that needs it.
 pub(super) fn claude_config_dir(flag: &str) -> Result<PathBuf, Failure> {
@@ -27,7 +27,7 @@ pub(super) fn claude_config_dir(flag: &str) -> Result<PathBuf, Failure> {
 pub(super) async fn model(here: &Here, arguments: &Arguments) -> Result<String, Failure> {
     let models = here.models().await?;
     let is_claude_code = |id: &str| {
-        let runs_on_it = |model: &Choice| model.engine == EngineKind::ClaudeCode.as_str();
+        let runs_on_it = |model: &ModelChoice| model.engine == EngineKind::ClaudeCode.as_str();
         models.iter().any(|model| model.id == id && model.is_active && runs_on_it(model))
     };
     let other = |what: String| Err(Failure::usage(what, "your login is for Claude Code alone"));

@@ -14,7 +14,7 @@ use super::parts::{pair, word};
 use super::{Global, TenantArgument, my_login};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
-use crate::terminal::{Choice, Feed, Form, Here, Place, Teller, There, Wanted};
+use crate::terminal::{Feed, Form, Here, ModelChoice, Place, Teller, There, Wanted};
 use crate::trust::ConfigUse;
 use crate::{env_vars, wiring};
 
@@ -223,7 +223,7 @@ fn judge(execution: &RunId, record: &Value) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn first_on(engine: EngineKind, models: &[Choice]) -> Result<String, Failure> {
+pub(super) fn first_on(engine: EngineKind, models: &[ModelChoice]) -> Result<String, Failure> {
     let engine = engine.as_str();
     let mut active = models.iter().filter(|model| model.is_active);
     if let Some(model) = active.clone().find(|model| model.engine == engine) {
@@ -236,7 +236,7 @@ pub(super) fn first_on(engine: EngineKind, models: &[Choice]) -> Result<String, 
 }
 
 /// The model, if it is active.
-pub(super) fn active(id: &str, models: &[Choice]) -> Result<String, Failure> {
+pub(super) fn active(id: &str, models: &[ModelChoice]) -> Result<String, Failure> {
     match models.iter().find(|model| model.id == id) {
         None => Err(AppError::not_found("model", id).into()),
         Some(model) if !model.is_active => {

@@ -8,10 +8,11 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::child::ServerProcess;
-use super::story::{RECONNECT_PAUSE, went_wrong};
+use super::stage::{Scoreboard, Stage, went_wrong};
+use super::story::RECONNECT_PAUSE;
 use crate::client::Client;
 use crate::exit::Failure;
-use crate::output::{Output, Style};
+use crate::output::Style;
 
 const CONVERSATIONS: &str = "/v1/tenants/local/conversations";
 const FIRST: &str = "Plan a day in Kyoto.\n#offline events=4 tools=1 subagents=3 tokens_in=1200";
@@ -19,51 +20,52 @@ const LONG: &str = "Now in detail.\n#offline events=3 tokens_in=800 hang=1";
 const MAX_TRIES: u32 = 100;
 
 /// Plays it on a running server, and returns the one that is up at the end.
-pub(super) async fn play(root: &Path, server: ServerProcess) -> Result<ServerProcess, Failure> {
-    let output = Output::stdout();
-    let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
-
-    act(
-        "10. A conversation with an engine (the offline one: it plays a script, no model is asked)",
-    )?;
+pub(super) async fn play(
+    root: &Path,
+    server: ServerProcess,
+    stage: Stage,
+    score: &mut Scoreboard,
+) -> Result<ServerProcess, Failure> {
+    stage
+        .act("3. A conversation with an exact bill (offline engine: a script, no model is asked)")
+        .await?;
     let mut talk = Talk::start(server.client()?).await?;
     let first = talk.turn(FIRST).await?;
-    talk.follow(&first).await?;
+    talk.follow(&first, stage).await?;
     let bill = talk.bill(&first).await?;
-    check(bill.is_exact, &bill.text)?;
+    stage.prove(bill.is_exact, &bill.text)?;
 
-    act("11. A longer turn, and SIGKILL to the server in the middle of it")?;
     let second = talk.turn(LONG).await?;
     talk.wait_for_text(&second).await?;
+    stage.announce_kill(server.pid(), "during the second turn").await?;
     let address = server.address();
     server.kill().await?;
     let server = ServerProcess::start_at(root, address).await?;
     let restarted = Instant::now();
-    output.line(&format!("   process {}; the conversation's next turn:", server.pid()))?;
+    stage.line(&format!("server {}; the conversation's next turn:", server.pid()))?;
     let third = talk.turn("Where were we?\n#offline events=2").await?;
-    talk.follow(&third).await?;
+    talk.follow(&third, stage).await?;
     let took = restarted.elapsed();
 
-    act("12. What became of it")?;
     let lost = talk.execution(&second).await?;
     let billed = lost["usage"]["input_tokens"].as_u64().unwrap_or(0);
-    check(
-        lost["error"]["code"] == "INTERRUPTED" && billed > 0,
-        &format!("the lost turn ended as {}, with {billed} tokens billed", lost["error"]["code"]),
+    let error = &lost["error"]["code"];
+    stage.prove(
+        error == "INTERRUPTED" && billed > 0,
+        &format!("the killed turn ended as {error}, and its {billed} tokens are billed"),
     )?;
-    let sessions = talk.sessions;
-    check(
+    let sessions = &talk.sessions;
+    stage.prove(
         sessions.len() == 2 && sessions[0] == sessions[1],
         &format!("the next turn went on in the same session, {:.1} s later", took.as_secs_f64()),
     )?;
+    stage.pause().await;
+    score.kills += 1;
+    for execution in [&first, &second, &third] {
+        let usage = &talk.execution(execution).await?["usage"];
+        score.tokens += usage["input_tokens"].as_u64().unwrap_or(0);
+    }
     Ok(server)
-}
-
-pub(super) fn check(holds: bool, text: &str) -> Result<(), Failure> {
-    let output = Output::stdout();
-    let mark = if holds { output.paint(Style::Good, "ok") } else { output.paint(Style::Bad, "NO") };
-    output.line(&format!("   {mark}  {text}"))?;
-    if holds { Ok(()) } else { Err(went_wrong("a promise was not kept, see above")) }
 }
 
 /// One conversation of the demo.
@@ -110,8 +112,7 @@ impl Talk {
     }
 
     /// Shows a turn to its end.
-    async fn follow(&mut self, id: &str) -> Result<(), Failure> {
-        let output = Output::stdout();
+    async fn follow(&mut self, id: &str, stage: Stage) -> Result<(), Failure> {
         let broke = |error: std::io::Error| went_wrong(&error.to_string());
         let path = format!("/v1/tenants/local/executions/{id}/events");
         let mut stream = self.client.events(&path, 0).await.map_err(broke)?;
@@ -121,7 +122,8 @@ impl Talk {
                 self.sessions.push(data["session_id"].clone());
             }
             if let Some(line) = line(&frame.event, &data) {
-                output.line(&format!("   {} {line}", output.paint(Style::Dim, &frame.event)))?;
+                let event = stage.output().paint(Style::Dim, &format!("{:14}", frame.event));
+                stage.line(&format!("{event} {line}"))?;
             }
         }
         Ok(())
@@ -167,7 +169,7 @@ impl Talk {
         let sum: u64 = rows.iter().map(|row| tokens(&row["usage"])).sum();
         let subagents = rows.iter().filter(|row| row["kind"] == "subagent").count();
         let text = format!(
-            "the bill: {} input tokens for the main thread and {subagents} subagents, row by row {sum}",
+            "the bill: {} input tokens; its rows, the main thread and {subagents} subagents, add up to {sum}",
             tokens(&whole["usage"])
         );
         Ok(Bill { is_exact: sum == tokens(&whole["usage"]) && subagents == 3, text })

@@ -7,26 +7,27 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::child::ServerProcess;
-use super::story::went_wrong;
-use super::talk::check;
+use super::stage::{Scoreboard, Stage, went_wrong};
 use crate::client::Client;
 use crate::exit::Failure;
-use crate::output::{Output, Style};
+use crate::output::Style;
 
 const PROJECTS: &str = "/v1/tenants/local/projects";
 const PROJECT: &str = "demo-team";
-const TASK: &str = "worker-bと6往復しりとりをしてほしい";
+const TASK: &str = "Talk to worker-b: play 6 rounds of word chain";
 /// Between two polls of state that sends no events.
 const LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) async fn play(server: &ServerProcess) -> Result<(), Failure> {
-    let output = Output::stdout();
-    let act = |text: &str| output.line(&format!("\n{}", output.paint(Style::Bold, text)));
-    let team = Team { client: server.client()? };
+pub(super) async fn play(
+    server: &ServerProcess,
+    stage: Stage,
+    score: &mut Scoreboard,
+) -> Result<(), Failure> {
+    let team = Team { client: server.client()?, stage };
 
-    act("13. A team: two agents that the server starts when there is work (players, no model)")?;
-    team.make("", &json!({ "id": PROJECT, "name": "しりとり" })).await?;
+    stage.act("4. A team: two agents that the server starts when there is work (no model)").await?;
+    team.make("", &json!({ "id": PROJECT, "name": "Word chain" })).await?;
     for agent in ["worker-a", "worker-b"] {
         let agent = json!({ "id": agent, "kind": "ai", "spawn": "auto", "model_id": "offline" });
         team.make(&format!("/{PROJECT}/agents"), &agent).await?;
@@ -34,9 +35,13 @@ pub(super) async fn play(server: &ServerProcess) -> Result<(), Failure> {
     let task = json!({ "title": TASK, "assignee": "worker-a" });
     let task = team.make(&format!("/{PROJECT}/tasks"), &task).await?;
     let begun = Instant::now();
-    output.line(&format!("   task for worker-a: {TASK}"))?;
-    output.line("   (six rounds of a word game with worker-b)")?;
-    team.wait_for("delegations", "its chat session was asked to talk", |_| true).await?;
+    stage.line(&format!("task for worker-a: {TASK}"))?;
+    team.wait_for(
+        "delegations",
+        "worker-a's task session hands the talk to its chat session",
+        |_| true,
+    )
+    .await?;
     let dialogue = team.wait_for("dialogues", "the talk, as it happens:", |_| true).await?;
     let id = dialogue["id"].as_str().unwrap_or_default().to_owned();
     team.follow(&id).await?;
@@ -47,24 +52,25 @@ pub(super) async fn play(server: &ServerProcess) -> Result<(), Failure> {
         .await?;
     let took = begun.elapsed().as_secs_f64();
 
-    act("14. What became of it")?;
-    let dialogues = team.list("dialogues").await?;
+    let (dialogues, delegations) = (team.list("dialogues").await?, team.list("delegations").await?);
     let (count, reason) = (&dialogues[0]["messages"], &dialogues[0]["end_reason"]);
-    check(
+    stage.prove(
         dialogues.len() == 1 && *count == json!(12),
-        &format!("{count} messages in one talk, strictly in turn, ended by the server: {reason}"),
+        &format!("{count} messages in one talk, in turn, ended by the server: {reason}"),
     )?;
-    let delegations = team.list("delegations").await?;
-    let status = &delegations[0]["status"];
-    check(*status == json!("completed"), &format!("the delegation is {status}"))?;
-    check(
-        done["status"] == json!("done"),
-        &format!("the task is {}, {took:.1} s after it was given", done["status"]),
-    )
+    let (delegation, task) = (&delegations[0]["status"], &done["status"]);
+    stage.prove(
+        *delegation == json!("completed") && *task == json!("done"),
+        &format!("the delegation is {delegation}, the task {task}, {took:.1} s after it was given"),
+    )?;
+    stage.pause().await;
+    score.messages = count.as_u64().unwrap_or(0);
+    Ok(())
 }
 
 struct Team {
     client: Client,
+    stage: Stage,
 }
 
 impl Team {
@@ -94,7 +100,7 @@ impl Team {
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             if let Some(found) = self.list(what).await?.into_iter().find(&wanted) {
-                Output::stdout().line(&format!("   {message}"))?;
+                self.stage.line(message)?;
                 return Ok(found);
             }
             tokio::time::sleep(LOOK).await;
@@ -104,7 +110,6 @@ impl Team {
 
     /// Shows a dialogue to its end.
     async fn follow(&self, id: &str) -> Result<(), Failure> {
-        let output = Output::stdout();
         let broke = |error: std::io::Error| went_wrong(&error.to_string());
         let path = format!("{PROJECTS}/{PROJECT}/dialogues/{id}/events");
         let mut stream = self.client.events(&path, 0).await.map_err(broke)?;
@@ -114,8 +119,8 @@ impl Team {
                 let data: Value = serde_json::from_str(&frame.data).unwrap_or_default();
                 let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
                 number += 1;
-                let who = output.paint(Style::Dim, &text("from_agent_id"));
-                output.line(&format!("   {number:>4}. {who}  {}", text("content")))?;
+                let who = self.stage.output().paint(Style::Dim, &text("from_agent_id"));
+                self.stage.line(&format!("{number:>4}. {who}  {}", text("content")))?;
             }
         }
         Ok(())

@@ -20,9 +20,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::child::ServerProcess;
-use super::story::went_wrong;
+use super::stage::{Scoreboard, Stage, went_wrong};
 use crate::exit::Failure;
-use crate::output::{Output, Style};
 
 const DESTINATION: &str = "Kyoto";
 const STEP_MS: u64 = 150;
@@ -33,18 +32,19 @@ const PROTOCOL: &str = "2025-11-25";
 const NAME: &str = "demo";
 
 /// Plays it on a running server, and returns the one that is up at the end.
-pub(super) async fn play(root: &Path, server: ServerProcess) -> Result<ServerProcess, Failure> {
-    let output = Output::stdout();
-    act("6. The same server for MCP clients: every agent is a tool")?;
+pub(super) async fn play(
+    root: &Path,
+    server: ServerProcess,
+    stage: Stage,
+    score: &mut Scoreboard,
+) -> Result<ServerProcess, Failure> {
+    stage.act("2. The same server for MCP clients: an agent as a tool that asks a person").await?;
     let connection = connect(&server).await?;
     let session = connection.session().ok_or_else(|| went_wrong("there is no session"))?;
-    output.line(&format!("   session {session}"))?;
     let listed = connection.tools().await.map_err(broke)?;
-    let names: Vec<_> = listed.tools.iter().map(|tool| tool.name.as_str()).collect();
-    output.line(&format!("   tools: {}", names.join(", ")))?;
-
-    act(&format!("7. travel_agent to {DESTINATION}, until it asks"))?;
-    let caller = Arc::new(TripCaller::new(root, server));
+    stage.line(&format!("session {session}, {} tools", listed.tools.len()))?;
+    stage.line(&format!("travel_agent to {DESTINATION}:"))?;
+    let caller = Arc::new(TripCaller::new(root, server, stage));
     let outcome = caller.call(&connection).await;
     let server = caller.take_server().await?;
     let FollowOutcome::Over(CallOutcome::Answered(result)) = outcome else {
@@ -52,15 +52,10 @@ pub(super) async fn play(root: &Path, server: ServerProcess) -> Result<ServerPro
     };
     let result = result.get("structuredContent").unwrap_or(&Value::Null);
     let booked = result["booked"] == json!(true);
-    let mark =
-        if booked { output.paint(Style::Good, "ok") } else { output.paint(Style::Bad, "NO") };
-    output.line(&format!("   {mark}  {result}"))?;
-    if booked { Ok(server) } else { Err(went_wrong("the trip was not booked")) }
-}
-
-fn act(text: &str) -> Result<(), Failure> {
-    let output = Output::stdout();
-    output.line(&format!("\n{}", output.paint(Style::Bold, text)))
+    stage.prove(booked, &format!("the call that was open has its answer: {result}"))?;
+    stage.pause().await;
+    score.kills += 1;
+    Ok(server)
 }
 
 async fn connect(server: &ServerProcess) -> Result<ServerConnection, Failure> {
@@ -85,15 +80,16 @@ async fn connect(server: &ServerProcess) -> Result<ServerConnection, Failure> {
 /// again before it answers.
 struct TripCaller {
     root: PathBuf,
+    stage: Stage,
     server: AsyncMutex<Option<ServerProcess>>,
     failure: Mutex<Option<Failure>>,
     cancel: CancellationToken,
 }
 
 impl TripCaller {
-    fn new(root: &Path, server: ServerProcess) -> Self {
+    fn new(root: &Path, server: ServerProcess, stage: Stage) -> Self {
         let (root, server) = (root.to_owned(), AsyncMutex::new(Some(server)));
-        Self { root, server, failure: Mutex::default(), cancel: CancellationToken::new() }
+        Self { root, stage, server, failure: Mutex::default(), cancel: CancellationToken::new() }
     }
 
     async fn call(self: &Arc<Self>, connection: &ServerConnection) -> FollowOutcome {
@@ -123,18 +119,16 @@ impl TripCaller {
     }
 
     async fn restart_server(&self, question: &str) -> Result<(), Failure> {
-        let output = Output::stdout();
-        output.line(&format!("   it asks: {}", Value::from(question)))?;
+        self.stage.line(&format!("it asks: {}", Value::from(question)))?;
         let mut server_slot = self.server.lock().await;
         let server = server_slot.take().ok_or_else(|| went_wrong("the server is gone"))?;
-        let pid = server.pid();
-        act(&format!("8. SIGKILL to the server while the question is open (process {pid})"))?;
+        self.stage.announce_kill(server.pid(), "while the question is open").await?;
         let address = server.address();
         server.kill().await?;
         let server = ServerProcess::start_at(&self.root, address).await?;
-        output.line(&format!("   process {}; the same session answers: yes", server.pid()))?;
+        let pid = server.pid();
         *server_slot = Some(server);
-        act("9. The call goes on where its stream broke off")
+        self.stage.line(&format!("server {pid}; the same session answers: yes"))
     }
 }
 
@@ -146,7 +140,7 @@ impl CallHandler for TripHandler {
         for event in news {
             let CallEvent::Progress(progress) = event else { continue };
             let text = progress.message.unwrap_or_default();
-            let shown = Output::stdout().line(&format!("   {:>5} %  {text}", progress.progress));
+            let shown = self.0.stage.line(&format!("{:>5} %  {text}", progress.progress));
             shown.map_err(|failure| CallOwnershipLost(failure.to_string()))?;
         }
         Ok(())

@@ -83,7 +83,7 @@ impl Player<'_> {
         let target = text(delegation, "target_agent_id");
         let asked = match script::rounds(&purpose) {
             Some(rounds) => {
-                let first = if words::is_wanted(&purpose) { words::FIRST } else { &purpose };
+                let first = words::first_word(&purpose).unwrap_or(&purpose);
                 let wanted = json!({
                     "target_agent_id": target, "initial_message": first, "purpose": purpose,
                     "max_turns": 2 * rounds, "delegation_id": id,

@@ -45,7 +45,8 @@ pub(super) fn rounds(purpose: &str) -> Option<u32> {
         let number = digits.iter().rev().fold(0_u32, |sum, d| sum.saturating_mul(10) + d);
         (number > 0).then_some(number)
     });
-    let is_talk = ["しりとり", "shiritori", "discuss", "話し合"].iter().any(|w| lower.contains(w));
+    let games = ["しりとり", "shiritori", "word chain", "discuss", "話し合"];
+    let is_talk = games.iter().any(|game| lower.contains(game));
     let rounds = counted.or(is_talk.then_some(ROUNDS))?;
     Some(rounds.clamp(1, MAX_ROUNDS))
 }
@@ -85,6 +86,7 @@ mod tests {
             ("99 rounds of it", Some(20)),
             ("しりとりをして", Some(6)),
             ("Discuss the plan", Some(6)),
+            ("Play a word chain", Some(6)),
             ("tell them that lunch is ready", None),
             ("往復書簡を送る", None),
         ] {

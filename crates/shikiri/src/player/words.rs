@@ -1,7 +1,8 @@
-//! The word game Shiritori: each word begins with the last sound of the previous one. A word that
-//! ends in ん, or was used before, loses.
+//! A word chain, in Japanese (Shiritori) or English: each word begins with the last sound, or letter, of
+//! the previous one. A word that was used before loses, and so does one that ends in ん.
 
-pub(super) const FIRST: &str = "りんご";
+const FIRST: &str = "りんご";
+const FIRST_ENGLISH: &str = "apple";
 
 const WORDS: &[&str] = &[
     "りんご",
@@ -118,14 +119,32 @@ const WORDS: &[&str] = &[
     "をかし",
 ];
 
-/// Whether a purpose asks for this game.
-pub(super) fn is_wanted(purpose: &str) -> bool {
-    purpose.contains("しりとり") || purpose.to_lowercase().contains("shiritori")
+#[rustfmt::skip]
+const ENGLISH: &[&str] = &[
+    "apple", "elephant", "tiger", "rabbit", "turtle", "eagle", "earth", "hat", "table", "engine",
+    "elbow", "window", "water", "river", "rocket", "train", "needle", "egg", "garden", "nest",
+    "tree", "ear", "radio", "owl", "lamp", "pencil", "lemon", "nose", "emerald", "dog", "grape",
+    "envelope", "echo", "orange", "east", "tea", "acorn", "night", "tunnel", "leaf", "flute",
+    "energy", "yard", "drum", "map", "paper", "root", "tower", "rain", "nail", "lion", "north",
+    "hill", "lake", "kite", "eel", "ladder", "rose", "salt", "tent", "toast", "tomato", "oven",
+    "net", "trail", "ship", "planet", "toy", "yellow", "west", "towel",
+];
+
+/// The first word, if a purpose asks for this game.
+pub(super) fn first_word(purpose: &str) -> Option<&'static str> {
+    let lower = purpose.to_lowercase();
+    let is_japanese = purpose.contains("しりとり") || lower.contains("shiritori");
+    let is_english = lower.contains("word chain");
+    is_japanese.then_some(FIRST).or(is_english.then_some(FIRST_ENGLISH))
 }
 
-/// Whether a text is a move: one short word in kana.
+/// Whether a text is a move: one short word in kana, or a word of the English list. Any other English
+/// word may be a message.
 pub(super) fn is_word(text: &str) -> bool {
     let text = text.trim();
+    if ENGLISH.contains(&text) {
+        return true;
+    }
     let is_kana = |c: char| matches!(c, 'ぁ'..='ゖ' | 'ァ'..='ヶ' | 'ー');
     (1..=12).contains(&text.chars().count()) && text.chars().all(is_kana)
 }
@@ -141,7 +160,8 @@ pub(super) fn answer(previous: &str, said: &[String]) -> Result<&'static str, &'
         return Err("that word was said before");
     }
     let is_free = |word: &&&str| **word != previous && !said.iter().any(|one| one == **word);
-    let follows = |sound: char| WORDS.iter().filter(is_free).filter(move |w| w.starts_with(sound));
+    let words = if sound.is_ascii() { ENGLISH } else { WORDS };
+    let follows = |sound: char| words.iter().filter(is_free).filter(move |w| w.starts_with(sound));
     // Picks the word with the most possible answers, so that the game continues.
     let ways = |word: &&&str| last_sound(word).map_or(0, |sound| follows(sound).count());
     let next = follows(sound).max_by_key(ways);
@@ -174,15 +194,19 @@ mod tests {
 
     #[test]
     fn two_players_go_on_for_as_long_as_a_conversation_may() {
-        let mut said = vec![FIRST.to_owned()];
-        while said.len() < 40 {
-            let (previous, before) = said.split_last().unwrap();
-            let next =
-                answer(previous, before).unwrap_or_else(|why| panic!("{why} after {said:?}"));
-            assert_eq!(last_sound(previous), next.chars().next(), "{said:?} {next}");
-            assert!(!said.contains(&next.to_owned()), "{next} again");
-            said.push(next.to_owned());
+        for purpose in ["6往復しりとり", "Play a word chain"] {
+            let mut said = vec![first_word(purpose).unwrap().to_owned()];
+            while said.len() < 40 {
+                let (previous, before) = said.split_last().unwrap();
+                let next =
+                    answer(previous, before).unwrap_or_else(|why| panic!("{why} after {said:?}"));
+                assert!(is_word(next), "{next}");
+                assert_eq!(last_sound(previous), next.chars().next(), "{said:?} {next}");
+                assert!(!said.contains(&next.to_owned()), "{next} again");
+                said.push(next.to_owned());
+            }
         }
+        assert_eq!(first_word("Discuss the plan"), None);
     }
 
     #[test]
