@@ -13,6 +13,7 @@ mod changing_server;
 mod chaos;
 mod demo;
 mod disk_full;
+mod docs;
 mod drain;
 mod executions;
 mod fuzz;
