@@ -90,7 +90,7 @@ fn parse(bytes: &[u8], hash_size: usize) -> Option<(Vec<PathBuf>, Option<String>
         let extension = reader.take(size)?;
         if name == b"link" {
             let id = extension.get(..hash_size)?;
-            shared = Some(id.iter().map(|byte| format!("{byte:02x}")).collect());
+            shared = Some(hex::encode(id));
         }
     }
     Some((paths, shared))

@@ -129,7 +129,7 @@ impl Host {
         introduction: ClientOptions,
     ) -> Result<Self, AppError> {
         let bytes: [u8; 6] = random()?;
-        let prefix = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let prefix = hex::encode(bytes);
         let connections = Mutex::default();
         let by_address = false;
         let sampling_model = None;

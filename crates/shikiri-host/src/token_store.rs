@@ -55,11 +55,10 @@ impl SealedTokenStore {
 
     fn record_key(&self, place: &str) -> RecordKey {
         let hash = digest::digest(&digest::SHA256, place.as_bytes());
-        let hex: String = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         RecordKey {
             kind: HostCredential::KIND,
             tenant: self.tenant.clone(),
-            id: format!("cred_{hex}"),
+            id: format!("cred_{}", hex::encode(&hash.as_ref()[..16])),
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) fn digest(request: &RpcRequest) -> String {
 }
 
 pub(crate) fn digest_of(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 fn canonical(value: &Value, text: &mut String) {

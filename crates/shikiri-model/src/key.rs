@@ -19,17 +19,17 @@ pub struct SecretToken(String);
 
 impl SecretToken {
     pub fn mint(entropy: [u8; 32]) -> Self {
-        Self(format!("shk_{}", hex(&entropy)))
+        Self(format!("shk_{}", hex::encode(entropy)))
     }
 
     /// A ticket: not a key, and recognisable as such.
     pub fn mint_ticket(entropy: [u8; 32]) -> Self {
-        Self(format!("tkt_{}", hex(&entropy)))
+        Self(format!("tkt_{}", hex::encode(entropy)))
     }
 
     /// The token of an agent's session. It contains its tenant, for the lookup.
     pub fn mint_session(tenant: &TenantId, entropy: [u8; 32]) -> Self {
-        Self(format!("sst_{tenant}.{}", hex(&entropy)))
+        Self(format!("sst_{tenant}.{}", hex::encode(entropy)))
     }
 
     /// The tenant in a session's token; None for any other secret.
@@ -46,7 +46,7 @@ impl SecretToken {
     }
 
     pub fn hash(&self) -> KeyHash {
-        KeyHash(hex(&Sha256::digest(self.0.as_bytes())))
+        KeyHash(hex::encode(Sha256::digest(self.0.as_bytes())))
     }
 }
 
@@ -135,10 +135,6 @@ document!(ApiKey, "key", system, id, |key| {
     let parent = key.scope.tenant().map(ToString::to_string);
     RecordColumns { parent, unique: Some(key.hash.0.clone()), ..RecordColumns::default() }
 });
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
 
 #[cfg(test)]
 mod tests {

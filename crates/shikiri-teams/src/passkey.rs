@@ -14,7 +14,7 @@ const PASSES: u32 = 2;
 pub(super) async fn hash(passkey: &SecretToken) -> Result<String, AppError> {
     let (passkey, salt) = (passkey.clone(), random::<16>()?);
     let digest = slowly(move || digest(&passkey, &salt)).await?;
-    Ok(format!("{SCHEME}${}${}", hex(&salt), hex(&digest)))
+    Ok(format!("{SCHEME}${}${}", hex::encode(salt), hex::encode(digest)))
 }
 
 /// Whether it is the stored passkey. Without a stored one the check takes as long and fails.
@@ -56,18 +56,9 @@ fn parts(stored: &str) -> Option<([u8; 16], [u8; 32])> {
     Some((unhex(salt)?, unhex(digest)?))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(bytes)
 }
 

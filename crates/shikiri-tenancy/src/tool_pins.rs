@@ -41,8 +41,7 @@ impl PinOwner {
 }
 
 fn sha256(text: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()))
 }
 
 /// The tools that a person accepted.

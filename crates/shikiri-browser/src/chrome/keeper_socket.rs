@@ -29,7 +29,7 @@ impl KeeperToken {
     fn generate() -> io::Result<Self> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(hex::encode(bytes)))
     }
 
     pub(super) fn is(&self, given: &[u8]) -> bool {

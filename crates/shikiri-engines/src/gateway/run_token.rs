@@ -19,7 +19,7 @@ impl RunToken {
     pub(super) fn random() -> Result<Self, getrandom::Error> {
         let mut secret = [0_u8; 32];
         getrandom::fill(&mut secret)?;
-        let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = hex::encode(secret);
         let hash = Sha256::digest(text.as_bytes()).into();
         Ok(Self { text, hash })
     }

@@ -43,9 +43,9 @@ impl SignatureInput<'_> {
         let text = format!(
             "{ALGORITHM}\n{}\n{scope}\n{}",
             stamp(self.at),
-            hex(&Sha256::digest(self.canonical().as_bytes()))
+            hex::encode(Sha256::digest(self.canonical().as_bytes()))
         );
-        let signature = hex(&hmac(&self.signing_key(keys), &text));
+        let signature = hex::encode(hmac(&self.signing_key(keys), &text));
         let id = &keys.id;
         format!(
             "{ALGORITHM} Credential={id}/{scope}, SignedHeaders={signed}, Signature={signature}"
@@ -57,7 +57,7 @@ impl SignatureInput<'_> {
         let path = self.path.split('/').map(encoded).collect::<Vec<_>>().join("/");
         let headers: String =
             self.headers.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
-        let body = hex(&Sha256::digest(self.body));
+        let body = hex::encode(Sha256::digest(self.body));
         let (method, query, signed) = (self.method, self.query, self.signed_headers());
         format!("{method}\n{path}\n{query}\n{headers}\n{signed}\n{body}")
     }
@@ -133,10 +133,6 @@ fn hmac(key: &[u8], text: &str) -> [u8; 32] {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

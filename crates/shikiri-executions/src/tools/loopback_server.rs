@@ -124,7 +124,7 @@ impl LoopbackMcpServer {
         loopback_apis: BTreeMap<String, LoopbackApi>,
     ) -> Result<(Self, u16, String), String> {
         let secret: [u8; 32] = random().map_err(|error| error.to_string())?;
-        let token: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = hex::encode(secret);
         let failed = |error: std::io::Error| format!("no door on loopback can be opened: {error}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();

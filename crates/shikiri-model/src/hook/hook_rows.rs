@@ -288,5 +288,5 @@ const USUAL_TYPE: &str = "general-purpose";
 /// The first 16 digits of the prompt's SHA-256.
 pub(super) fn hash(prompt: &str) -> String {
     use sha2::{Digest as _, Sha256};
-    Sha256::digest(prompt.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&Sha256::digest(prompt.as_bytes())[..8])
 }

@@ -80,8 +80,7 @@ impl ProjectMembership {
 
     pub fn id_of(place: &ProjectMember) -> String {
         let digest = Sha256::digest(place.key().as_bytes());
-        let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-        format!("mem_{hex}")
+        format!("mem_{}", hex::encode(&digest[..20]))
     }
 }
 

@@ -139,8 +139,7 @@ impl SpawnSlot {
     pub fn id_of(target: &SpawnTarget) -> String {
         let text = format!("{}/{}", target.place.key(), target.purpose.as_str());
         let digest = Sha256::digest(text.as_bytes());
-        let hex: String = digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-        format!("seat_{hex}")
+        format!("seat_{}", hex::encode(&digest[..20]))
     }
 
     pub fn spawn_target(&self) -> SpawnTarget {

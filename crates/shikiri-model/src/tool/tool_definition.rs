@@ -144,8 +144,7 @@ fn fingerprint(name: &str, said: &ToolDescription) -> String {
         sorted(&said.input_schema),
         sorted(&said.annotations)
     ]);
-    let digest = Sha256::digest(all.to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(all.to_string().as_bytes()))
 }
 
 fn sorted(value: &Value) -> Value {

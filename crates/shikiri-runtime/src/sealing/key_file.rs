@@ -90,13 +90,8 @@ fn read(path: &Path) -> Result<Option<[u8; 32]>, SealingError> {
 }
 
 fn parse(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
     let mut key = [0; 32];
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut key).ok()?;
     Some(key)
 }
 
@@ -104,11 +99,11 @@ fn parse(text: &str) -> Option<[u8; 32]> {
 fn make(path: &Path, key: &[u8; 32], name: &[u8; 8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let scratch = path.with_extension(format!("new-{}", hex(name)));
+    let scratch = path.with_extension(format!("new-{}", hex::encode(name)));
     let made = (|| {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&scratch)?;
-        writeln!(file, "{}", hex(key))?;
+        writeln!(file, "{}", hex::encode(key))?;
         file.sync_all()?;
         match fs::hard_link(&scratch, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -118,10 +113,6 @@ fn make(path: &Path, key: &[u8; 32], name: &[u8; 8]) -> io::Result<()> {
     let _ = fs::remove_file(&scratch);
     made?;
     File::open(folder)?.sync_all()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unusable(path: &Path, error: &io::Error) -> SealingError {

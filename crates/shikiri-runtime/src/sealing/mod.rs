@@ -113,7 +113,7 @@ impl SealingKey {
         // The key is random, so its hash reveals nothing about it.
         let named = [b"shikiri sealing key id\n".as_slice(), &key].concat();
         let hash = digest::digest(&digest::SHA256, &named);
-        let id = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex::encode(&hash.as_ref()[..8]);
         Self { id, key }
     }
 

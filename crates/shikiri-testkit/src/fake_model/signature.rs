@@ -56,15 +56,15 @@ impl Keys {
             "{}\n{}\n\n{headers}\n{signed}\n{}",
             request.method,
             path.join("/"),
-            hex(&Sha256::digest(body))
+            hex::encode(Sha256::digest(body))
         );
         let text = format!(
             "AWS4-HMAC-SHA256\n{date}\n{scope}\n{}",
-            hex(&Sha256::digest(canonical.as_bytes()))
+            hex::encode(Sha256::digest(canonical.as_bytes()))
         );
         let start = format!("AWS4{}", self.secret).into_bytes();
         let key = scope.split('/').fold(start, |key, part| hmac(&key, part));
-        Ok(hex(&hmac(&key, &text)))
+        Ok(hex::encode(hmac(&key, &text)))
     }
 }
 
@@ -82,8 +82,4 @@ fn encoded(part: &str) -> String {
         other => format!("%{other:02X}"),
     });
     each.collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

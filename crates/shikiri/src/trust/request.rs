@@ -57,8 +57,7 @@ pub struct FileRequest {
 
 impl FileRequest {
     pub fn new(file: ProjectFile, content: &str, entries: Vec<GuardedEntry>) -> Self {
-        let digest = Sha256::digest(content.as_bytes());
-        let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex::encode(Sha256::digest(content.as_bytes()));
         Self { file, sha256, entries }
     }
 

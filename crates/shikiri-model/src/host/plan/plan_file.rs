@@ -108,7 +108,7 @@ impl HostPlan {
     /// A digest that does not depend on the layout of the file.
     pub fn digest(&self) -> Result<String, serde_json::Error> {
         let bytes = serde_json::to_vec(self)?;
-        Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(hex::encode(Sha256::digest(bytes)))
     }
 
     pub fn task(&self, id: &str) -> Option<&PlanTask> {
