@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use crate::argument_check::{find_mismatch, find_mismatch_as_text};
 use crate::error::ArgumentError;
 use crate::operation::{ApiOperation, BodyEncoding, InputLocation, OperationBody};
-use crate::parameter_encoding::{
-    self, QueryStyle, in_path, in_query, is_path_traversal, percent_encode,
-};
+use crate::parameter_encoding::{self, QueryStyle, RESERVED, in_path, in_query, is_path_traversal};
 use crate::security_schemes::KeyLocation;
 
 /// An HTTP request. It has no `Debug`, because its headers hold secrets.
@@ -88,12 +87,27 @@ impl PathTemplate {
     }
 }
 
+/// What is no part of a URL's path as it is written.
+const RESERVED_IN_PATH: &AsciiSet = &RESERVED
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'/')
+    .remove(b'%');
+
 /// The document's own part of a path, as a URL has it.
 fn literal(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/%".contains(c);
-    text.chars()
-        .map(|c| if is_plain(c) { c.to_string() } else { percent_encode(&c.to_string()) })
-        .collect()
+    utf8_percent_encode(text, RESERVED_IN_PATH).to_string()
 }
 
 /// Arguments by where they go.

@@ -5,10 +5,15 @@
 //! for what are a hundred lines here.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode,
+};
 use sha2::{Digest as _, Sha256};
 use shikiri_model::key::SecretToken;
 use shikiri_model::time::Timestamp;
 
+/// Everything but letters, digits and `-._~`.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// The keys of one AWS identity.
@@ -91,7 +96,7 @@ fn day(at: Timestamp) -> String {
 
 /// A part of a path, with everything escaped that has a meaning anywhere.
 pub(super) fn encoded(part: &str) -> String {
-    part.bytes().map(encoded_byte).collect()
+    utf8_percent_encode(part, RESERVED).to_string()
 }
 
 /// A query in the form that is signed: each part escaped once, sorted.
@@ -110,22 +115,8 @@ pub(super) fn canonical_query(query: &str) -> String {
 
 /// What may be escaped already, escaped.
 fn encoded_once(part: &str) -> String {
-    let (mut encoded, mut rest) = (String::new(), part.as_bytes());
-    while let Some((byte, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *byte == b'%');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        encoded.push_str(&encoded_byte(escaped.unwrap_or(*byte)));
-        rest = if escaped.is_some() { &after[2..] } else { after };
-    }
-    encoded
-}
-
-fn encoded_byte(byte: u8) -> String {
-    match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    }
+    let decoded: Vec<u8> = percent_decode_str(part).collect();
+    percent_encode(&decoded, RESERVED).to_string()
 }
 
 fn hmac(key: &[u8], text: &str) -> [u8; 32] {

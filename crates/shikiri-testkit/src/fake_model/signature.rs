@@ -1,9 +1,12 @@
 //! Checks a request's signature as AWS does (Signature Version 4), by its published rules.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest as _, Sha256};
 
 use super::request::ModelRequest;
+
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 #[derive(Debug)]
 pub(super) struct Keys {
@@ -75,11 +78,5 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
 }
 
 fn encoded(part: &str) -> String {
-    let each = part.bytes().map(|byte| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    });
-    each.collect()
+    utf8_percent_encode(part, RESERVED).to_string()
 }

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, stream};
 use http_body_util::BodyExt as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use shikiri_executions::workspace::{FilePath, FileUpload, MAX_FILE};
 use shikiri_model::ids::ConversationId;
 use shikiri_tenancy::gate::BodyMemory;
@@ -38,6 +39,9 @@ const MAX_SKIPPED: u64 = MAX_FILE + 16 * 1024 * 1024;
 const PIECE: usize = 64 * 1024;
 /// Memory reserved for one upload.
 const UPLOAD_MEMORY: usize = 256 * 1024;
+
+/// Everything but letters, digits and `-._~`.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The bytes of a file.
 #[derive(ToSchema)]
@@ -232,10 +236,5 @@ fn location(access: &TenantAccess, conversation: &ConversationId, path: &FilePat
 
 /// Percent-encoded, for a part of a URL and for a header's extended value (RFC 8187).
 fn encoded(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let each = text.bytes().map(|byte| match is_plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    });
-    each.collect()
+    utf8_percent_encode(text, RESERVED).to_string()
 }
