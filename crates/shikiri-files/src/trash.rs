@@ -6,11 +6,12 @@
 //! removes leftovers of killed processes.
 
 use std::ffi::{CStr, OsStr};
+use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, flock, mkdirat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, mkdirat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::dir_walk::is_dots;
@@ -80,8 +81,8 @@ impl Trash {
         let mut done = Ok(());
         for entry in self.0.entries(usize::MAX)? {
             let path = Path::new(&entry.name);
-            if let Ok(old) = self.0.open_dir(path)
-                && flock(&old, FlockOperation::NonBlockingLockExclusive).is_err()
+            if let Ok(old) = open_folder(self.0.as_fd(), &entry.name, path)
+                && File::from(old).try_lock().is_err()
             {
                 continue;
             }
@@ -136,9 +137,9 @@ impl Trash {
             let folder = match open_folder(self.0.as_fd(), OsStr::new(&name), path) {
                 // Another process has emptied the trash before this was locked.
                 Err(error) if error.is_not_found() => continue,
-                folder => folder?,
+                folder => File::from(folder?),
             };
-            flock(&folder, FlockOperation::LockExclusive).at(path)?;
+            folder.lock().at(path)?;
             if rustix::fs::fstat(&folder).at(path)?.st_nlink > 0 {
                 return Ok(TrashJob { name, folder });
             }
@@ -149,12 +150,12 @@ impl Trash {
 /// A folder in the trash in which one tree is taken apart. It is locked as long as this is there.
 struct TrashJob {
     name: String,
-    folder: OwnedFd,
+    folder: File,
 }
 
 /// Takes apart the folder `0` of a job. What it holds of folders is numbered and follows. What
 /// cannot be removed does not keep the rest.
-fn clear(job: &OwnedFd, path: &Path) -> Result<(), FilesError> {
+fn clear(job: &File, path: &Path) -> Result<(), FilesError> {
     let (mut next, mut last, mut done) = (0, 0, Ok(()));
     while next <= last {
         let name = next.to_string();

@@ -7,7 +7,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use shikiri_model::ids::NodeId;
 use shikiri_model::lease::LeaseGuard;
 use shikiri_store::{CommitError, StoreExt};
@@ -50,7 +49,7 @@ impl LivenessFile {
 fn create(folder: &Path, node: &NodeId, fence: u64) -> io::Result<LivenessFile> {
     let temporary = folder.join(format!(".{node}"));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    file.try_lock()?;
     write!(file, "{fence}")?;
     let path = folder.join(node.as_str());
     fs::rename(&temporary, &path)?;
@@ -92,7 +91,7 @@ fn read_unlocked(path: &Path) -> Option<(PathBuf, LeaseGuard)> {
     let node: NodeId = path.file_name()?.to_str()?.parse().ok()?;
     let file = File::open(path).ok()?;
     // A shared lock: another process that checks at the same time is not taken for the owner.
-    flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+    file.try_lock_shared().ok()?;
     let fence = io::read_to_string(&file).ok()?.trim().parse().ok()?;
     Some((path.to_owned(), LeaseGuard { name: format!("{LEASE_PREFIX}{node}"), fence }))
 }
@@ -117,7 +116,7 @@ mod tests {
         fs::write(&dead_file, "9").unwrap();
         fs::write(folder.path().join("nod_3"), "not a number").unwrap();
         let another = File::open(&dead_file).unwrap();
-        flock(&another, FlockOperation::NonBlockingLockShared).unwrap();
+        another.try_lock_shared().unwrap();
         let found = dead_nodes(folder.path());
         assert_eq!(found, [(dead_file, LeaseGuard { name: "node/nod_2".to_owned(), fence: 9 })]);
 

@@ -5,8 +5,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
 use super::SealingError;
 use crate::private_file::{self, PrivateFileError};
 use crate::runtime::random;
@@ -58,8 +56,7 @@ impl KeyFile {
         self.read_or_make().await?;
         self.run_blocking(|path| {
             let file = File::open(path).map_err(|error| unusable(path, &error))?;
-            flock(&file, FlockOperation::LockExclusive)
-                .map_err(|error| unusable(path, &error.into()))?;
+            file.lock().map_err(|error| unusable(path, &error))?;
             Ok(Box::new(file) as Box<dyn Send>)
         })
         .await

@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-
 use crate::error::{SandboxError, at};
 use crate::sandbox_plan::{RUN_CGROUP, SandboxLimits};
 
@@ -34,8 +32,7 @@ impl RunCgroup {
     pub(super) fn create(folder: &Path, limits: &SandboxLimits) -> Result<Self, SandboxError> {
         fs::create_dir(folder).map_err(at("making the cgroup", folder))?;
         let lock = File::open(folder).map_err(at("opening the cgroup", folder))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(at("locking the cgroup", folder))?;
+        lock.try_lock().map_err(io::Error::from).map_err(at("locking the cgroup", folder))?;
         let made = Self { folder: folder.to_owned(), _lock: lock };
         made.limit("memory.max", limits.memory_bytes)?;
         // Without it, one process is killed and the run goes on with an error that says nothing.
@@ -101,7 +98,7 @@ pub(super) fn remove_abandoned(place: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let is_run = entry.file_name().to_string_lossy().starts_with(RUN_CGROUP);
         let Ok(folder) = File::open(entry.path()) else { continue };
-        if is_run && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if is_run && folder.try_lock().is_ok() {
             remove(&entry.path());
         }
     }
