@@ -86,7 +86,7 @@ fn a_process_lives_until_it_has_ended_whatever_it_is_called() {
     let claimant = format!("{}.1", child.id());
     assert!(is_process_alive(&claimant));
     child.kill().unwrap();
-    // It is dead, though nobody has asked for it yet.
+    // It is dead, though its parent has not waited for it yet.
     let started = Instant::now();
     while is_process_alive(&claimant) {
         assert!(started.elapsed() < Duration::from_secs(10), "it lives on");

@@ -66,7 +66,7 @@ impl Host {
         let prompt = said.last().map(|(_, text)| text.as_str()).unwrap_or_default();
         match user.may_ask_model(call, &model.model_name, prompt).await {
             SamplingConsent::Given => {}
-            SamplingConsent::Nobody => return user.sample(call, params).await,
+            SamplingConsent::NoUser => return user.sample(call, params).await,
             SamplingConsent::Refused => {
                 return Err("the person declined to have a model asked".to_owned());
             }

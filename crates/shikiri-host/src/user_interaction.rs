@@ -20,7 +20,7 @@ pub enum SamplingConsent {
     /// The user said no.
     Refused,
     /// There is no user to ask.
-    Nobody,
+    NoUser,
 }
 
 #[async_trait]
@@ -47,7 +47,7 @@ pub trait UserInteraction: Send + Sync {
     /// consent.
     async fn may_ask_model(&self, call: &HostCall, model: &str, prompt: &str) -> SamplingConsent {
         let _ = (call, model, prompt);
-        SamplingConsent::Nobody
+        SamplingConsent::NoUser
     }
 
     /// Answers `sampling/createMessage` when no model is used: parameters in, result out.

@@ -35,7 +35,7 @@ impl ToolVisibility {
             Self::Everything => true,
             Self::Only(purpose) => allows(purpose),
             Self::Sessions { task, chat } => {
-                permission.allows(CallerSession::Nobody)
+                permission.allows(CallerSession::Missing)
                     || task && allows(SessionPurpose::Task)
                     || chat && allows(SessionPurpose::Chat)
             }

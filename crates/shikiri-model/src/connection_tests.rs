@@ -73,7 +73,7 @@ fn a_connection_ends_when_it_was_not_used_and_use_is_noted_in_time() {
 }
 
 #[test]
-fn a_continuation_admits_its_principal_with_its_request_in_time_and_nobody_else() {
+fn a_continuation_admits_only_its_principal_with_its_request_in_time() {
     let ticket = CallContinuation {
         id: "hash".to_owned(),
         tenant: TenantId::local(),

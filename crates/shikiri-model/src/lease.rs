@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_holder_is_refused_even_if_nobody_took_the_lease() {
+    fn an_expired_holder_is_refused_even_if_the_lease_is_free() {
         let lease = acquire("a").apply(None, 0).unwrap();
         assert!(lease.guard().check(Some(&lease), 99).is_ok());
         assert!(lease.guard().check(Some(&lease), 100).is_err());

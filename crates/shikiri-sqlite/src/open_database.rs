@@ -74,7 +74,7 @@ pub enum LockWait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DatabaseSharing {
     Others,
-    Nobody,
+    Exclusive,
 }
 
 impl DatabaseSharing {
@@ -82,7 +82,7 @@ impl DatabaseSharing {
     fn patience(self, options: &DatabaseOptions) -> Duration {
         match self {
             Self::Others => options.busy_timeout,
-            Self::Nobody => Duration::ZERO,
+            Self::Exclusive => Duration::ZERO,
         }
     }
 }
@@ -113,7 +113,7 @@ impl SqliteDatabase {
                         connection,
                         busy_timeout: options.busy_timeout,
                         set_aside: kept_as,
-                        is_alone: company == DatabaseSharing::Nobody,
+                        is_alone: company == DatabaseSharing::Exclusive,
                         _lock: lock,
                     });
                 }
@@ -260,7 +260,7 @@ fn try_open(
     };
     match open_locked(path, options, company) {
         // Another program has it open, which does not use our lock.
-        Err(OpenError::Busy(_)) if company == DatabaseSharing::Nobody => {}
+        Err(OpenError::Busy(_)) if company == DatabaseSharing::Exclusive => {}
         opened => return opened.map(|connection| (connection, lock, company)),
     }
     drop(lock);
@@ -278,7 +278,7 @@ fn lock_exclusive_or_join(
     let mut pauses = BusyBackoff::up_to(limit);
     loop {
         if let Some(lock) = FileLock::exclusive(path)? {
-            return Ok((lock, DatabaseSharing::Nobody));
+            return Ok((lock, DatabaseSharing::Exclusive));
         }
         match FileLock::shared(path, Duration::ZERO) {
             Err(OpenError::Busy(_)) if pauses.pause() => {}
@@ -391,7 +391,7 @@ fn connect(
         };
         let locking_mode = match company {
             DatabaseSharing::Others => "NORMAL",
-            DatabaseSharing::Nobody => "EXCLUSIVE",
+            DatabaseSharing::Exclusive => "EXCLUSIVE",
         };
         let kept = match options.brief {
             true => String::new(),

@@ -294,7 +294,7 @@ fn a_brief_opener_is_alone_and_the_next_one_waits_for_it() {
 }
 
 #[test]
-fn a_brief_opener_joins_whoever_is_there_already() {
+fn a_brief_opener_joins_the_processes_that_are_there() {
     let (_folder, path) = place();
     let server = open(&path).unwrap();
     let hook = SqliteDatabase::open(&path, &brief()).unwrap();

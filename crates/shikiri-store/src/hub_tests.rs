@@ -156,7 +156,7 @@ fn a_dropped_subscription_frees_its_topic() {
 }
 
 #[test]
-fn whoever_comes_to_an_idle_hub_is_announced_when_it_is_there() {
+fn the_first_waiter_of_an_idle_hub_is_announced_when_it_is_there() {
     let calls = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let counter = Arc::clone(&calls);
     let hub = Arc::new(Hub::with_first_subscriber_callback(move || {

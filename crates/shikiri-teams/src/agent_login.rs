@@ -105,7 +105,7 @@ impl Teams {
         permission: ToolPermission,
     ) -> Result<AgentSessionHandle, TeamError> {
         let Some(session) = self.tenancy.session_of(token).await? else {
-            permission.check(CallerSession::Nobody)?;
+            permission.check(CallerSession::Missing)?;
             let message = "this session_token opens no session: call authenticate";
             return Err(RefusalCode::NotAuthenticated.because(message).into());
         };

@@ -67,7 +67,7 @@ async fn a_connection_ends_after_a_day_without_use() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_swept_and_whoever_watches_it_is_told() {
+async fn an_idle_connection_is_swept_and_its_watchers_are_told() {
     let world = World::new(vec![]).await;
     let connection = open(&world.app, "key_a").await;
     let mut watch = world.app.runtime.watch(&local(), connection.stream(), 0).await.unwrap();
@@ -206,7 +206,7 @@ async fn a_ticket_is_for_its_holder_its_request_an_hour_and_one_use() {
 }
 
 #[tokio::test]
-async fn whoever_hands_a_call_over_first_decides_what_is_read() {
+async fn the_first_to_hand_a_call_over_decides_what_is_read() {
     let world = World::new(vec![]).await;
     let app = &world.app;
     let connection = open(app, "key_a").await;

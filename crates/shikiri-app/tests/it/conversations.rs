@@ -1,4 +1,4 @@
-//! Removing a conversation: all of its messages, in slices, and nobody else's. Reading them: in pages
+//! Removing a conversation: all of its messages, in slices, and no others. Reading them: in pages
 //! that are not too large.
 
 use std::sync::Arc;

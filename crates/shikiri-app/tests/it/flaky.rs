@@ -31,7 +31,7 @@ pub(crate) struct Flaky {
     no_time: AtomicBool,
     /// How many commits were refused so far.
     refused: watch::Sender<usize>,
-    /// Whether ends are kept, and whoever commits them is not told.
+    /// Whether ends are kept without an answer to their writer.
     holds_ends: watch::Sender<bool>,
     /// Whether commits that remove records wait before they are made.
     holds_removals: watch::Sender<bool>,
@@ -70,7 +70,7 @@ impl Flaky {
         self.holds_removals.send_replace(held);
     }
 
-    /// Right after somebody has looked at the lease of a dead node, another process buries it.
+    /// Right after the lease of a dead node was read, another process reaps the node.
     pub(crate) fn bury_after_look(&self, lease: LeaseGuard, sign: PathBuf) {
         *self.burial.lock().unwrap() = Some((lease, sign));
     }

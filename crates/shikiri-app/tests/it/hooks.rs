@@ -127,7 +127,7 @@ async fn what_was_not_delivered_is_delivered_again() {
     ours.delivery.unwrap().confirm().await.unwrap();
 }
 
-/// Files of this machine are for whoever runs it: another tenant's event reads none.
+/// Files of this machine belong to its operator: another tenant's event reads none.
 #[tokio::test]
 async fn another_tenants_events_do_not_look_at_files() {
     let (_world, app, disk) = office().await;
@@ -164,7 +164,7 @@ async fn reports_tell_what_became_of_events() {
     let [view] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((view.duration_ms, next), (1_500, None));
     let spent = view.spent.as_ref().unwrap();
-    assert_eq!((spent.usage.input_tokens, spent.cost), (1_000, None), "nobody knows the price");
+    assert_eq!((spent.usage.input_tokens, spent.cost), (1_000, None), "the price is unknown");
     price(&app).await;
     let (found, _) = app.subagents.subagents(&local, query.clone()).await.unwrap();
     let cost = found[0].spent.as_ref().unwrap().cost.unwrap();
@@ -182,8 +182,8 @@ async fn reports_tell_what_became_of_events() {
         app.subagents.set_role(&local, "a", "coder").await.unwrap().subagent.role.unwrap(),
         "coder"
     );
-    assert!(app.subagents.set_role(&local, "nobody", "coder").await.is_err());
-    assert!(app.subagents.subagents(&"nobody".parse().unwrap(), query).await.is_err());
+    assert!(app.subagents.set_role(&local, "absent", "coder").await.is_err());
+    assert!(app.subagents.subagents(&"absent".parse().unwrap(), query).await.is_err());
 }
 
 async fn price(app: &App) {

@@ -1,4 +1,4 @@
-//! The store goes away while a node carries a run, and the node keeps its lease: nobody else
+//! The store goes away while a node executes a run, and the node keeps its lease: no other node
 //! would look for the run, so the node itself must bring it to its end.
 
 use std::sync::Arc;

@@ -63,7 +63,7 @@ async fn unknown_agents_and_refused_inputs_start_nothing() {
     let world = World::new(shikiri_agents::samples()).await;
     let tenant = TenantId::local();
     for (agent, input, field) in [
-        ("nobody", json!({}), "agent"),
+        ("absent", json!({}), "agent"),
         ("long_running_agent", json!({ "steps": 0 }), "input"),
         ("long_running_agent", json!({ "step": 1 }), "input"),
     ] {

@@ -190,7 +190,7 @@ async fn long_work_logs_every_step_and_its_percentage() {
 
 /// A door that cannot ask says why, and the traveller reads it.
 #[tokio::test]
-async fn why_nobody_was_asked_is_noted_unless_somebody_left_notes() {
+async fn why_the_person_was_not_asked_is_noted_unless_there_are_notes() {
     let reason = Some("unsupported by the client".to_owned());
     let unasked =
         QuestionAnswer { reason, ..QuestionAnswer::new(AnswerAction::Cancel, Value::Null) };

@@ -69,7 +69,7 @@ async fn a_run_whose_caller_left_while_it_was_started_is_carried_all_the_same() 
         let _ = tokio::time::timeout(left, start).await;
     }
     let (runs, _) = world.app.runtime.list_runs(&tenant, None, None, 300).await.unwrap();
-    assert!(runs.len() > 1, "nobody ever got so far");
+    assert!(runs.len() > 1, "no run ever got so far");
     for run in runs {
         assert_eq!(world.end_of(&run.value.id).await.run.status, RunStatus::Completed);
     }

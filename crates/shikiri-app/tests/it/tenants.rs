@@ -136,7 +136,7 @@ async fn a_store_from_before_there_were_models_gets_one_and_later_choices_stay()
     assert_eq!(app.tenancy.model(&ModelId::offline()).await.unwrap().value, Model::offline());
     assert_eq!(model_of().await.as_deref(), Some("offline"));
 
-    // What somebody took away is not put back at every start.
+    // What was taken away is not put back at every start.
     set(None).await;
     app.tenancy.ensure_local_tenant().await.unwrap();
     assert_eq!(model_of().await, None);

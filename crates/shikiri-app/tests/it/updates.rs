@@ -14,7 +14,7 @@ use crate::flaky::{Flaky, Refuse};
 use crate::world::{LEASE, Tally, World, agent};
 
 #[tokio::test]
-async fn updates_are_seen_once_in_order_and_wake_nobody() {
+async fn updates_are_seen_once_in_order_and_wake_no_one() {
     let looks = agent("looks", |context, _| async move {
         let before = context.updates().await;
         context.ask_human(json!({}), "?", None).await;

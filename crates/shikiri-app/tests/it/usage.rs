@@ -110,12 +110,12 @@ async fn spending_is_grouped_by_whatever_is_asked() {
     let all =
         world.app.tenancy.usage(None, GroupBy::Tenant, ReportPeriod::default()).await.unwrap();
     assert_eq!(groups(&all), [("local", 111_111, 3), ("other", 7, 1)]);
-    let nobody = world
+    let unknown = world
         .app
         .tenancy
         .usage(Some(&"no".parse().unwrap()), GroupBy::Day, ReportPeriod::default())
         .await;
-    assert!(matches!(nobody, Err(AppError::NotFound { kind: "tenant", .. })));
+    assert!(matches!(unknown, Err(AppError::NotFound { kind: "tenant", .. })));
 }
 
 #[tokio::test]

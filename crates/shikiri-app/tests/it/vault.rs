@@ -72,7 +72,7 @@ async fn a_seal_is_good_for_its_own_place_only() {
     let all = records(&world).await;
     let there = all.iter().find(|record| record.key != here.key).unwrap();
     put(&world, there, here.doc.clone()).await;
-    assert_eq!(vault.open(THERE).await, Ok(None), "somebody moved it");
+    assert_eq!(vault.open(THERE).await, Ok(None), "it was moved");
     assert_eq!(vault.open(HERE).await, Ok(Some(b"for here".to_vec())));
     assert_eq!(records(&world).await.len(), 1, "what cannot be opened is removed");
 }

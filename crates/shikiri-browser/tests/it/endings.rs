@@ -58,7 +58,7 @@ async fn a_page_that_crashes_in_mid_answer_is_told_and_its_tab_is_given_up() {
     assert_eq!(lost.sent, SendStatus::Yes);
     world.site.release();
     let crashed = begun.tab.clone().unwrap();
-    assert!(world.tabs().contains(&crashed), "nobody has closed it yet");
+    assert!(world.tabs().contains(&crashed), "it is still open");
     let again = world.ask(&then(&first, &begun, "Once again")).await.unwrap();
     assert_eq!((again.answer, again.url), (ChatSite::answer_to("Once again"), begun.url));
     assert_ne!(again.tab.as_ref(), Some(&crashed));
@@ -118,12 +118,12 @@ async fn the_browser_ends_with_its_last_user() {
     let Some(world) = World::start(&[("plain", json!({ "marked": true }))]).await else { return };
     world.ask(&question("a-1", "plain", "Begin")).await.unwrap();
     let another = shikiri_browser::BrowserBridge::new(crate::world::options(world.folder.path()));
-    let nobody = Watcher::default();
-    another.ask(&question("b-2", "plain", "Me too"), &nobody).await.unwrap();
+    let unwatched = Watcher::default();
+    another.ask(&question("b-2", "plain", "Me too"), &unwatched).await.unwrap();
     let pid = chromium(world.folder.path()).unwrap();
     let World { site, bridge, folder } = world;
     drop(bridge);
-    another.ask(&question("b-2", "plain", "Still"), &nobody).await.unwrap();
+    another.ask(&question("b-2", "plain", "Still"), &unwatched).await.unwrap();
     assert_eq!(chromium(folder.path()), Some(pid), "it is one browser for both");
     drop(another);
     until("the browser has ended", async || processes_of(folder.path()).is_empty()).await;

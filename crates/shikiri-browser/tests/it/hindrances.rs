@@ -72,7 +72,7 @@ async fn what_is_no_conversation_of_the_provider_is_not_opened() {
             "{url}"
         );
     }
-    for provider in ["nobody", "chatgpt"] {
+    for provider in ["absent", "chatgpt"] {
         let refused = world.ask(&question("a-1", provider, "?")).await.unwrap_err();
         assert_eq!(refused.cause, AskErrorCause::UnknownProvider(provider.to_owned()));
     }

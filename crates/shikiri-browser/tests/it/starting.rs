@@ -77,7 +77,7 @@ async fn an_address_where_no_browser_listens_is_told() {
     assert!(why.contains("is not on this machine"), "{why}");
 }
 
-/// The profile is for its owner only; somebody else's is not used.
+/// The profile is for its owner only; another user's is not used.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_that_cannot_be_used_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,16 +106,16 @@ async fn a_profile_that_another_chrome_has_open_is_told() {
     let mode = profile.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "only its owner can read it");
     world.describe(|_| String::new());
-    // As if it were a Chrome that nobody can drive.
+    // As if it were a Chrome that cannot be driven.
     std::fs::remove_file(world.folder.path().join("browser/local/devtools.sock")).unwrap();
     let why = why_not(options(world.folder.path())).await;
     assert!(why.contains("is open in another Chrome (process "), "{why}");
-    // Whoever uses it already goes on.
+    // Its present users go on.
     world.describe(|text| text);
     assert!(world.ask(&question("a-1", "plain", "Still here")).await.is_ok());
 }
 
-/// A Chrome that somebody else started, with a port. It ends when dropped.
+/// A Chrome that another program started, with a port. It ends when dropped.
 struct OtherChrome {
     _end: Cleanup<Box<dyn FnMut()>>,
     home: tempfile::TempDir,
@@ -185,7 +185,7 @@ async fn a_running_browser_is_attached_to_and_left_running() {
     assert_eq!(asked.answer, ChatSite::answer_to("Attached"));
     // A tab that is closed is noticed here too.
     let tabs = BTreeMap::from([("x".to_owned(), asked.tab.clone().unwrap())]);
-    bridge.close(&lane("nobody"), &tabs).await;
+    bridge.close(&lane("absent"), &tabs).await;
     let again = bridge.ask(&then(&first, &asked, "Again"), &Watcher::default()).await.unwrap();
     assert_eq!((again.answer, again.url), (ChatSite::answer_to("Again"), asked.url));
     // What a person is logged in to there is not for other tenants.

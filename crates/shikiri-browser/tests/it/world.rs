@@ -69,8 +69,8 @@ impl World {
 
     /// Closes a tab as a person would: its lane knows nothing of it.
     pub(crate) async fn close_tab(&self, tab: &str) {
-        let nobody = lane("nobody");
-        self.bridge.close(&nobody, &BTreeMap::from([("x".to_owned(), tab.to_owned())])).await;
+        let absent = lane("absent");
+        self.bridge.close(&absent, &BTreeMap::from([("x".to_owned(), tab.to_owned())])).await;
     }
 
     /// The tabs that the browser has.

@@ -100,7 +100,7 @@ async fn without_anybody_to_ask_the_next_step_is_told() {
     let fake = FakeLogin::start().await;
     let error = whoami(&fake, &process(&fake, &Arc::default(), false)).await.unwrap_err();
     assert_eq!(error.to_string(), "wants you to log in: `shikiri host login fake`");
-    assert_eq!(fake.book().asked, Vec::<String>::new(), "nothing was registered for nobody");
+    assert_eq!(fake.book().asked, Vec::<String>::new(), "no client was registered needlessly");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn more_is_asked_for_with_all_that_was_asked_before_and_not_twice() {
     fake.book().narrow();
     let error = whoami(&fake, &oauth).await.unwrap_err();
     assert!(error.to_string().contains("(basic write)"), "{error}");
-    assert_eq!(fake.book().scopes.len(), 2, "nobody was asked again");
+    assert_eq!(fake.book().scopes.len(), 2, "the person was not asked again");
 }
 
 #[tokio::test]

@@ -154,7 +154,7 @@ async fn an_answer_that_sends_us_on_leads_to_no_other_host() {
     let refused = call(&api, "addPet", input).await.unwrap_err();
     assert!(refused.contains("sends us on"), "{refused}");
     let mut other = other;
-    assert!(other.asked.try_recv().is_err(), "somebody knocked there");
+    assert!(other.asked.try_recv().is_err(), "a request arrived there");
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn private_addresses_are_refused_unless_allowed() {
         let elsewhere = OpenApiClient::open(&format!("{url}/spec"), None, headers(), false).await;
         assert!(elsewhere.err().unwrap().contains("allow_private"));
     }
-    assert!(world.asked.try_recv().is_err(), "somebody knocked");
+    assert!(world.asked.try_recv().is_err(), "a request arrived");
 }
 
 #[tokio::test]

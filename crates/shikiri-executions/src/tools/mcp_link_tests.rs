@@ -210,7 +210,7 @@ async fn a_server_of_the_older_kind_at_a_private_address_is_left_alone() {
     old.wanted.allow_private = false;
     let refused = connect(&old.wanted).await.err().unwrap();
     assert!(refused.contains("allow_private"), "{refused}");
-    assert!(old.posted.try_recv().is_err(), "somebody knocked");
+    assert!(old.posted.try_recv().is_err(), "a request arrived");
     let away = McpServerTransport::Sse { url: "http://127.0.0.1:1/sse".to_owned() };
     let wanted = ResolvedServer { transport: away, allow_private: true, ..old.wanted.clone() };
     let refused = connect(&wanted).await.err().unwrap();

@@ -95,7 +95,7 @@ fn a_damaged_database_is_set_aside_and_a_new_one_made() {
     }
 }
 
-/// An empty file is nobody's damage.
+/// An empty file is no damage.
 #[test]
 fn an_empty_file_becomes_the_database() {
     let project = project();
@@ -129,7 +129,7 @@ fn at_a_locked_database() -> Done {
     done
 }
 
-/// Somebody moves files, and then somebody else writes: together they must not take longer either.
+/// One process moves files, then another one writes: together they must not take longer either.
 #[test]
 fn waiting_twice_takes_no_longer_than_waiting_once() {
     assert_in_time(waiting_twice);
@@ -219,7 +219,7 @@ fn folders_that_are_not_there_are_told() {
     other.hook(&call("a1")).goes_on().says("goes on");
 }
 
-/// How to get a place where `mount` concerns nobody else: as root, else as root of one's own.
+/// How to get a place where `mount` affects no other process: as root, else as root of one's own.
 fn unshare() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["-m"], &["-r", "-m"]];
     ways.into_iter().find(|way| {
@@ -229,7 +229,7 @@ fn unshare() -> Option<&'static [&'static str]> {
     })
 }
 
-/// Runs a script in which `mount` concerns nobody else. None where that is not allowed: where it
+/// Runs a script in which `mount` affects no other process. None if that is not allowed: where it
 /// counts, that is an error.
 fn with_mounts(project: &Project, script: &str) -> Option<Done> {
     let Some(way) = unshare() else {

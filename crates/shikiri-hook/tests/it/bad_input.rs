@@ -195,19 +195,19 @@ fn a_huge_transcript_costs_no_more_than_the_time_there_is() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_is_given_again_and_does_not_hang() {
+fn an_unread_answer_is_given_again_and_does_not_hang() {
     let text =
         conventions().replacen("[roles.tester]\n", "[roles.tester]\ndelivery = \"prompt\"\n", 1);
     let project = process::project(&text);
     let call = json!({ "session_id": "s", "hook_event_name": "PreToolUse", "agent_id": "a1", "agent_type": "coder" });
-    // Nobody is there.
+    // The reader is gone.
     let mut child = spawn(project.command().stdin(Stdio::piped()));
     drop(child.stdout.take());
     child.stdin.take().unwrap().write_all(call.to_string().as_bytes()).unwrap();
     wait(child, Instant::now()).goes_on().says("the answer could not be given");
     assert_eq!(project.hook(&call).goes_on().context(), Some(text_of("coder")), "again");
     assert_eq!(project.hook(&call).goes_on().context(), None);
-    // Somebody is there, and does not read: more than a pipe holds cannot be written.
+    // The reader is there, and does not read: more than a pipe holds cannot be written.
     assert_in_time(|| unread(&project));
     let sql = "SELECT count(*) FROM task_spawns WHERE delivered IS NOT NULL";
     assert_eq!(project.count(sql), 0, "it has not got its text with the prompt");

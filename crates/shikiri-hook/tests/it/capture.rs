@@ -236,7 +236,7 @@ impl Capture {
                 // agent is done.
                 || (thread.is_some() && is_spawn(other) && other_name == "PreToolUse" && agent_of(other) == thread)
                 || (returning.is_some() && author == returning)
-                // Whoever is not told to work any more has ended before.
+                // An agent that is not told to work any more has ended before.
                 || (is_end && author.is_some_and(|agent| !works(event, agent)))
         };
         (0..index).filter(|&earlier| is_cause(&self.events[earlier])).collect()

@@ -82,7 +82,7 @@ fn feed(child: &mut Child, payload: &Value) {
     let _ = child.stdin.take().unwrap().write_all(payload.to_string().as_bytes());
 }
 
-/// Rows 3.15, 3.27: a claim is made once, whoever else claims and whoever dies.
+/// Rows 3.15, 3.27: a claim is made once, however many claim and die.
 #[test]
 fn a_crowd_of_hooks_delivers_every_convention_once_though_some_are_killed() {
     let mut rng = Rng::seeded("a_crowd_of_hooks");
@@ -97,7 +97,7 @@ fn a_crowd_of_hooks_delivers_every_convention_once_though_some_are_killed() {
             .collect();
         members.into_iter().flat_map(|member| member.join().unwrap()).collect()
     });
-    // Whoever has lost its hooks so far calls again.
+    // An agent that has lost its hooks so far calls again.
     for agent in 0..agents {
         let id = format!("last-{agent}");
         let done = project.hook(&call(agent, &id));
@@ -127,7 +127,7 @@ fn assert_delivered_once(project: &Project, ended: &[Ended]) {
     let (mut again, mut between) = (0, 0);
     for (agent, (heard, lost)) in &told {
         let sql = format!("SELECT startup_processed FROM subagents WHERE agent_id = 'a{agent}'");
-        // Killed when it had confirmed, before it could end: nobody can tell that from outside.
+        // Killed when it had confirmed, before it could end: that cannot be told from outside.
         let confirmed = *heard == 0 && *lost > 0 && project.count(&sql) == 1;
         assert!(*heard == 1 || confirmed, "a{agent}: {heard} heard, {lost} lost");
         between += usize::from(confirmed);

@@ -18,7 +18,7 @@ fn a_hook_that_dies_before_it_confirms_leaves_the_text_to_the_next() {
 }
 
 #[test]
-fn while_a_hook_lives_nobody_else_gives_its_text_but_not_for_ever() {
+fn while_a_hook_lives_no_other_gives_its_text_but_not_for_ever() {
     let mut world = world::world();
     let event = world.tool_event("a1", "tester");
     world.living.push("hook-1".to_owned());
@@ -28,7 +28,7 @@ fn while_a_hook_lives_nobody_else_gives_its_text_but_not_for_ever() {
     assert!(world.hook(&event).context().is_some(), "it was too slow");
 }
 
-/// Whoever started it may be slow to notice that it has died: until then it has an entry in `/proc`.
+/// Its parent may be slow to notice that it has died: until then it has an entry in `/proc`.
 #[test]
 fn a_killed_hook_that_is_not_reaped_yet_holds_no_lock() {
     // More than a pipe holds, so that it is killed while it prints.
@@ -108,7 +108,7 @@ fn a_compaction_expires_all_marks_of_its_session_and_no_subagent() {
     assert_eq!(world.tool("a1", "tester").context(), None);
 }
 
-/// Row 3.21: nobody else there, so it is the main agent.
+/// Row 3.21: no other agent is there, so it is the main agent.
 #[test]
 fn without_subagents_a_call_is_the_main_agents() {
     let mut world = world::world();

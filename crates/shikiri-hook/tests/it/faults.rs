@@ -24,7 +24,7 @@ fn append(path: &Path, text: &str) {
 }
 
 /// The first fault: the second of two calls in one line was lost, and its agent had no role. Here
-/// nobody has seen the calls but the transcript. Row 3.13.
+/// only the transcript has seen the calls. Row 3.13.
 #[test]
 fn two_spawns_in_one_line_of_the_transcript_are_two() {
     let mut world = world::world();

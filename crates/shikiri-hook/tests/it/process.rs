@@ -18,7 +18,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 /// So long Claude Code itself waits: the `timeout` that `shikiri hooks install` writes.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longer than this nobody waits for a process that should have ended long ago.
+/// No test waits longer for a process that should have ended long ago.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
 /// Whether there is time for the long form of a test.

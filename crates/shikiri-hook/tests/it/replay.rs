@@ -218,7 +218,7 @@ fn assert_right(replay: &Replay<'_>, heard: &Heard, connection: &rusqlite::Conne
     }
 }
 
-/// Nobody heard the text of another's role.
+/// No agent heard the text of another's role.
 #[track_caller]
 fn assert_never_wrong(replay: &Replay<'_>, heard: &Heard) {
     for (agent, told) in heard {
@@ -318,7 +318,7 @@ fn sixty_four_agents_of_one_type_in_any_order_get_their_roles() {
 }
 
 fn without_ids(hidden: Hidden) {
-    let mut rng = Rng::seeded("nobody ever hears another's text");
+    let mut rng = Rng::seeded("no agent ever hears another's text");
     let mut captures = with_agents();
     captures.push(capture::many(6, &["tester", "coder"]));
     let orders = if is_long() { ORDERS } else { ORDERS / 5 };
@@ -335,22 +335,22 @@ fn without_ids(hidden: Hidden) {
 }
 
 #[test]
-fn with_ids_only_at_start_and_stop_nobody_ever_hears_anothers_text() {
+fn with_ids_only_at_start_and_stop_no_agent_ever_hears_anothers_text() {
     without_ids(Hidden::InTools);
 }
 
 #[test]
-fn with_types_but_no_ids_in_tools_nobody_ever_hears_anothers_text() {
+fn with_types_but_no_ids_in_tools_no_agent_ever_hears_anothers_text() {
     without_ids(Hidden::IdInTools);
 }
 
 #[test]
-fn without_ids_nobody_ever_hears_anothers_text() {
+fn without_ids_no_agent_ever_hears_anothers_text() {
     without_ids(Hidden::Everywhere);
 }
 
 #[test]
-fn without_ids_in_answers_either_nobody_ever_hears_anothers_text() {
+fn without_ids_in_answers_either_no_agent_ever_hears_anothers_text() {
     without_ids(Hidden::InAnswersToo);
 }
 

@@ -1,4 +1,4 @@
-//! The log of writes stays short, whoever calls how often.
+//! The log of writes stays short, however often hooks run.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn the_log_stays_short_and_every_call_is_kept() {
         project.hook(&call(&project)).goes_on().is_silent();
     }
     let length = || log_length(&project);
-    // Whoever shortens it is a process that no hook waits for.
+    // It is shortened by a process that no hook waits for.
     let started = Instant::now();
     while length() > SHORT {
         assert!(started.elapsed() < Duration::from_secs(10), "{} bytes", length());

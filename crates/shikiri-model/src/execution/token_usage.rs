@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_that_nobody_means_are_refused() {
+    fn implausible_prices_are_refused() {
         for bad in ["-1", "1e7", "0.0000001", "\"3\"", "null"] {
             assert!(serde_json::from_str::<TokenPrice>(bad).is_err(), "{bad}");
         }

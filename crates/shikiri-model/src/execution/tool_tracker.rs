@@ -86,7 +86,7 @@ mod tests {
         assert!(tracker.begin(&tool("b"), at(10)));
         assert!(!tracker.begin(&tool("a"), at(20)));
         tracker.end("b", true, at(15));
-        tracker.end("nobody", false, at(16));
+        tracker.end("absent", false, at(16));
         tracker.end("a", false, at(30));
         tracker.end("a", true, at(99));
 

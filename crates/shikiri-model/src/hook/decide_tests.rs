@@ -42,7 +42,7 @@ fn several_of_one_type_wait_for_the_file_that_names_their_call() {
     for (id, role, prompt) in [
         ("t1", "tester", None),
         ("t2", "coder", Some("coder text\n\n[ROLE:coder] go")),
-        ("t3", "nobody", None),
+        ("t3", "absent", None),
     ] {
         let input = world.spawn(id, "general-purpose", &format!("[ROLE:{role}] go")).input;
         assert_eq!(input.as_ref().map(|input| input["prompt"].as_str().unwrap()), prompt);
@@ -253,7 +253,7 @@ fn without_ids_one_waiting_agent_is_certain_and_several_roles_get_the_default() 
     world.spawn("t1", "general-purpose", "[ROLE:tester] go");
     world.hook(start());
     assert_eq!(world.hook(call()).deny.as_deref(), Some("tester text"));
-    assert_eq!(world.hook(call()), HookOutput::default(), "nobody waits");
+    assert_eq!(world.hook(call()), HookOutput::default(), "no agent waits");
     world.spawn("t2", "general-purpose", "[ROLE:coder] go");
     world.spawn("t3", "general-purpose", "[ROLE:tester] go");
     assert_eq!(world.hook(start()).context.as_deref(), Some("default text"));
@@ -262,9 +262,9 @@ fn without_ids_one_waiting_agent_is_certain_and_several_roles_get_the_default() 
     assert_eq!(world.agents[1].confidence, RoleConfidence::None);
 }
 
-/// Whoever is active may be calling, and so may the main agent while others work in the background.
+/// Any active agent may be calling, and so may the main agent while others work in the background.
 #[test]
-fn without_ids_a_role_is_given_only_where_nobody_else_can_be_calling() {
+fn without_ids_a_role_is_given_only_where_no_other_agent_can_be_calling() {
     let roles = r#"{"main":{"text":"main text"},"default":{"text":"default text"},"roles":{
         "tester":{"text":"tester text","delivery":"block"},
         "coder":{"text":"coder text","delivery":"block"}}}"#;
@@ -282,7 +282,7 @@ fn without_ids_a_role_is_given_only_where_nobody_else_can_be_calling() {
     assert_eq!(
         world.hook(call()),
         HookOutput::default(),
-        "somebody's, and perhaps not the main agent's"
+        "an agent's, and perhaps not the main agent's"
     );
 
     let mut world = with(roles);

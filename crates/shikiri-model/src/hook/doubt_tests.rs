@@ -95,7 +95,7 @@ fn an_agent_that_another_call_resumes_keeps_its_role() {
 }
 
 #[test]
-fn a_call_that_was_answered_long_ago_is_nobodys() {
+fn a_call_that_was_answered_long_ago_belongs_to_no_agent() {
     let mut world = world();
     let done = |id: &str, role: &str, agent: Option<&str>| SpawnCall {
         matched_agent_id: agent.map(str::to_owned),
@@ -149,7 +149,7 @@ fn calls_that_were_read_are_kept_whatever_the_event_leads_to() {
 }
 
 #[test]
-fn a_call_that_was_refused_is_in_nobodys_way_when_its_caller_has_stopped() {
+fn a_refused_call_is_in_no_agents_way_when_its_caller_has_stopped() {
     let stop = json!({ "hook_event_name": "Stop", "background_tasks": [] });
     let old = json!({ "hook_event_name": "Stop" });
     let end = json!({ "hook_event_name": "SessionEnd" });
@@ -161,7 +161,7 @@ fn a_call_that_was_refused_is_in_nobodys_way_when_its_caller_has_stopped() {
         call(&mut world, "t2", "coder");
         assert_eq!(world.start("a1", KIND).as_deref(), Some("coder text"), "{event}");
     }
-    // Somebody may still be about to start.
+    // An agent may still be about to start.
     for event in ["UserPromptSubmit", "PreCompact"] {
         let mut world = world();
         call(&mut world, "t1", "tester");
@@ -202,7 +202,7 @@ fn a_teammate_may_start_after_its_lead_has_stopped() {
 
 /// An agent that never uses a tool has only its start to hear anything.
 #[test]
-fn nobody_in_a_mixed_crowd_is_left_with_nothing() {
+fn no_agent_in_a_mixed_crowd_is_left_with_nothing() {
     let mut world = world();
     let mut heard = Vec::new();
     for (number, role) in ["tester", "coder", "tester", "coder"].iter().enumerate() {
@@ -220,7 +220,7 @@ fn nobody_in_a_mixed_crowd_is_left_with_nothing() {
     assert_eq!(world.tool("a3", KIND).as_deref(), Some("tester text"));
     world.meta("t3");
     assert_eq!(world.tool("a0", KIND), None, "it was in its prompt");
-    assert_eq!(world.start("a4", KIND), None, "whoever is left has it in the prompt");
+    assert_eq!(world.start("a4", KIND), None, "the last one has it in the prompt");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_fork_begins_anew_and_knows_the_calls_of_the_old_session_as_answered() {
     let start = fork("SubagentStart", json!({ "agent_id": "b1", "agent_type": KIND }));
     assert_eq!(world.hook(start).context.as_deref(), Some("default text"));
     let tool = fork("PreToolUse", json!({ "tool_name": "Read", "tool_input": {} }));
-    assert_eq!(world.hook(tool).context, None, "somebody's, and not surely the main agent's");
+    assert_eq!(world.hook(tool).context, None, "an agent's, and not surely the main agent's");
     assert_eq!(world.agent("a1").role.as_deref(), Some("tester"));
 }
 

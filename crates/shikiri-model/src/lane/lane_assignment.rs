@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_agent_takes_over_only_what_was_its_own_and_nobody_has() {
+    fn a_declared_agent_takes_over_only_its_own_lanes_without_a_holder() {
         let (mine, again) = (who(1, Some("a")), who(2, Some("a")));
         let of_mine = lane(&mine, 0);
         assert_eq!(match_lane(&of_mine, &mine, false), LaneMatch::Own);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_nobody_means_are_refused() {
+    fn implausible_limits_are_refused() {
         let check = |value| serde_json::from_value::<ExecutionLimits>(value).unwrap().check();
         for (bad, field) in [
             (json!({ "max_turns": 0 }), "limits.max_turns"),

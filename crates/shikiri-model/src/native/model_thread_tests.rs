@@ -86,7 +86,7 @@ fn the_model_hears_of_all_answers_at_once_in_the_order_of_its_calls() {
     thread.answered("b", &json!("second"), true);
     assert_eq!(ids(&thread.next()), ["a"]);
     thread.answered("b", &json!("once more"), false);
-    thread.answered("nobody", &json!("?"), false);
+    thread.answered("absent", &json!("?"), false);
     thread.answered("a", &json!("first"), false);
     assert_eq!(thread.next(), ThreadAction::Ask);
     let result =

@@ -201,7 +201,7 @@ fn subagents_go_so_deep_and_no_deeper() {
         assert_eq!(turn.refusal(depth).is_some(), depth == MAX_DEPTH);
         thread = sub(&id);
     }
-    // A call that makes no sense spawns nobody, nor does one that was made before.
+    // A call that makes no sense spawns no subagent, nor does one that was made before.
     let bad = json!({ "type": "tool_use", "id": "x", "name": "Task", "input": { "prompt": " " } });
     let told =
         turn.apply(&reply(None, "m", "big", json!([bad, task("t0", "again")])), ReplayMode::Live);

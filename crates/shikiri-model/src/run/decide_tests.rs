@@ -132,7 +132,7 @@ fn a_question_past_its_deadline_is_answered_with_timeout_and_late_answers_are_re
 }
 
 #[test]
-fn an_input_is_told_numbered_and_kept_and_wakes_nobody() {
+fn an_input_is_told_numbered_and_kept_and_wakes_no_reader() {
     let before = waiting(Some(later(10)));
     let first = decide(&before, RunCommand::Input(json!({ "topic": "茶" })), now()).unwrap();
     let second = decide(&first.run, RunCommand::Input(json!(null)), now()).unwrap();

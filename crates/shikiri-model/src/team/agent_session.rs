@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_use_of_a_session_that_was_opened_for_somebody_is_seen() {
+    fn the_first_use_of_a_session_that_was_opened_for_an_agent_is_seen() {
         let (limits, now) = (TeamLimits::default(), Timestamp::from_millis(0));
         let fresh = session(SessionPurpose::Task);
         assert!(!fresh.is_touch_due(&limits, now));

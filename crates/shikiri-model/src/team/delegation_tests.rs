@@ -77,7 +77,7 @@ fn after_the_third_that_died_it_fails_with_a_reason() {
 }
 
 #[test]
-fn nobody_ever_comes() {
+fn no_session_ever_comes() {
     let limits = TeamLimits::default();
     let mut one = delegation();
     assert_eq!(one.sweep(None, false, &limits, at(3_599)), DelegationSweep::Later);
@@ -85,7 +85,7 @@ fn nobody_ever_comes() {
 }
 
 #[test]
-fn while_its_dialogue_lives_nobody_counts() {
+fn while_its_dialogue_lives_attempts_do_not_count() {
     let limits = TeamLimits::default();
     let mut one = delegation();
     for attempt in 0..5 {
@@ -225,7 +225,7 @@ fn a_talk_of_its_two_agents_holds_it_up_if_it_was_taken_on_and_not_begun() {
         Dialogue::open(opening, &limits, at(0)).unwrap()
     };
     let mut one = delegation();
-    assert!(!one.is_blocked_by(&talk("b", "a")), "nobody has it");
+    assert!(!one.is_blocked_by(&talk("b", "a")), "no session has it");
     one.claim(&session("first"), &limits, at(0));
     assert!(one.is_blocked_by(&talk("b", "a")) && one.is_blocked_by(&talk("a", "b")));
     assert!(!one.is_blocked_by(&talk("a", "c")));
@@ -258,7 +258,7 @@ fn what_was_listed_beside_another_loses_no_attempt() {
 }
 
 #[test]
-fn whoever_turns_to_what_was_listed_beside_another_makes_an_attempt() {
+fn turning_to_what_was_listed_beside_another_is_an_attempt() {
     let limits = TeamLimits::default();
     let by = session("s");
     let beside = || {

@@ -77,7 +77,7 @@ fn turns_are_bounded_and_the_budget_bounds_them_further() {
 }
 
 #[test]
-fn nobody_else_speaks_and_texts_are_checked() {
+fn no_other_agent_speaks_and_texts_are_checked() {
     let limits = TeamLimits::default();
     let mut talk = open(None).unwrap();
     assert_eq!(say(&mut talk, "c", 1), Err(RefusalCode::NotParticipant));
@@ -134,7 +134,7 @@ fn a_pair_of_agents_has_one_open_dialogue_in_either_direction() {
 }
 
 #[test]
-fn whoever_was_invited_is_expected_until_it_comes_and_is_told_what_may_follow() {
+fn the_invited_side_is_expected_until_it_comes_and_is_told_what_may_follow() {
     let mut talk = open(None).unwrap();
     assert!(talk.is_expecting(&agent("b")) && !talk.is_expecting(&agent("a")));
     talk.activate(&TeamLimits::default(), at(1));
@@ -147,7 +147,7 @@ fn whoever_was_invited_is_expected_until_it_comes_and_is_told_what_may_follow() 
     };
     say(&mut talk, "b", 2).unwrap();
     let InboxItemKind::Turn { budget, .. } = talk.turn_after(said("b")) else { panic!("no turn") };
-    assert_eq!(budget, None, "whoever began it is not talked into anything");
+    assert_eq!(budget, None, "the side that began it is not talked into anything");
     say(&mut talk, "a", 3).unwrap();
     let InboxItemKind::Turn { budget, .. } = talk.turn_after(said("a")) else { panic!("no turn") };
     assert_eq!(budget, Some(talk.budget));

@@ -34,7 +34,7 @@ fn look(
 }
 
 #[test]
-fn what_nobody_was_shown_is_shown() {
+fn what_was_never_shown_is_shown() {
     for what in [message(), ended(), delegation()] {
         assert_eq!(
             look(&waiting(what), "ses_1", DeliveryState::Unknown, false, 0),
@@ -53,7 +53,7 @@ fn an_answer_that_was_lost_is_given_again_and_one_that_came_is_not() {
         assert_eq!(look(&one, "ses_1", DeliveryState::OnItsWay, false, 999), InboxAction::Leave);
         let came = if is_task { InboxAction::Leave } else { InboxAction::TakeOff };
         assert_eq!(look(&one, "ses_1", DeliveryState::Came, false, 1), came);
-        // As written down, whoever has forgotten it.
+        // As written down, even if a session has forgotten it.
         one.has_come = true;
         assert_eq!(look(&one, "ses_1", DeliveryState::Unknown, false, 1), came);
         // Shown to another, it has not come to that one.

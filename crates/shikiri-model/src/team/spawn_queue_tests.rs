@@ -87,7 +87,7 @@ fn what_is_looked_at_again_is_still_awaited_by_those_who_waited() {
     queue.release(&b, Some(at(5)));
     assert_eq!((queue.next(&limits, at(4)), queue.next_at(&limits)), (None, Some(at(5))));
     assert_eq!(queue.next(&limits, at(5)), Some(b.clone()));
-    // The one that waited ends first: the place is its partner's then, and nobody else's.
+    // The one that waited ends first: the place is its partner's then, and no other's.
     queue.enqueue(target("c", Chat), [], at(5));
     queue.release(&a, None);
     assert_eq!(queue.next(&limits, at(6)), None);
@@ -108,7 +108,7 @@ fn a_place_is_lent_to_one_and_only_by_those_at_work() {
         taken.into_iter().map(|(agent, _)| agent).collect()
     };
     assert_eq!(names(taken(&mut queue, &limits, 2)), ["a", "b"]);
-    // The second partner comes before what came earlier, but for nobody at work.
+    // The second partner comes before what came earlier, but for no one at work.
     queue.release(&target("b", Chat), None);
     assert_eq!(names(taken(&mut queue, &limits, 2)), ["c"]);
     queue.release(&target("c", Chat), None);
@@ -165,7 +165,7 @@ impl SpawnQueueStory {
         assert!(own <= limits.max_spawns as usize, "more places than there are");
     }
 
-    /// One that waits for nobody ends. False if there is none.
+    /// One that waits for no other ends. False if there is none.
     fn end_one(&mut self) -> bool {
         let can_end =
             |target: &&SpawnTarget| self.needs[*target].iter().all(|o| self.ended.contains(o));
@@ -177,7 +177,7 @@ impl SpawnQueueStory {
 }
 
 #[test]
-fn whoever_waits_for_another_is_never_in_its_way() {
+fn an_agent_that_waits_for_another_is_never_in_its_way() {
     for max_spawns in 1..=4 {
         for (tasks, chain) in (1..=5).flat_map(|tasks| (0..=3).map(move |chain| (tasks, chain))) {
             for (partners, shared) in [(1, false), (2, false), (1, true), (3, true)] {
@@ -190,7 +190,7 @@ fn whoever_waits_for_another_is_never_in_its_way() {
                         break;
                     }
                 }
-                assert_eq!(story.ended.len(), story.needs.len(), "{what}: somebody waits for ever");
+                assert_eq!(story.ended.len(), story.needs.len(), "{what}: an agent waits for ever");
                 let bound = max_spawns as usize * (chain + 2);
                 assert!(story.most <= bound, "{what}: {} at work", story.most);
             }

@@ -48,7 +48,7 @@ fn ended() -> InboxItemKind {
 }
 
 #[test]
-fn one_is_started_where_something_waits_and_nobody_is() {
+fn one_is_started_where_something_waits_and_no_agent_runs() {
     let mut slot = SpawnSlot::new(&target("a", SessionPurpose::Chat));
     assert_eq!(slot.decide(true, false, at(0)), SpawnDecision::Start);
     assert_eq!(slot.decide(false, false, at(0)), SpawnDecision::NotNeeded);
@@ -104,7 +104,7 @@ fn rests_grow_and_end() {
         }
     }
     assert_eq!((runs, rests), (20, vec![at(600_000), at(1_200_000), at(2_400_000)]));
-    assert_eq!(slot.not_before, None, "nobody waits for anything");
+    assert_eq!(slot.not_before, None, "nothing waits");
     // What comes later has one try, until one goes well.
     assert_eq!(end(&mut slot, false, RemainingWork::Old), AfterRunAction::GiveUp);
     assert_eq!(end(&mut slot, true, RemainingWork::Nothing), AfterRunAction::Nothing);
@@ -146,7 +146,7 @@ fn a_pause_is_never_longer_than_the_guard() {
 }
 
 #[test]
-fn ends_alone_and_what_nobody_is_started_for_start_nobody() {
+fn ends_alone_and_items_that_need_no_agent_start_none() {
     let message = || InboxItemKind::Message("msg_1".parse().unwrap());
     let occupant = SpawnedRun { session: "ses_1".parse().unwrap(), execution: None, since: at(5) };
     let left = |waiting: &[StoredDocument<InboxItem>]| RemainingWork::of(waiting, &occupant, true);

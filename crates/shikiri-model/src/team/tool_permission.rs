@@ -18,7 +18,7 @@ pub enum SessionRequirement {
 /// The session of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallerSession {
-    Nobody,
+    Missing,
     Session(SessionPurpose),
 }
 
@@ -44,7 +44,7 @@ impl ToolPermission {
             | (SessionRequirement::ChatSession, CallerSession::Session(SessionPurpose::Chat)) => {
                 return Ok(());
             }
-            (_, CallerSession::Nobody) => RefusalCode::NotAuthenticated
+            (_, CallerSession::Missing) => RefusalCode::NotAuthenticated
                 .because("call authenticate first, and give its session_token with every call"),
             (SessionRequirement::TaskSession, CallerSession::Session(SessionPurpose::Chat)) => {
                 RefusalCode::TaskSessionRequired.because(format!(
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_requirement_and_every_caller() {
-        use CallerSession::{Nobody, Session};
+        use CallerSession::{Missing, Session};
         use SessionPurpose::{Chat, Task};
         let login = Some("notAuthenticated");
         for (requires, expected) in [
@@ -79,7 +79,7 @@ mod tests {
         ] {
             let permission = ToolPermission { tool: "some_tool", requires };
             let code = |caller| permission.check(caller).err().map(|refusal| refusal.code.as_str());
-            let found = [Nobody, Session(Task), Session(Chat)].map(code);
+            let found = [Missing, Session(Task), Session(Chat)].map(code);
             assert_eq!(found, expected, "{requires:?}");
         }
     }

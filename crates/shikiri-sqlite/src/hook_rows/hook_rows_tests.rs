@@ -148,7 +148,7 @@ fn a_record_comes_back_as_it_was_put() {
     assert_eq!(load(&database, "local", &needs).unwrap().active, [full]);
 }
 
-/// Row 3.19: details that somebody else wrote in another form are as good as none.
+/// Row 3.19: details that another program wrote in another form are as good as none.
 #[test]
 fn a_line_that_cannot_be_read_does_not_hide_the_others() {
     let (_folder, database) = database();

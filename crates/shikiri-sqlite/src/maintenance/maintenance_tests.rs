@@ -121,7 +121,7 @@ fn a_backup_under_load_is_a_prefix_of_the_log() {
             last = report.events;
         }
         stop.store(true, Ordering::Relaxed);
-        assert!(last > 1, "somebody was writing");
+        assert!(last > 1, "a writer was at work");
     });
     let names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();

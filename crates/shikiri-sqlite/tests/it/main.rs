@@ -53,7 +53,7 @@ fn sixteen_openers_set_a_damaged_file_aside_once() {
     let crew = Crew::start(16, "write_fact", &path);
     crew.go();
     crew.all_succeed();
-    assert_eq!(facts(&open(&path)).len(), 16, "nobody's row went away with the damaged file");
+    assert_eq!(facts(&open(&path)).len(), 16, "no row went away with the damaged file");
     assert_eq!(count_of(folder.path(), ".damaged-", ""), 1);
 }
 
@@ -102,7 +102,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     use std::os::unix::fs::PermissionsExt as _;
     let (folder, path) = place();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    let crew = Crew::start_as_nobody("open_without_rights", &path);
+    let crew = Crew::start_without_rights("open_without_rights", &path);
     crew.all_succeed();
     assert!(!path.exists());
 }

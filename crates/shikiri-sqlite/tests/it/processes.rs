@@ -35,7 +35,7 @@ impl Crew {
     }
 
     /// One child that is not root: root may write everywhere.
-    pub(crate) fn start_as_nobody(part: &str, path: &Path) -> Self {
+    pub(crate) fn start_without_rights(part: &str, path: &Path) -> Self {
         let readable = tempfile::tempdir().unwrap();
         std::fs::set_permissions(readable.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = readable.path().join("it");
@@ -147,7 +147,7 @@ impl Child {
 fn wait_for_file(path: &Path) {
     let started = Instant::now();
     while !path.exists() {
-        assert!(started.elapsed() < PATIENCE, "nobody said {}", path.display());
+        assert!(started.elapsed() < PATIENCE, "no process said {}", path.display());
         std::thread::sleep(Duration::from_micros(200));
     }
 }

@@ -212,7 +212,7 @@ fn closing_without_an_event_is_written() {
 }
 
 #[test]
-fn whoever_waits_for_a_freed_lease_or_due_records_is_woken_once() {
+fn waiters_for_a_freed_lease_or_due_records_are_woken_once() {
     let mut rows = MemoryRows::default();
     let held = rows.settle_one(Commit::new().lease(acquire("n", "甲"))).unwrap().leases.remove(0);
     let batch = [

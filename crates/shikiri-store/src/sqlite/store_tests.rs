@@ -63,7 +63,7 @@ async fn head(store: &SqliteStore, name: &str) -> Seq {
 }
 
 #[tokio::test]
-async fn nobody_is_answered_or_woken_before_the_commit() {
+async fn no_caller_is_answered_or_woken_before_the_commit() {
     let place = place();
     let store = place.open();
     let mut news = store.hub().subscribe(HubTopic::Stream(stream("流")));
@@ -409,7 +409,7 @@ async fn a_lone_caller_writes_without_waking_the_thread() {
         assert!(matches!(news.take()[..], [.., HubWake::Chunk { .. }]));
         return;
     }
-    panic!("never written at its first poll, so always by somebody else");
+    panic!("never written at its first poll, so always by another process");
 }
 
 #[tokio::test]

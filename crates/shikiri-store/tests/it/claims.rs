@@ -1,4 +1,4 @@
-//! Claims: due records handed out once, and again if nobody confirms.
+//! Claims: due records handed out once, and again if no claimant confirms.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ async fn claims_are_filtered_by_tenant_parent_and_kind() {
             ..claim("甲", 9)
         };
         assert_eq!(claimed(&*store, RecordClaim { kind: "else", ..claim("甲", 9) }).await, []);
-        assert_eq!(claimed(&*store, of(Some("nobody"), None)).await, []);
+        assert_eq!(claimed(&*store, of(Some("absent"), None)).await, []);
         assert_eq!(ids(&claimed(&*store, of(Some("acme"), Some("親一"))).await), ["a1"]);
         assert_eq!(ids(&claimed(&*store, of(Some("other"), None)).await), ["o1"]);
         let mut rest = claimed(&*store, of(None, None)).await;
@@ -138,7 +138,7 @@ async fn one_commit_may_claim_twice_and_gets_distinct_records() {
     .await;
 }
 
-/// Claims until all are taken by somebody.
+/// Claims until all are taken.
 async fn claim_until(store: Arc<dyn Store>, claimer: usize, all: usize) -> Vec<String> {
     let mut mine = Vec::new();
     // Another claimer's rows may be locked for a moment: an empty hand is no proof of an end.

@@ -149,7 +149,7 @@ async fn a_subagent_is_found_listed_counted_given_a_role_and_cleaned_up() {
         let given = hooks.set_role(&acme(), "a2@team", "coder", manual).await.unwrap().unwrap();
         assert_eq!(hooks.subagent(&acme(), "a2@team").await.unwrap(), Some(given.clone()));
         assert_eq!((given.role.as_deref(), given.role_source), (Some("coder"), Some(manual)));
-        assert_eq!(hooks.set_role(&acme(), "nobody", "coder", manual).await.unwrap(), None);
+        assert_eq!(hooks.set_role(&acme(), "absent", "coder", manual).await.unwrap(), None);
         assert_eq!(hooks.set_role(&other(), "a2@team", "x", manual).await.unwrap(), None);
         world.clock.advance(Duration::from_secs(3));
         let told = tell(&*store, mcp_call("s1", Some("a2@team"), "m1"), 0).await;
@@ -210,7 +210,7 @@ async fn what_a_session_was_told_is_judged_by_tokens_and_expires() {
         compacted["source"] = json!("compact");
         decide(&*store, turn("1.1", compacted), 0).await;
         assert_eq!(store.hooks().subagent(&acme(), "a1").await.unwrap(), before);
-        assert_eq!(told("s1", 1_102).await.as_deref(), Some("main text"), "nobody remembers");
+        assert_eq!(told("s1", 1_102).await.as_deref(), Some("main text"), "it is forgotten");
         assert_eq!(told("s2", 6).await, None, "the other session was not compacted");
     })
     .await;
@@ -295,7 +295,7 @@ async fn a_call_of_an_mcp_tool_is_traced_to_its_subagent() {
     .await;
 }
 
-/// What somebody else took on meanwhile is not confirmed by whoever was first.
+/// What another process took on meanwhile is not confirmed by the first one.
 #[tokio::test]
 async fn a_confirmation_that_comes_too_late_is_refused() {
     on_both(async |world| {

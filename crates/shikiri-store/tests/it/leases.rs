@@ -66,7 +66,7 @@ async fn a_holder_that_slept_past_its_expiry_cannot_write() {
         let sleeper = one.try_acquire("n", "眠る人", 10 * SECOND).await.unwrap().guard();
         write_under(&*one, &sleeper).await.unwrap();
         world.clock.advance(10 * SECOND);
-        assert!(is_lost(&write_under(&*one, &sleeper).await), "even if nobody took it");
+        assert!(is_lost(&write_under(&*one, &sleeper).await), "even if it is free");
 
         let taker = two.try_acquire("n", "次の人", 10 * SECOND).await.unwrap().guard();
         write_under(&*two, &taker).await.unwrap();

@@ -1,4 +1,4 @@
-//! A store as one would write it if nothing could fail and nobody else were there: maps in
+//! A store as one would write it if nothing could fail and there were no other process: maps in
 //! memory, changed one commit at a time. The real ones must agree with it.
 
 use std::collections::BTreeMap;

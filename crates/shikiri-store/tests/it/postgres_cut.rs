@@ -14,7 +14,7 @@ use crate::words::{append, numbered, read_after, write};
 const PASS: u8 = 0;
 /// The server never hears COMMIT.
 const CUT_BEFORE: u8 = 1;
-/// The server commits, and nobody hears its answer.
+/// The server commits, and its answer is lost.
 const CUT_AFTER: u8 = 2;
 
 /// Stands between a node and its server, and cuts once when told.

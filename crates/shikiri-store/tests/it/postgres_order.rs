@@ -106,7 +106,7 @@ async fn a_stream_that_is_being_closed_takes_no_more() {
     assert_eq!(read_after(&writer, "s", 0).await, numbered(1, &["first"]));
 }
 
-/// Each node locks both streams in every commit; whoever names them in which order, they must
+/// Each node locks both streams in every commit; in whichever order they are named, they must
 /// not wait for each other in a circle (the server would end one of them after a second).
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_write_the_same_streams_do_not_lock_each_other_out() {

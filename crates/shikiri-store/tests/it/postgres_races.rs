@@ -86,7 +86,7 @@ async fn of_all_nodes_one_gets_the_lease_and_fences_rise() {
             .iter()
             .map(|node| {
                 let node = Arc::clone(node);
-                tokio::spawn(async move { node.try_acquire("l", "somebody", 60 * SECOND).await })
+                tokio::spawn(async move { node.try_acquire("l", "node", 60 * SECOND).await })
             })
             .collect();
         let mut got = Vec::new();
@@ -116,7 +116,7 @@ async fn no_record_is_claimed_by_two_nodes() {
                 let mut mine = Vec::new();
                 // What another node looked at in that moment is skipped: look until nothing is due.
                 while node.next_due("thing").await.unwrap().is_some_and(|due| due <= now) {
-                    mine.extend(claimed(&*node, claim("somebody", 7)).await);
+                    mine.extend(claimed(&*node, claim("node", 7)).await);
                 }
                 mine
             })

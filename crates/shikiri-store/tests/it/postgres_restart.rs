@@ -119,7 +119,7 @@ async fn check(history: &History, store: &dyn Store, watcher: &dyn Store) {
 }
 
 /// A reader that follows while the server goes away and comes back misses nothing and needs
-/// nobody to wake it.
+/// no one to wake it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_on_another_node_goes_on_after_a_restart() {
     let Some(installed) = Installed::find_or_skip("a_follower_on_another_node") else { return };
@@ -174,7 +174,7 @@ async fn a_server_that_is_down_is_told_in_time() {
 
 /// As an operator, a failover or a proxy's time limit does it.
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_that_the_server_ended_are_replaced_and_nobody_notices() {
+async fn sessions_that_the_server_ended_are_replaced_unnoticed() {
     let Some(database) = database().await else { return };
     let (store, reader) = (database.node().await, database.node().await);
     let mut operator = connect(database.url()).await;

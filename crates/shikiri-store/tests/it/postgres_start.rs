@@ -102,8 +102,8 @@ async fn looking_at_an_older_schema_tells_of_it_and_migrates_nothing() {
 async fn wrong_credentials_are_told_without_the_password() {
     let Some(database) = database().await else { return };
     let (_, address) = database.url().rsplit_once('@').unwrap();
-    let text = refusal(&format!("postgres://nobody:sesame-7@{address}")).await;
-    assert!(text.contains("refused user nobody: correct user or password"), "{text}");
+    let text = refusal(&format!("postgres://absent:sesame-7@{address}")).await;
+    assert!(text.contains("refused user absent: correct user or password"), "{text}");
     assert!(!text.contains("sesame"), "{text}");
 
     let (server, _) = database.url().rsplit_once('/').unwrap();
@@ -145,7 +145,7 @@ async fn a_demand_for_tls_is_not_met_by_a_plain_connection() {
 async fn a_server_that_is_not_there_is_told_without_the_password() {
     let url = "postgres://ann:sesame-7@127.0.0.1:1/shikiri";
     let refused = PostgresStore::connect(url, PostgresOptions::default()).await;
-    let refused = refused.map(drop).expect_err("nobody is there");
+    let refused = refused.map(drop).expect_err("no server is there");
     assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
     let text = refused.to_string();
     assert!(text.contains("cannot use PostgreSQL at 127.0.0.1:1"), "{text}");

@@ -51,7 +51,7 @@ async fn wait_of_a_reader(writer: &dyn Store, follower: &mut Follower<'_>, seq: 
     seen.saturating_duration_since(committed)
 }
 
-/// While the connection holds nobody is woken without news: waiting longer hides nothing.
+/// While the connection holds, no waiter is woken without news: waiting longer hides nothing.
 const HEARD: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]

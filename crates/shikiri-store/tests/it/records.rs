@@ -57,7 +57,7 @@ async fn a_record_of_another_tenant_or_kind_is_another_record() {
         change(&*store, put_for("other", "a", ExpectedVersion::New, unique("鍵"))).await.unwrap();
         assert_eq!(store.get(&RecordKey { kind: "else", ..key("a") }).await.unwrap(), None);
         assert_eq!(store.find("else", &acme(), "鍵").await.unwrap(), None);
-        assert_eq!(store.find(KIND, &tenant("nobody"), "鍵").await.unwrap(), None);
+        assert_eq!(store.find(KIND, &tenant("absent"), "鍵").await.unwrap(), None);
         let theirs = store.find(KIND, &tenant("other"), "鍵").await.unwrap().unwrap();
         assert_eq!(theirs.key.tenant, tenant("other"));
     })
@@ -187,7 +187,7 @@ async fn a_document_is_loaded_with_what_the_store_knows_of_it() {
         let owner = shikiri_model::ids::TenantId::system();
         let loaded = store.load::<Tenant>(&owner, "acme").await.unwrap().unwrap();
         assert_eq!((loaded.version, loaded.value), (1, value));
-        assert!(store.load::<Tenant>(&owner, "nobody").await.unwrap().is_none());
+        assert!(store.load::<Tenant>(&owner, "absent").await.unwrap().is_none());
     })
     .await;
 }

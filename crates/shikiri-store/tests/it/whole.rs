@@ -65,7 +65,7 @@ async fn a_commit_with_one_bad_part_writes_nothing() {
             good().append(theirs),
             good().append(StreamAppend { create: false, ..append("無い", &["遅"]) }),
             good().requiring(key("old"), 2),
-            good().requiring(key("nobody"), 1),
+            good().requiring(key("absent"), 1),
         ];
         for commit in bad {
             let told = format!("{commit:?}");
@@ -143,7 +143,7 @@ async fn erasing_a_tenant_leaves_the_others_whole() {
         // What comes afterwards under the same names is new.
         assert_eq!(write(&*store, "acmeの流", &["再"]).await, (1, 1));
         assert_eq!(read_after(&*store, "acmeの流", 0).await, numbered(1, &["再"]));
-        store.erase(&tenant("nobody")).await.unwrap();
+        store.erase(&tenant("absent")).await.unwrap();
     })
     .await;
 }

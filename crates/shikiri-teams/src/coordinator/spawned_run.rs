@@ -362,7 +362,7 @@ fn again_after(
         AfterRunAction::GiveUp => {
             tracing::warn!(
                 %project, %agent, purpose,
-                "an agent went wrong after every rest: nobody is started for what it left"
+                "an agent failed after every pause: no agent is started for what it left"
             );
             None
         }

@@ -59,7 +59,7 @@ async fn a_tool_is_called_over_stdio() {
 }
 
 #[tokio::test]
-async fn a_host_answers_what_a_server_asks_and_nobody_is_a_cancellation() {
+async fn a_host_answers_what_a_server_asks_and_no_answer_is_a_cancellation() {
     for program in claude_programs() {
         let (model, mcp) = (FakeModel::start().await, McpServer::start().await);
         let read = Reply::with(|request| Reply::text(&request.tool_results()[0].text));

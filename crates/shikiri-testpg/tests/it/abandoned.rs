@@ -41,7 +41,7 @@ fn a_later_start_sweeps_what_creator_and_guard_left() {
         fs::read(format!("/proc/{guard}/cmdline")).unwrap_or_default().is_empty()
     });
     creator.kill();
-    assert!(serves(server, &creator.data_dir), "nobody is left who would end it");
+    assert!(serves(server, &creator.data_dir), "no process is left that would end it");
 
     let mut later = Creator::start_in(&root.0);
 

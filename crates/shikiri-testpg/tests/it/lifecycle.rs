@@ -44,7 +44,7 @@ fn committed_rows_and_the_url_survive_every_restart() {
 
     cluster.stop().expect("a stop");
     cluster.stop().expect("stopping twice");
-    assert!(count().expect_err("nobody answers").contains("Connection refused"));
+    assert!(count().expect_err("no server answers").contains("Connection refused"));
     cluster.restart().expect("a start after a stop");
     assert_eq!(count(), Ok("2".to_owned()));
 }

@@ -31,7 +31,7 @@ pub(crate) fn server_pid(data_dir: &Path) -> u32 {
     pid_file.lines().next().expect("a line").parse().expect("a pid")
 }
 
-/// A process that still runs our server: not gone, not a zombie, not somebody else.
+/// A process that still runs our server: not gone, not a zombie, not another program.
 pub(crate) fn serves(pid: u32, data_dir: &Path) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command).contains(&*data_dir.to_string_lossy())

@@ -50,7 +50,7 @@ async fn a_run_that_cannot_be_started_says_why() {
     let runs = "/v1/tenants/local/runs";
     for (body, field) in [
         (json!({}), "agent"),
-        (json!({ "agent": "nobody" }), "agent"),
+        (json!({ "agent": "absent" }), "agent"),
         (json!({ "agent": "echo", "input": { "bad": true } }), "input"),
         (json!({ "agent": "echo", "idempotency_key": "" }), "idempotency_key"),
         (json!({ "agent": "echo", "inptu": {} }), "inptu"),

@@ -65,7 +65,7 @@ async fn read(response: Response<Body>) -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_took_is_given_again() {
+async fn an_answer_that_was_not_taken_is_given_again() {
     let world = World::new().await;
     let app = world.app.clone().with_hook_files(Arc::new(Disk));
     let gate = AccessGate::new(app.tenancy.clone(), GateOptions::default());
@@ -74,7 +74,7 @@ async fn an_answer_that_nobody_took_is_given_again() {
         "hookEventName": "SubagentStart", "additionalContext": "default text",
     } });
 
-    // Whoever asked went away before the answer: as if it had not been said.
+    // The caller went away before the answer: as if it had not been said.
     let unread = start(&router, &world.admin, "a").await;
     assert_eq!(read(start(&router, &world.admin, "a").await).await, json!({}), "it is under way");
     drop(unread);

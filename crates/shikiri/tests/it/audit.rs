@@ -42,7 +42,7 @@ async fn audited(builder: Builder) {
     let second = find("key", "create", own["id"].as_str().unwrap());
     assert_eq!((&second["who"]["name"], &second["tenant"]), (&json!("test"), &json!("acme")));
 
-    // Pages go on where the last one ended, and nobody else learns that there is a log.
+    // Pages go on where the last one ended, and no other tenant learns that there is a log.
     let first = admin.get("/v1/audit?limit=2").await.expect(200);
     let next = first["next_cursor"].as_str().unwrap();
     let rest = admin.get(&format!("/v1/audit?limit=200&after={next}")).await.expect(200);

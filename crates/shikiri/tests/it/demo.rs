@@ -1,4 +1,4 @@
-//! `shikiri demo --once`, as somebody tries it first.
+//! `shikiri demo --once`, as a newcomer tries it first.
 
 use std::time::Duration;
 

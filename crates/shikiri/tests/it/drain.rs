@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::PROGRAM;
 use crate::wire::Wire;
 
-/// Far longer than the test: whoever had to wait for it would be late.
+/// Far longer than the test: a waiter for it would be late.
 const LEASE_SECONDS: u64 = 120;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +130,7 @@ async fn write_until_refused(local: Tenant) -> Vec<String> {
 /// New callers are turned away, and one that was under way is told why.
 async fn assert_unready_at_once(client: &Client, under_way: &mut Wire) {
     let start = Instant::now();
-    until_within(Duration::from_secs(5), "nobody is told that it is ready", async || {
+    until_within(Duration::from_secs(5), "it no longer says that it is ready", async || {
         let request = client.without_key().request(reqwest::Method::GET, "/readyz");
         client.try_send(request).await.map_or(true, |answer| answer.status == 503)
     })
@@ -142,7 +142,7 @@ async fn assert_unready_at_once(client: &Client, under_way: &mut Wire) {
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("draining"), "{answer}");
 }
 
-/// No node holds anything any more: nobody has to wait for a lease to lapse. The coordinator's stays
+/// No node holds anything any more: no process waits for a lease to lapse. The coordinator's stays
 /// when it is given back, so that its fence goes on; that it was is seen by the next one to lead.
 fn assert_no_lease_is_left(app: &TestApp) {
     let path = app.data_folder().join("state.db");

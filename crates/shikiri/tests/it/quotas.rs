@@ -165,7 +165,7 @@ async fn a_run_that_fills_the_disk_is_ended() {
     assert_full(&talk.post(&Talk::body("again"), &[]).await);
 }
 
-/// Whoever would wait for a busy conversation is told of that, at whatever limit the tenant is.
+/// A request that would wait for a busy conversation is told of that, whatever the tenant's limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_conversation_is_judged_by_its_lock_and_not_by_the_number_of_executions() {
     let app = TestApp::new(PROGRAM).env("SHIKIRI_LOCK_WAIT_SECONDS", "0.3").start().await;
@@ -265,7 +265,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Storage and bodies: whoever is at the limit there slows another's writes by no more than twice.
+/// Storage and bodies: a tenant at the limit there slows another's writes by no more than twice.
 /// A measurement, so it is for the long run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_at_its_limits_slows_another_by_no_more_than_twice() {

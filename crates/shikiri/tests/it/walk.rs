@@ -108,9 +108,9 @@ struct Other {
     ids: Vec<(&'static str, String)>,
 }
 
-/// Ids of things that nobody has.
+/// Ids of things that do not exist.
 const MISSING: [(&str, &str); 13] = [
-    ("t", "nobody"),
+    ("t", "absent"),
     ("r", "run_0"),
     ("key", "key_0"),
     ("m", "none"),

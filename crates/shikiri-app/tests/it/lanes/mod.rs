@@ -14,7 +14,7 @@ use shikiri_testkit::until;
 use self::world::{Pages, World, limits, who};
 
 /// Rows 0.15, 0.16: what is open grows with lanes and providers, and in no place there are ever two
-/// questions at once; whoever waits is asked in its order.
+/// questions at once; waiting questions keep their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_lane_and_provider_is_asked_alone_and_nothing_is_shared() {
     for world in World::each(|| Pages::new(0), &limits(10)).await {
@@ -91,7 +91,7 @@ async fn an_idle_lane_ends_with_the_next_sweep_and_its_chat_is_remembered() {
         assert!(touched.lane.is_some());
         assert_eq!(world.app.lanes.clean_lanes().await.unwrap(), 0);
         world.clock.jump(60_000);
-        // The node sweeps too: whoever comes first ends it.
+        // The node sweeps too: the first sweep ends it.
         world.app.lanes.clean_lanes().await.unwrap();
         until("the idle lane ends", async || world.open_lanes().await == ["x-1"]).await;
         assert!(
@@ -175,7 +175,7 @@ async fn two_processes_never_ask_in_one_place_at_once() {
 /// A process that stood still while it typed, for so long that another asks in its place: when it
 /// goes on, it may not send any more.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_lost_its_place_while_typing_does_not_send() {
+async fn a_question_that_lost_its_place_while_typing_is_not_sent() {
     // Longer than the test takes: by the clock that is real, nothing runs out.
     let options = LaneOptions { lease: Duration::from_secs(20), ..limits(10) };
     for world in World::each(Pages::hesitant, &options).await {

@@ -87,7 +87,7 @@ async fn an_agent_whose_former_process_is_being_buried_has_its_chat_back() {
     world.assert_has_it_back(&first).await;
 }
 
-/// Whoever sweeps a node has its lease meanwhile.
+/// The sweeper of a node has its lease meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_whose_former_process_is_being_swept_has_its_chat_back() {
     let world = World::start().await;

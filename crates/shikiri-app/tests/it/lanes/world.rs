@@ -188,7 +188,7 @@ impl World {
         self.app.runtime.start_run(&TenantId::local(), new).await.unwrap().run.id
     }
 
-    /// Until somebody carries the run and has come to its question.
+    /// Until a worker executes the run and has come to its question.
     pub(super) async fn until_at_it(&self, run: &RunId) {
         let (tenant, stream) = (TenantId::local(), shikiri_model::run::run_stream(run));
         let mut watch = self.app.runtime.watch(&tenant, stream.clone(), 0).await.unwrap();

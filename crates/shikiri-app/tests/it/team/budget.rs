@@ -1,4 +1,4 @@
-//! What follows from a talk or a message comes to an end, whoever goes on with it.
+//! What follows from a talk or a message comes to an end, whichever agent goes on with it.
 
 use shikiri_model::team::TeamLimits;
 
@@ -136,7 +136,7 @@ fn desk_tenant(desk: &shikiri_teams::AgentSessionHandle) -> &shikiri_model::ids:
     &desk.session.tenant
 }
 
-/// Turns are paid for once, by whoever begins talks of its own accord.
+/// Turns are paid for once, by the agent that begins talks of its own accord.
 #[tokio::test]
 async fn many_talks_that_follow_from_one_share_its_turns() {
     let team = Team::new().await;
@@ -155,7 +155,7 @@ async fn many_talks_that_follow_from_one_share_its_turns() {
     assert_eq!(code(b.start("c", 2, None).await), "delegation_too_deep");
 }
 
-/// Nor does one that was told something write for ever to whoever cannot answer.
+/// Nor does an agent that was told something write for ever to one that cannot answer.
 #[tokio::test]
 async fn messages_that_follow_from_one_share_its_turns() {
     let team = Team::new().await;

@@ -317,7 +317,7 @@ async fn a_message_to_an_agent_whose_spawns_failed_stays_unread_and_spawns_nothi
     assert!(office.orders.try_recv().is_err(), "for ever");
     let found = office.app.teams.team_message(&local(), &office.project, &message).await.unwrap();
     assert_eq!(found.value.read_at, None);
-    // Whoever comes finds it.
+    // The next session finds it.
     let place = ProjectMember::new(&office.project, &"a".parse().unwrap());
     let (_, token) =
         office.app.teams.open_session(&local(), &place, SessionPurpose::Chat).await.unwrap();
@@ -358,7 +358,7 @@ async fn an_end_that_a_run_died_with_is_told_to_the_next_session_and_one_that_it
         let talk = desk.start_conversation(&wanted).await.unwrap().conversation_id;
         desk.end_conversation(talk.as_str(), None).await.unwrap();
         office.app.teams.end_session(&local(), &own.id).await.unwrap();
-        // The end starts nobody; a message does.
+        // The end starts no agent; a message does.
         office.write("お知らせ").await;
         office.order().await;
         office.seat_when(|seat| seat.occupant.is_none()).await;

@@ -1,4 +1,4 @@
-//! Each side of a dialogue is told of its end, whoever dies with the answer in its hands.
+//! Each side of a dialogue is told of its end, even if a session dies with the answer unread.
 //!
 //! A session that goes on is told once. One that is never heard of again may have read the answer or
 //! not, so its successor is told, and told that it may know.
@@ -46,7 +46,7 @@ async fn an_end_that_a_session_died_with_is_told_to_the_next_one() {
         let team = Team::new().await;
         let (a, b) = (team.chat("a").await, team.chat("b").await);
         let talk = ended_talk(&a, &b).await;
-        // The answer is written, and nobody is heard of again.
+        // The answer is written, and neither side is heard of again.
         assert_eq!(ends(&a).await, [(talk.clone(), false)]);
         match death {
             Death::Ended => kill(&team, &a).await,
@@ -98,7 +98,7 @@ async fn a_call_beside_an_answer_that_is_lost_proves_nothing() {
     assert_eq!(ends(&a).await, []);
 }
 
-/// Whoever answers the next call knows what another process has told.
+/// The process that answers the next call knows what another one has told.
 #[tokio::test]
 async fn the_proof_counts_on_every_node() {
     let team = Team::new().await;

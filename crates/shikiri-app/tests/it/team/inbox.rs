@@ -24,7 +24,7 @@ async fn what_was_not_dealt_with_is_shown_again_after_a_while() {
     let (a, b) = (team.chat("a").await, team.chat("b").await);
     let listed = async |session: &Agent<'_>| session.pending().await.pending_delegations.len();
     assert_eq!((listed(&a).await, listed(&a).await), (1, 0));
-    // Nobody is woken for it every few seconds.
+    // No session is woken for it every few seconds.
     team.world.clock.advance(A_WHILE / 2);
     assert_eq!(listed(&a).await, 0);
     team.world.clock.advance(A_WHILE / 2);
@@ -59,7 +59,7 @@ async fn two_living_sessions_do_not_show_each_others_things() {
     assert_eq!(contents(&second).await, ["一度だけ"]);
 }
 
-/// Nobody knows whether an answer was read that was lost on its way: what it showed is shown again
+/// It is unknown whether a lost answer was read: what it showed is shown again
 /// to the same session, until an answer comes.
 #[tokio::test]
 async fn what_an_answer_showed_that_was_lost_is_shown_again() {
@@ -128,7 +128,7 @@ async fn an_outcome_whose_answer_was_lost_is_told_again_before_the_work_goes_on(
     let mut desk = worker.at("get_next_action").await.unwrap();
     let told = desk.next_action(Duration::ZERO).await.unwrap();
     assert!(matches!(told, NextAction::DelegationResult { .. }));
-    // While it is on its way, whoever asks again does not go on without it.
+    // While it is on its way, the next call does not go on without it.
     assert!(matches!(worker.next().await, NextAction::WaitForDelegation(_)));
     drop(desk);
     for _ in 0..3 {
@@ -139,7 +139,7 @@ async fn an_outcome_whose_answer_was_lost_is_told_again_before_the_work_goes_on(
 }
 
 #[tokio::test]
-async fn whoever_takes_up_a_blocked_task_hears_what_became_of_its_delegation() {
+async fn the_session_that_takes_up_a_blocked_task_hears_what_became_of_its_delegation() {
     let team = Team::new().await;
     let tenant = TenantId::local();
     let task = team.assign("a", "仕事").await;
@@ -154,7 +154,7 @@ async fn whoever_takes_up_a_blocked_task_hears_what_became_of_its_delegation() {
     let desk = chat.at("send_message").await.unwrap();
     desk.send_message("b", "やあ", Some(&delegation)).await.unwrap();
     let next = team.task("a").await;
-    assert!(matches!(next.next().await, NextAction::None), "nobody works on it");
+    assert!(matches!(next.next().await, NextAction::None), "no session works on it");
     assert!(!team.world.app.teams.has_task_work(&tenant, &session.place).await.unwrap());
     let patch = TaskPatch { status: Some(TaskStatus::Todo), ..TaskPatch::default() };
     team.world.app.teams.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
@@ -224,7 +224,7 @@ async fn an_outcome_is_found_behind_any_number_of_tasks() {
     assert!(matches!(worker.next().await, NextAction::DelegationResult { .. }));
 }
 
-/// Whatever becomes of the task, somebody is told once and nothing is left on the list.
+/// Whatever becomes of the task, one session is told once and nothing is left on the list.
 #[tokio::test]
 async fn an_outcome_of_a_task_that_is_over_is_told_once() {
     let team = Team::new().await;
@@ -247,7 +247,8 @@ async fn an_outcome_of_a_task_that_is_over_is_told_once() {
     assert!(!team.world.app.teams.has_task_work(&tenant, &session.place).await.unwrap());
 }
 
-/// Whoever asked, and whoever goes on with the task: each hears it once, however often they ask.
+/// The session that asked and the one that goes on with the task each hear it once, however often
+/// they ask.
 #[tokio::test]
 async fn an_outcome_is_told_once_to_each_of_two_sessions() {
     let team = Team::new().await;
@@ -256,7 +257,7 @@ async fn an_outcome_is_told_once_to_each_of_two_sessions() {
     let asker = team.task("a").await;
     asker.next().await;
     let delegation = asker.delegate("b").await;
-    // A person gives the task to whoever comes next.
+    // A person gives the task to the next session.
     let patch = TaskPatch { status: Some(TaskStatus::Todo), ..TaskPatch::default() };
     team.world.app.teams.change_task(&tenant, &team.project, &task, &patch).await.unwrap();
     let heir = team.task("a").await;

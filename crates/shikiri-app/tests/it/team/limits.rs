@@ -1,4 +1,4 @@
-//! What is open is decided in the end, whoever is silent.
+//! What is open is decided in the end, whichever side is silent.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn a_delegation_that_has_to_wait_for_a_talk_loses_no_attempt() {
     assert_eq!(chat.pending().await.pending_delegations[0].delegation_id, later);
     assert_eq!(attempts(&later).await, 0);
     chat.start("c", 4, Some(&later)).await.unwrap();
-    assert_eq!(attempts(&later).await, 1, "whoever begins it tries it");
+    assert_eq!(attempts(&later).await, 1, "its first attempt counts");
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_session_that_ends_takes_its_dialogues_along_and_not_its_sibling() {
 }
 
 #[tokio::test]
-async fn whoever_takes_up_a_task_hears_of_its_delegation_first() {
+async fn the_session_that_takes_up_a_task_hears_of_its_delegation_first() {
     let team = Team::new().await;
     team.assign("a", "しりとり").await;
     let first = team.task("a").await;

@@ -1,4 +1,4 @@
-//! Wrong passkeys are counted, and keep nobody out who has the right one.
+//! Wrong passkeys are counted, and never keep out an agent that has the right one.
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ async fn wrong_passkeys_at_once_are_counted_like_others() {
     assert_eq!(refusals.filter(|refusal| refusal.contains("too many")).count(), 30);
 }
 
-/// Whoever guesses waits; the agent itself, and whoever else comes for it, does not.
+/// A client that guesses waits; the agent itself, and its other clients, do not.
 #[tokio::test]
-async fn whoever_is_wrong_about_an_agent_does_not_keep_it_out() {
+async fn wrong_passkeys_for_an_agent_do_not_keep_it_out() {
     let team = Team::new().await;
     for _ in 0..30 {
         try_in(&team, "wrong", "another agent").await.unwrap_err();
@@ -45,7 +45,7 @@ async fn whoever_is_wrong_about_an_agent_does_not_keep_it_out() {
 }
 
 #[tokio::test]
-async fn whoever_was_wrong_too_often_is_told_how_long_to_wait_and_waits_no_longer() {
+async fn too_many_wrong_passkeys_are_answered_with_the_time_to_wait_which_is_exact() {
     let team = Team::new().await;
     for _ in 0..10 {
         let wrong = try_in(&team, "wrong", "key").await.unwrap_err().to_string();
@@ -85,7 +85,7 @@ async fn an_agent_that_does_not_exist_takes_as_long_to_be_refused() {
     };
     // Nothing but the hashing takes long. It would be hundreds of times faster without.
     let (known, unknown, none) =
-        (fastest("a").await, fastest("nobody").await, fastest("no id!").await);
+        (fastest("a").await, fastest("absent").await, fastest("no id!").await);
     for other in [unknown, none] {
         assert!(other * 4 > known && known * 4 > other, "{known:?}, {unknown:?}, {none:?}");
     }

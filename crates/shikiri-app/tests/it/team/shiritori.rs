@@ -68,7 +68,7 @@ async fn a_waiting_call_is_woken_by_what_the_other_side_does() {
     let talk = a.start("b", 40, None).await.unwrap();
     let pending = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
     assert_eq!(pending.invitations[0].conversation_id, talk);
-    // Whoever is shown a message is told that it is its turn, however closely it was waiting.
+    // A side that is shown a message is told that it is its turn, however closely it was waiting.
     for said in 1..30 {
         let (speaker, hearer) = if said % 2 == 1 { (&b, &a) } else { (&a, &b) };
         let mut desk = hearer.at("get_conversation_messages").await.unwrap();

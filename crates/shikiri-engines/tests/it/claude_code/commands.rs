@@ -4,7 +4,7 @@ use shikiri_testkit::{ModelRequest, until};
 
 use super::*;
 
-/// The input of a call that spawns one which nobody waits for.
+/// The input of a call that spawns one without waiting for it.
 fn background(prompt: &str) -> serde_json::Value {
     json!({
         "description": "d", "prompt": prompt, "subagent_type": "general-purpose",
@@ -64,7 +64,7 @@ async fn a_turn_that_is_stopped_or_dropped_in_a_command_leaves_no_process() {
             () = async { while heard.recv().await.is_some() {} } => panic!("it told no more"),
             () = until("the command runs", async || begun.exists()) => {}
         }
-        // The future is dropped here. It is killed at once, but nobody waits for that.
+        // The future is dropped here. It is killed at once, but that is not waited for.
         until_gone(&world.home()).await;
 
         std::fs::remove_file(&begun).unwrap();

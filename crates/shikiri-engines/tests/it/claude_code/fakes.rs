@@ -117,7 +117,7 @@ async fn one_that_hears_nothing_is_killed_with_its_children() {
         "trap '' TERM INT HUP; (setsid sleep 600 &) ; echo '{\"type\":\"system\"}'; \
          while :; do sleep 600; done",
     );
-    // Two seconds for a result and one more to end; after five nobody would listen any more. A busy
+    // Two seconds for a result and one more to end; after five it would be given up. A busy
     // machine may need longer, but not each time.
     let mut times = Vec::new();
     while times.last().is_none_or(|took| *took >= Duration::from_secs(5)) {

@@ -77,7 +77,7 @@ fn server(name: &str, url: &str, allowed: Option<&[&str]>) -> ResolvedServer {
 }
 
 #[tokio::test]
-async fn servers_get_their_headers_which_nobody_else_sees_and_a_dead_one_is_told() {
+async fn servers_get_their_headers_which_no_other_sees_and_a_dead_one_is_told() {
     for cli in claude_programs() {
         let world = world_of(&cli).await;
         let mcp = Mcp::default();

@@ -32,7 +32,7 @@ async fn calls_of_one_reply_are_made_at_the_same_time(which: TestEngine) {
 async fn a_bad_call_is_told_to_the_model_and_a_long_answer_is_cut(which: TestEngine) {
     let world = World::new(which).await;
     let calls = Reply::call("echo", json!({ "text": 7 }))
-        .and_call("nobody", json!({}))
+        .and_call("absent", json!({}))
         .and_call("flood", json!({}))
         .and_call("Task", json!({ "description": "no prompt" }));
     world.model.script("go", [calls, Reply::text("I see")]);
@@ -41,7 +41,7 @@ async fn a_bad_call_is_told_to_the_model_and_a_long_answer_is_cut(which: TestEng
     assert_eq!(world.tools.calls("echo"), 0, "it was not called");
     let heard = world.model.messages()[1].tool_results();
     assert!(heard[0].is_error && heard[0].text.contains("/text"), "{heard:?}");
-    assert!(heard[1].is_error && heard[1].text.contains("no tool \"nobody\""));
+    assert!(heard[1].is_error && heard[1].text.contains("no tool \"absent\""));
     assert!(!heard[2].is_error && heard[2].text.len() < 110 * 1024);
     assert!(heard[2].text.ends_with("of 3000000 bytes are shown]"));
     assert!(heard[3].is_error && heard[3].text.contains("prompt"));

@@ -5,7 +5,7 @@ use super::*;
 each_engine! {
     a_subagent_whose_stream_breaks_off_is_asked_again,
         only native: "older versions of the CLI give it up";
-    nobody_is_spawned_without_end, only native: "the CLI has its own bound";
+    subagents_are_not_spawned_without_end, only native: "the CLI has its own bound";
 }
 
 fn spawn(prompt: &str) -> Value {
@@ -28,7 +28,7 @@ async fn a_subagent_whose_stream_breaks_off_is_asked_again(which: TestEngine) {
     assert_eq!(ended.warnings(), ["USAGE_INCOMPLETE"]);
 }
 
-async fn nobody_is_spawned_without_end(which: TestEngine) {
+async fn subagents_are_not_spawned_without_end(which: TestEngine) {
     let world = World::new(which).await;
     // Everybody who is asked asks another, and when that fails says so.
     world.model.answer(|request| {

@@ -5,7 +5,7 @@ use super::*;
 each_engine! {
     a_request_that_the_model_refuses_is_an_error_in_its_own_words;
     a_model_that_is_not_known_is_an_error_that_says_so;
-    a_wrong_key_is_told_and_shown_to_nobody;
+    a_wrong_key_is_told_and_never_shown;
     an_overloaded_model_is_asked_again_and_in_the_end_given_up;
     a_stream_that_breaks_off_is_repaired_or_given_up_and_billed;
     an_api_that_is_not_there_is_an_error_in_time;
@@ -36,7 +36,7 @@ async fn a_model_that_is_not_known_is_an_error_that_says_so(which: TestEngine) {
     ended.assert_exact(&world);
 }
 
-async fn a_wrong_key_is_told_and_shown_to_nobody(which: TestEngine) {
+async fn a_wrong_key_is_told_and_never_shown(which: TestEngine) {
     let world = World::new(which).await;
     // Some servers say in their complaints what they were sent.
     world.model.answer(|request| {

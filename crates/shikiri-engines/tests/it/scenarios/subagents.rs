@@ -90,7 +90,7 @@ async fn a_subagent_that_fails_ends_badly_and_the_turn_goes_on(which: TestEngine
     let mut calls = world.spawns(world.spawn("bad one"), "good one");
     if !world.is_native() {
         // Ours takes any word for a role.
-        let mut unknown = world.which.spawn("nobody");
+        let mut unknown = world.which.spawn("absent");
         unknown["subagent_type"] = "no-such-type".into();
         calls = calls.and_call(world.which.task(), unknown);
     }

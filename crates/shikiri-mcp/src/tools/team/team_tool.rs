@@ -151,7 +151,7 @@ fn find_session_token(
     match &caller.session {
         Some(session) => Ok(session.token.clone()),
         None => {
-            permission.check(CallerSession::Nobody)?;
+            permission.check(CallerSession::Missing)?;
             refused("call authenticate first")
         }
     }

@@ -20,8 +20,8 @@ async fn what_is_wrong_is_refused_with_its_code() {
     let gone = "/v1/tenants/a/projects/gone";
     let cases = [
         (messages.clone(), message("ann", "ann", "x"), 400, "CANNOT_CONVERSATION_WITH_SELF"),
-        (messages.clone(), message("ann", "nobody", "x"), 404, "AGENT_NOT_FOUND"),
-        (messages.clone(), message("nobody", "ann", "x"), 404, "AGENT_NOT_FOUND"),
+        (messages.clone(), message("ann", "absent", "x"), 404, "AGENT_NOT_FOUND"),
+        (messages.clone(), message("absent", "ann", "x"), 404, "AGENT_NOT_FOUND"),
         (messages.clone(), message("ann", "otto", "x"), 403, "TARGET_AGENT_NOT_IN_PROJECT"),
         (messages.clone(), message("ann", "mia", " "), 400, "INVALID_REQUEST"),
         (messages.clone(), message("ann", "mia", &long), 400, "CONTENT_TOO_LONG"),
@@ -32,7 +32,7 @@ async fn what_is_wrong_is_refused_with_its_code() {
         (tasks.clone(), json!({ "title": 5 }), 400, "INVALID_REQUEST"),
         (tasks.clone(), json!({ "title": "x", "priority": 1.5 }), 400, "INVALID_REQUEST"),
         (tasks.clone(), json!({ "title": "x", "titel": "y" }), 400, "INVALID_REQUEST"),
-        (tasks.clone(), json!({ "title": "x", "assignee": "nobody" }), 404, "AGENT_NOT_FOUND"),
+        (tasks.clone(), json!({ "title": "x", "assignee": "absent" }), 404, "AGENT_NOT_FOUND"),
         (
             tasks.clone(),
             json!({ "title": "x", "assignee": "otto" }),
@@ -166,7 +166,7 @@ async fn a_team_goes_with_its_tenant_and_its_tokens_stop_working() {
     let database = team.world.database();
     let left: i64 = database.query_row(rows, [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
-    // Somebody else's of the same name starts with nothing.
+    // Another tenant's of the same name starts with nothing.
     team.world.tenant("a").await;
     let path = "/v1/tenants/a/projects";
     assert!(ids(&team.world.get(path).await.json()).is_empty());

@@ -174,7 +174,10 @@ async fn a_task_follows_its_assignee_and_leaves_the_list_when_it_is_done() {
     assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::None));
     let waiting = ben.next_action(Duration::from_secs(20));
     let (woken, _) = tokio::join!(waiting, team.patch(&path, json!({ "status": "todo" })));
-    assert!(matches!(woken.unwrap(), NextAction::Work(_)), "a change wakes whoever waits for work");
+    assert!(
+        matches!(woken.unwrap(), NextAction::Work(_)),
+        "a change wakes a session that waits for work"
+    );
     let done = team.patch(&path, json!({ "status": "done", "title": "終わり" })).await.json();
     assert_eq!((&done["status"], &done["title"]), (&json!("done"), &json!("終わり")));
     assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::None));
@@ -183,8 +186,8 @@ async fn a_task_follows_its_assignee_and_leaves_the_list_when_it_is_done() {
     let listed = team.get(&format!("{P}/tasks?status=todo")).await.json();
     assert_eq!(ids(&listed), [open.as_str()]);
     assert_eq!(ids(&team.get(&format!("{P}/tasks")).await.json()).len(), 2);
-    let nobody = team.patch(&format!("{P}/tasks/{open}"), json!({ "assignee": null })).await;
-    assert_eq!(nobody.json()["assignee"], Value::Null);
+    let unassigned = team.patch(&format!("{P}/tasks/{open}"), json!({ "assignee": null })).await;
+    assert_eq!(unassigned.json()["assignee"], Value::Null);
     assert!(matches!(ben.next_action(now).await.unwrap(), NextAction::None));
 }
 

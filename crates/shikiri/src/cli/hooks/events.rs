@@ -213,7 +213,7 @@ mod tests {
                          "headers": { "Authorization": header } }))
         };
         assert!(http("hooks/claude", "Bearer shk_1"));
-        assert!(!http("hooks/claude", "Bearer somebody else's"));
+        assert!(!http("hooks/claude", "Bearer another's"));
         assert!(!http("hooks/claude", "shk_1"));
         assert!(!http("hooks/other", "Bearer shk_1"));
         assert!(!ours(json!({ "type": "http", "url": "https://audit.example.com/hooks/claude" })));

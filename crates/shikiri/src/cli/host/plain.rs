@@ -87,7 +87,7 @@ impl UserInteraction for Plain {
     async fn may_ask_model(&self, _: &HostCall, _: &str, _: &str) -> SamplingConsent {
         match self.beforehand {
             Beforehand::Yes => SamplingConsent::Given,
-            Beforehand::No => SamplingConsent::Nobody,
+            Beforehand::No => SamplingConsent::NoUser,
         }
     }
 

@@ -12,7 +12,7 @@ use super::{is_used, project, run};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A display that nobody looks at; it ends when dropped.
+/// A display without a viewer; it ends when dropped.
 struct Display {
     _server: Follower,
     name: String,
@@ -103,7 +103,7 @@ async fn a_person_logs_in_once_in_a_window_and_stays_logged_in_without_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_who_gives_up_is_told_where_nobody_is_logged_in() {
+async fn a_person_who_gives_up_is_told_where_no_login_was_made() {
     let Some(display) = Display::start() else { return };
     let site = ChatSite::start([("locked", json!({ "login": "cookie" }))]).await;
     let (folder, cli) = project(&site.providers());

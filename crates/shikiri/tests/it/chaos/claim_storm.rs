@@ -281,7 +281,7 @@ async fn killed_claimers_leave_nothing_double_and_nothing_stranded() {
     assert_eq!((found.confirmed_twice, found.given_to_two, found.given_too_early), (0, 0, 0));
     assert_eq!(found.confirmed, found.jobs, "the rest is stranded");
     assert!(found.claims as u64 > found.jobs, "no claim was cut short: the kills did nothing");
-    // Nobody took the half-made file of another for a damaged one.
+    // No process took the half-made file of another for a damaged one.
     assert!(!found.files.iter().any(|name| name.contains(".damaged")), "{:?}", found.files);
 }
 

@@ -1,5 +1,5 @@
 //! An execution whose server dies at one of its commits is either whole or was nothing: never half
-//! of a turn, never a conversation that nobody can use.
+//! of a turn, never a conversation that cannot be used.
 
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ const POINTS: [&str; 10] = [
     "outbox.before_commit",
     "outbox.after_commit",
 ];
-/// Passed only by whoever puts the runs of a killed node back.
+/// Passed only by a process that requeues the runs of a killed node.
 const SWEEP_POINTS: [&str; 2] = ["sweep.after_fence", "sweep.after_requeue"];
 const LEASE: Duration = Duration::from_millis(600);
 /// From the restart to the end of the run: the lost lease, a sweep, the work itself, and some time
@@ -189,7 +189,7 @@ async fn on_sqlite_a_run_killed_at_any_commit_point_completes() {
     eprintln!("{} kills in all", kills.iter().sum::<u64>());
 }
 
-/// Whoever puts the runs of a killed node back may be killed doing it, and so on.
+/// A process that requeues the runs of a killed node may be killed doing it, and so on.
 #[tokio::test(flavor = "multi_thread")]
 async fn on_sqlite_a_run_killed_again_and_again_completes() {
     let _guard = in_noise().await;

@@ -1,7 +1,7 @@
 //! A writer is paused past its lease's end, another takes the lease, the first goes on: nothing
 //! that it then writes is accepted. Fences in the log never go down.
 //!
-//! A pause may catch the writer inside a write. On SQLite nobody can write until it goes on, on
+//! A pause may catch the writer inside a write. On SQLite no one else can write until it goes on, on
 //! PostgreSQL until the server ends its transaction: the taker waits, and order holds.
 
 use std::sync::Arc;

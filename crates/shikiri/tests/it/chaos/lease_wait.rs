@@ -1,4 +1,4 @@
-//! Waiting for a lease that another process has: whoever waits gets it, or the refusal, within
+//! Waiting for a lease that another process has: a waiter gets it, or the refusal, within
 //! its wait, give or take 250 ms, whatever becomes of the holder.
 
 use std::sync::Arc;

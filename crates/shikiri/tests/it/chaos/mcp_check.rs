@@ -9,7 +9,7 @@ use shikiri_testkit::{Cut, Frame, McpClient, Policy, Resuming, Sent, StreamLog, 
 /// The step of `travel_agent` that must not be done twice.
 pub(crate) const BOOKING: &str = "Booking flight...";
 
-/// A call that was answered: what its client saw, what the run's log says, and what somebody reads
+/// A call that was answered: what its client saw, what the run's log says, and what a reader sees
 /// who follows the stream again.
 pub(crate) struct Followed {
     pub(crate) log: StreamLog,
@@ -170,7 +170,7 @@ pub(crate) fn number(frame: &Frame) -> Option<u128> {
     frame.id.as_ref()?.parse().ok()
 }
 
-/// A trip that nobody can mix up with another.
+/// A trip that cannot be mixed up with another.
 pub(crate) fn trip(door: &McpClient, to: &str, step_ms: u64, policy: Policy) -> Resuming {
     // To its end, however long the kills make it.
     let arguments = json!({ "destination": to, "step_ms": step_ms, "wait": true });

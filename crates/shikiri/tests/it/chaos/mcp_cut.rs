@@ -1,5 +1,5 @@
 //! A call whose connection is cut again and again, in the middle of events too: its client has a
-//! log without gap or repeat, and nobody else can read with its cursors.
+//! log without gap or repeat, and no other client can read with its cursors.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_call_that_is_cut_fifty_times_is_heard_whole() {
         assert_eq!(cuts.expect("an end"), 50, "the call was over before it was cut so often");
         Followed::of(&call, &local).await.check();
         let stranger = app.tenant(&format!("stranger-{round}")).await;
-        is_nobody_elses(&app, &call, &door.through(&stranger.client)).await;
+        belongs_to_its_client_alone(&app, &call, &door.through(&stranger.client)).await;
     }
 }
 
@@ -51,7 +51,7 @@ async fn cut_often(call: &mut Resuming, wanted: u32, rng: &mut Rng) -> u32 {
 }
 
 /// Another session, and another key with this session's id, get an error and not one event.
-async fn is_nobody_elses(app: &TestApp, call: &Resuming, stranger: &McpClient) {
+async fn belongs_to_its_client_alone(app: &TestApp, call: &Resuming, stranger: &McpClient) {
     let neighbour = McpClient::connect(&app.client()).await;
     let numbered = call.log().numbered();
     let middle = &numbered[numbered.len() / 2];

@@ -96,8 +96,8 @@ async fn travel(
     trips
 }
 
-/// A call whose first event never came is made again, so it may have left a run behind: nobody
-/// answers for that one, and it books nothing. Gives how many there are.
+/// A call whose first event never came is made again, so it may have left a run behind,
+/// which has no caller and books nothing. Gives how many there are.
 async fn check_bookings(local: &Tenant, trips: &[Trip]) -> usize {
     let mut booked: BTreeMap<String, usize> = BTreeMap::new();
     let all = all_runs(local).await;
@@ -113,7 +113,7 @@ async fn check_bookings(local: &Tenant, trips: &[Trip]) -> usize {
     }
     let unheard: u32 = trips.iter().map(|trip| trip.call.log().unheard).sum();
     let left = all.len() - trips.len();
-    assert!(left <= unheard as usize, "{left} runs that nobody called");
+    assert!(left <= unheard as usize, "{left} runs without a caller");
     left
 }
 

@@ -58,7 +58,7 @@ async fn tell(story: &str, builder: Builder, rounds: usize) {
     assert!(connections as usize > rounds, "the listener was hardly cut off");
 }
 
-/// At a moment when somebody listens, or nobody yet.
+/// At a moment when a client listens, or none yet.
 async fn kill(app: &mut TestApp, notices: &mut Resuming, rng: &mut Rng) {
     let life = Duration::from_millis(rng.range(0, 250));
     let listening = async { while notices.next().await.is_some() {} };

@@ -59,7 +59,7 @@ async fn a_continuation_that_is_killed_and_sent_again_books_once() {
         app.kill9();
         let heard = sending.await.expect("a sender");
         app.restart().await;
-        // Whoever got no answer asks once more: the same request, and good if it never came in.
+        // A client without an answer asks once more: the same request, good if it never came in.
         let reply = try_send(local.client.clone(), again).await.expect("an answer");
         let is_refused = reply["error"]["code"] == -32602;
         assert!(is_refused || reply["result"]["structuredContent"]["booked"] == true, "{reply}");
@@ -101,7 +101,7 @@ async fn a_task_goes_on(app: &mut TestApp, there: &Tenant) {
     let client = ModernClient::new(&there.client).with_tasks();
     let asking = until_task(&client, &id, "input_required").await;
     let responses = answers(&asking["inputRequests"]);
-    // Whoever asked is killed again, and the answer goes to who is left.
+    // The server that asked is killed again, and the answer goes to one that is left.
     app.kill9();
     restart_if_alone(app, there).await;
     client.update_task(&id, responses.clone()).await.result().await;

@@ -1,4 +1,4 @@
-//! The database goes away and comes back under open calls: nobody is told that a call failed whose
+//! The database goes away and comes back under open calls: no client hears that a call failed whose
 //! run goes on, and no answer is lost that was taken.
 
 use std::sync::Arc;

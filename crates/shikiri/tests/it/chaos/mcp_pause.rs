@@ -1,5 +1,5 @@
 //! A node that sleeps while it has a call's stream open, and wakes after another took its run, on
-//! PostgreSQL: whoever waited for it, and whoever went to the other, hears each event once.
+//! PostgreSQL: clients that waited for it, and those that went to the other, see each event once.
 
 use std::time::Duration;
 

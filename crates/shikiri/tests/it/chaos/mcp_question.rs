@@ -1,4 +1,4 @@
-//! A question that is open while servers die: whoever asked it, the answer can be given anywhere,
+//! A question that is open while servers die: the answer can be given at any server,
 //! once, and what was taken is never dropped.
 
 use std::time::Duration;
@@ -126,7 +126,7 @@ async fn until_asked(call: &mut Resuming) -> Value {
     tokio::time::timeout(PATIENCE, asking).await.expect("a question in time")
 }
 
-/// Whoever comes back while nothing happens is told how far things are, or would give up.
+/// A client that comes back while nothing happens is told how far things are, or would give up.
 async fn shows_life(call: &mut Resuming) {
     let beat = tokio::time::timeout(PATIENCE, call.next()).await.expect("a sign of life");
     let beat = beat.expect("a call that is not over");
@@ -140,7 +140,7 @@ async fn finish(call: &mut Resuming) {
     finished.unwrap_or_else(|_| panic!("it waits for ever: {}", call.log()));
 }
 
-/// The call ends booked; whoever answers once more, anywhere and whatever, is refused and changes
+/// The call ends booked; any second answer, at any server, is refused and changes
 /// nothing.
 async fn is_booked_once(
     local: &Tenant,

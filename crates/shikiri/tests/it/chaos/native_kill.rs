@@ -36,7 +36,7 @@ use super::place::{Home, Place};
 
 /// Calls of tools, a reply each, and then an end: ten steps of the model.
 const STEPS: usize = 9;
-/// Nobody waits for it: the next process sees that the one before is gone.
+/// It is not waited for: the next process sees that the one before is gone.
 const LEASE: Duration = Duration::from_secs(10);
 const KILLS: usize = 20;
 const AT_ONCE: usize = 4;

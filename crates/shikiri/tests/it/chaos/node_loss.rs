@@ -100,7 +100,7 @@ fn check_kept(before: &[(Run, Story)], after: &[(Run, Story)]) {
     }
 }
 
-/// The node keeps its lease all the time: nobody else would pick up a run that it dropped.
+/// The node keeps its lease all the time: no other node would pick up a run that it dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_go_on_when_the_database_comes_back() {
     let _guard = in_noise().await;

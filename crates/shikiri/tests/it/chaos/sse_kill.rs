@@ -1,5 +1,5 @@
 //! Commit, then send: whatever a reader has seen is in the log afterwards, byte for byte, however
-//! often the server was killed meanwhile; and whoever comes back with its last id misses nothing.
+//! often the server was killed meanwhile; a reader that comes back with its last id misses nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ async fn follow(
     (histories, connections)
 }
 
-/// Every run's log, read at the end by somebody who is never cut off, and what it must hold.
+/// Every run's log, read at the end by a reader that is never cut off, and what it must hold.
 async fn read_logs(local: &Tenant, ids: &[String]) -> BTreeMap<String, Vec<Frame>> {
     let mut logs = BTreeMap::new();
     for id in ids {

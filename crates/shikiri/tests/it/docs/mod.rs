@@ -72,7 +72,7 @@ pages! {
     reference_configuration: "docs/reference/configuration.md",
 }
 
-/// Pages that nobody plays: how the program was built, and what it must do.
+/// Pages that are not played: how the program was built, and what it must do.
 const NOT_FOR_USERS: [&str; 2] = ["docs/decisions/", "docs/requirements.md"];
 
 fn markdown_below(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -1,4 +1,4 @@
-//! Conversations: made, changed, archived, removed, also while somebody writes to them.
+//! Conversations: made, changed, archived, removed, also while a turn writes to them.
 
 use std::time::Duration;
 
@@ -193,7 +193,7 @@ fn conversations_live_on_the_command_line() {
     cli.run(&["conversations", "remove", id]).refused(3, &["--yes"]);
     cli.run(&["conversations", "remove", id, "--yes"]).done();
     cli.run(&["conversations", "show", id]).refused(4, &[id, "shikiri conversations list"]);
-    cli.run(&["conversations", "list", "--tenant", "nobody"]).refused(4, &["nobody"]);
+    cli.run(&["conversations", "list", "--tenant", "absent"]).refused(4, &["absent"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -296,7 +296,7 @@ async fn files_belong_to_their_conversation_and_tenant() {
     desk.put("file", "mine").await.expect(201);
     let stranger = desk.app.tenant("stranger").await;
     let own = Talk::start(&stranger).await;
-    // The writer's conversation under both roofs, and one that nobody has.
+    // The writer's conversation under both roofs, and one that does not exist.
     let places = [
         (desk.path("file"), "TENANT_NOT_FOUND"),
         (

@@ -138,7 +138,7 @@ async fn a_flood_of_events_does_not_cost_an_execution_its_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_conversation_takes_nobodys_place() {
+async fn a_waiter_for_a_conversation_takes_no_place() {
     let app = TestApp::new(PROGRAM).env("SHIKIRI_LOCK_WAIT_SECONDS", "0.5").start().await;
     let limits = json!({ "limits": { "max_concurrent_executions": 2 } });
     app.client().patch("/v1/tenants/local", &limits).await.expect(200);
@@ -183,7 +183,7 @@ async fn a_server_that_slept_past_its_lease_has_interrupted_executions() {
     }
 }
 
-/// Whoever waited for a lease to lapse, or found the conversation held, would be seen.
+/// A wait for a lease to lapse, or a refusal because the conversation is held, would be seen.
 async fn killed(app: Builder) {
     let app = app.env("SHIKIRI_NODE_LEASE_SECONDS", "120").env("SHIKIRI_LOCK_WAIT_SECONDS", "30");
     let mut app = app.start().await;

@@ -51,7 +51,7 @@ async fn a_document_is_a_server_and_its_check_lists_the_tools() {
     assert_eq!(report["tools"].as_array().unwrap().len(), 19, "{report}");
     assert_eq!(pets.asked()[0].authorization, None, "the document's host gets no secret");
 
-    // Nobody is there, or nobody may go there.
+    // No server is there, or it may not be called.
     let away = json!({ "spec": PETSTORE, "url": "http://127.0.0.1:1/" });
     admin.patch(&path, &away).await.expect(200);
     let report = client.post(&check, &tokens).await.expect(200);
@@ -123,7 +123,7 @@ async fn a_document_is_made_a_server_and_tried_from_the_terminal() {
     for words in ["answers with 200 OK", "Pet store 1.0.27", "getPetById", "want Authorization"] {
         assert!(checked.contains(words), "{words:?} is not in {checked}");
     }
-    // Nobody there: the tools are shown all the same, and the command fails.
+    // No server there: the tools are shown all the same, and the command fails.
     cli.run(&["servers", "set", id, "--url", "http://127.0.0.1:1/"]).done();
     let checked = cli.run(&["servers", "check", id]);
     assert_eq!(checked.code, 5, "{checked:?}");

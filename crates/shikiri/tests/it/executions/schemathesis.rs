@@ -72,7 +72,7 @@ struct Known {
     usual: Vec<(&'static str, String)>,
     /// Except for what would spoil it for all the others.
     expendable: Vec<(&'static str, &'static str, String)>,
-    /// A server that can be tried: nobody listens there.
+    /// A server that can be tried: no process listens there.
     closed: String,
 }
 

@@ -54,7 +54,7 @@ async fn a_server_that_speaks_http_is_tried_with_the_callers_tokens() {
     let path = checked(&app, &tenant, body).await;
     let report = tenant.client.post(&path, &json!({ "tokens": { "key": "x" } })).await.expect(200);
     assert!(report["detail"].as_str().unwrap().contains("allow_private"), "{report}");
-    assert!(listener.accept().is_err(), "somebody knocked");
+    assert!(listener.accept().is_err(), "a connection was made");
 }
 
 #[tokio::test(flavor = "multi_thread")]

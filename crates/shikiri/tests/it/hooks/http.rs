@@ -110,7 +110,7 @@ async fn answers_as_the_process_does(server: fn() -> Builder) {
             assert_eq!(answered.header("content-type"), Some("application/json"));
             assert_eq!(answered.expect(200), printed, "{name}, event {number}: {posted}");
         }
-        assert!(said > 0, "{name}: nobody was told anything");
+        assert!(said > 0, "{name}: no agent was told anything");
         let ours = cli.run(&["subagents", "--all", "--json"]).done().json();
         let theirs = app.client().get("/v1/tenants/local/subagents").await.expect(200);
         assert_eq!(subagents(theirs), subagents(ours), "{name}");

@@ -78,7 +78,7 @@ fn settings_are_changed_once_and_come_back_to_the_byte() {
 }
 
 #[test]
-fn what_somebody_changed_in_the_meantime_stays() {
+fn what_was_changed_in_the_meantime_stays() {
     let world = World::new();
     fs::write(world.settings(), "{\"hooks\": {}}").unwrap();
     world.cli.run(&["hooks", "install"]).done();
@@ -124,7 +124,7 @@ fn hooks_of_others_stay() {
     assert_eq!(read(world.settings()), text);
 }
 
-/// Whatever is taken out of a file that somebody else wrote, what it said is kept.
+/// Whatever is taken out of a file that a person wrote, what it said is kept.
 #[test]
 fn a_file_that_install_did_not_make_is_kept_and_copied() {
     let world = World::new();

@@ -91,7 +91,7 @@ impl World {
         agents.into_values().map(|requests| (role(&requests), requests)).collect()
     }
 
-    /// Each of these got its own text, once, and nobody got another's. Who started in doubt may have
+    /// Each of these got its own text, once, and none got another's. Who started in doubt may have
     /// heard what is for everybody.
     fn each_has_its_own(&self, roles: &[&str]) {
         let agents = self.requests_by_role();
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    fn nobody_is_left(&self) {
+    fn no_agent_is_left(&self) {
         let left =
             self.rows("SELECT agent_id || ' ' || state FROM subagents WHERE state = 'active'");
         assert!(left.is_empty(), "{left:?}");
@@ -193,7 +193,7 @@ async fn parallel_subagents_of_one_type_each_get_their_roles_text() {
             let ended = world.cli.print("皆を働かせよ").await;
             assert_eq!(ended.result()["is_error"], false, "{ended:?}");
             world.each_has_its_own(roles);
-            world.nobody_is_left();
+            world.no_agent_is_left();
             let sure = world.rows("SELECT confidence FROM subagents");
             assert_eq!(sure, vec!["exact"; count], "{program:?} {way:?}");
             world.bills_are_exact();
@@ -289,7 +289,7 @@ async fn a_nested_subagent_that_fails_is_ended() {
         let broken = Reply::error(400, "invalid_request_error");
         world.model.script(&task("tester"), [Reply::call("Bash", shell), broken]);
         world.cli.print("始めよ").await;
-        world.nobody_is_left();
+        world.no_agent_is_left();
         if world.requests_by_role().len() == 2 {
             world.each_has_its_own(&["lead", "tester"]);
             let ends = world.rows("SELECT end_reason FROM subagents WHERE role = 'tester'");
@@ -321,7 +321,7 @@ async fn a_forked_sessions_subagent_gets_its_own_text() {
         assert!(["fork", "resume"].contains(&sources[1].as_str()), "{sources:?}");
         let sessions = world.rows("SELECT DISTINCT session_id FROM subagents");
         assert_eq!(sessions.len(), 2, "{sessions:?}");
-        world.nobody_is_left();
+        world.no_agent_is_left();
     }
 }
 
@@ -337,7 +337,7 @@ async fn subagents_that_fail_or_are_interrupted_are_ended() {
         world.works(&task("coder"));
         world.cli.print("失敗せよ").await;
         world.each_has_its_own(&["coder", "tester"]);
-        world.nobody_is_left();
+        world.no_agent_is_left();
         // An older version takes what a failed agent has said so far for its answer.
         let ends = world.rows("SELECT end_reason FROM subagents WHERE role = 'tester'");
         assert!(["failed", "completed"].contains(&ends[0].as_str()), "{ends:?}");

@@ -94,7 +94,7 @@ fn subagents_are_shown_as_a_tree_with_role_state_and_cost() {
     world.spawn("s", Some("a1"), "b1", "coder");
     world.spawn("s", None, "a2", "coder");
     world.stop("s", "b1", &[("claude-x", 1_000, 200), ("claude-x", 1_000, 0)]);
-    world.stop("s", "a2", &[("claude-x", 5, 5), ("nobody-knows", 1, 1)]);
+    world.stop("s", "a2", &[("claude-x", 5, 5), ("unknown-model", 1, 1)]);
     let price = ["models", "create", "claude-x", "--engine", "claude-code"];
     world.cli.run(&[&price[..], &["--price-input", "3", "--price-output", "15"]].concat()).done();
 
@@ -160,7 +160,7 @@ fn a_role_can_be_given_by_hand_and_a_session_forgotten() {
     let items = world.json(&["subagents"])["items"].take();
     let a1 = items.as_array().unwrap().iter().find(|item| item["agent_id"] == "a1").unwrap();
     assert_eq!((&a1["role"], &a1["role_source"]), (&json!("coder"), &json!("manual")));
-    world.cli.run(&["subagents", "role", "nobody", "coder"]).refused(4, &["nobody"]);
+    world.cli.run(&["subagents", "role", "absent", "coder"]).refused(4, &["absent"]);
     world.cli.run(&["subagents", "role", "a1", "two words"]).refused(2, &["role"]);
 
     let forgotten = world.cli.run(&["subagents", "forget", "s"]).done().stdout;

@@ -45,7 +45,7 @@ async fn decent() -> Raw {
     Raw::start(|_| Says::Usual).await
 }
 
-/// A port at which nobody is.
+/// A port at which no process listens.
 fn nowhere() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}/mcp", listener.local_addr().unwrap())

@@ -110,7 +110,7 @@ const PROGRAMS: [(&str, &str, &str); 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_cannot_be_listed_is_told_beside_the_others() {
+async fn a_server_that_cannot_be_listed_is_told_beside_the_others() {
     let folder = TempDir::new().unwrap();
     let mut servers = serde_json::Map::new();
     let mut wanted: Vec<(&str, &str)> = vec![("nowhere", "cannot be reached")];

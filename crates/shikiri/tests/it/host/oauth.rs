@@ -62,7 +62,7 @@ impl World {
         assert_eq!(self.call().done().stdout, "hello, you\n");
     }
 
-    /// Nobody sits there, so nobody is waited for.
+    /// No person sits there, so there is no wait.
     #[track_caller]
     fn assert_refused(&self, words: &str) {
         let ended = self.call();
@@ -98,7 +98,7 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// A key that somebody else put there could open what it seals.
+/// A key that another user put there could open what it seals.
 #[tokio::test(flavor = "multi_thread")]
 async fn sealing_key_that_others_can_read_or_that_is_a_link_is_refused() {
     let world = World::new().await;
@@ -119,7 +119,7 @@ async fn sealing_key_that_others_can_read_or_that_is_a_link_is_refused() {
 async fn one_logs_in_once_and_every_later_command_is_known() {
     let world = World::new().await;
     world.assert_refused("fake: wants you to log in: `shikiri host login fake`");
-    assert_eq!(world.asked(), Vec::<String>::new(), "nothing is registered for nobody");
+    assert_eq!(world.asked(), Vec::<String>::new(), "no client is registered needlessly");
     world.logged_in().await;
     world.assert_called();
     world.assert_called();

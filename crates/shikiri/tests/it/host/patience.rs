@@ -1,4 +1,4 @@
-//! How long somebody waits, and what a server is told that nobody waits for: time limits, Ctrl-C,
+//! How long a person waits, and what a server is told when the wait is over: time limits, Ctrl-C,
 //! streams that lead nowhere, keys that are missing, calls that became runs.
 
 use std::sync::Arc;
@@ -129,7 +129,7 @@ async fn keyed(is_closed: &Arc<AtomicBool>) -> Raw {
     .await
 }
 
-/// Row 4.19. The call was made by an address, which nobody has to name again.
+/// Row 4.19. The call was made by an address, which need not be named again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_outlives_a_time_without_the_right_key() {
     let is_closed = Arc::new(AtomicBool::new(false));
@@ -281,7 +281,7 @@ async fn a_call_that_became_a_run_is_followed_over_sessions_to_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_takes_a_call_up_says_how_long_they_wait() {
+async fn the_host_that_takes_a_call_up_says_how_long_it_waits() {
     let server = Raw::start(|seen| match seen.method() {
         "tools/call" => Says::Open(event(1, &seen.progress(1))),
         "get" if seen.header("last-event-id").is_some() => Says::Open(String::new()),

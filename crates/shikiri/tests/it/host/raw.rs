@@ -85,7 +85,7 @@ impl Raw {
         let book = Arc::clone(&seen);
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Whoever goes away in the middle needs no answer.
+                // A client that goes away in the middle needs no answer.
                 let (part, book) = (Arc::clone(&part), Arc::clone(&book));
                 tokio::spawn(async move { drop(serve(stream, part, book).await) });
             }
@@ -151,7 +151,7 @@ async fn serve(
     }
 }
 
-/// Says nothing for as long as somebody listens.
+/// Says nothing for as long as a client listens.
 async fn silence(mut stream: TcpStream) -> std::io::Result<()> {
     while stream.read(&mut [0; 64]).await? > 0 {}
     Ok(())

@@ -1,4 +1,4 @@
-//! A server that nobody should trust: it says whatever a test has it say, when the test says so.
+//! A server that no host should trust: it says whatever a test has it say, when the test says so.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

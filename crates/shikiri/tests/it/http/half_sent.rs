@@ -38,7 +38,7 @@ async fn half_sent_requests_are_closed_within_ten_seconds() {
             (beginning, answer, start.elapsed())
         });
     }
-    // Whoever is late of nine waited for this machine; a beginning that is not closed makes all late.
+    // A late one of nine waited for this machine; a beginning that is not closed makes all late.
     let (mut fastest, mut slowest) = (BTreeMap::new(), Duration::ZERO);
     for (beginning, answer, took) in connections.join_all().await {
         let answer = answer.unwrap_or_else(|| panic!("still open: {beginning:?}"));

@@ -53,7 +53,7 @@ async fn one_question(app: &TestApp) {
     let run =
         app.client().get(&format!("/v1/tenants/local/runs/{}", text(line, "execution"))).await;
     assert_eq!(run.expect(200)["agent"], "ask_gemini_web");
-    assert!(history(&cli, &["--agent", "somebody"]).is_empty());
+    assert!(history(&cli, &["--agent", "absent"]).is_empty());
     assert!(history(&cli, &["--provider", "chatgpt"]).is_empty());
 
     let page = app.client().get("/v1/tenants/local/history?provider=gemini&limit=1").await;
@@ -266,7 +266,7 @@ fn questions_of_one_lane(cli: &Cli, folder: &Path) {
     assert_eq!((&line["error"]["code"], &line["sent"]), (&json!("CANCELLED"), &json!("unknown")));
 }
 
-/// The limit over all counts whoever asks, in however many processes; who cannot even wait is told.
+/// The limit over all counts every caller, in however many processes; who cannot even wait is told.
 #[test]
 fn the_limit_over_all_holds_between_processes() {
     on_sqlite(one_question_at_a_time);
@@ -295,7 +295,7 @@ fn one_question_at_a_time(cli: &Cli, _: &Path) {
         assert_eq!(refusal(&result), "QUEUE_FULL");
         told.push(text(&result["structuredContent"]["error"], "message").to_owned());
     }
-    // Which of them came last, nobody promises.
+    // Which of them came last is not promised.
     let full = told.iter().filter(|why| why.contains("2 questions wait already")).count();
     let late = told.iter().filter(|why| why.contains("the question waited 5 seconds")).count();
     assert_eq!((full, late), (1, 2), "{told:?}");

@@ -24,7 +24,7 @@ const LANE_POINTS: [&str; 7] = [
 ];
 
 /// What the successor makes of the question: asked by it after all or answered before, or one of
-/// which nobody knows whether it was sent.
+/// of which it is unknown whether it was sent.
 fn end_after(point: &str) -> &'static str {
     match point {
         "lane.after_sending" | "lane.before_finish" => "failed",
@@ -138,7 +138,7 @@ fn a_thousand_kills_lose_nothing_that_was_answered() {
     let mut rng = Rng::seeded("a_thousand_kills_lose_nothing_that_was_answered");
     let (agents, kills) = if long() { (4, 1_000) } else { (4, 200) };
     let world = World::new();
-    // Whoever comes before the last one is missed gets a lane beside it.
+    // A process that comes before the last one is missed gets a lane beside it.
     let cli = world.cli().env("SHIKIRI_MAX_AGENTS", "100");
     let mut answered: Vec<(String, String)> = Vec::new();
     // How long a process takes to its answer, at first a guess: kills are spread over all of it.

@@ -112,7 +112,7 @@ async fn tenants_do_not_see_each_others_lanes() {
     acme.client.get("/v1/tenants/local/history").await.expect(404);
 }
 
-/// Whoever starts a run over REST asks in the lane of its key.
+/// A run that was started over REST asks in the lane of its key.
 #[tokio::test(flavor = "multi_thread")]
 async fn over_rest_every_key_has_its_own_chat() {
     let app = server().start().await;

@@ -63,15 +63,15 @@ fn in_and_out(cli: &Cli, folder: &Path) {
     assert_eq!(import(cli, &out).done().json()["imported"], json!([]));
     assert_eq!(exported(cli), first);
     cli.run(&["lanes", "show", "legacy-__"]).done();
-    cli.run(&["lanes", "show", "nobody"]).refused(4, &["no lane nobody", "lanes list"]);
+    cli.run(&["lanes", "show", "absent"]).refused(4, &["no lane absent", "lanes list"]);
 
     // Who is declared under the name goes on in the chat.
     let mut agent = process(&cli.clone().env("SHIKIRI_AGENT_ID", "legacy-my_project"), "x");
     assert_eq!(ask(&mut agent, "?")["url"], "https://chatgpt.com/c/abc123");
 }
 
-/// Rows 0.2, 0.3: version 2 keeps its names, of any script, beside what is there; a name that somebody
-/// has gets a number, and nobody's chat changes.
+/// Rows 0.2, 0.3: version 2 keeps its names, of any script, beside what is there; a name that is
+/// taken gets a number, and no chat changes its owner.
 #[test]
 fn version_2_is_taken_in_beside_what_is_there() {
     on_sqlite(beside_what_is_there);
@@ -176,7 +176,7 @@ fn a_huge_file_is_taken_in() {
 }
 
 /// A file in the data folder is taken in at start and kept under another name, also by several at
-/// once; a broken one stays where it is, and nobody minds.
+/// once; a broken one stays where it is, and does no harm.
 #[test]
 fn a_file_that_is_found_at_start_is_taken_in_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,7 +68,7 @@ fn plans(test: &str) -> Vec<Vec<(&'static str, String)>> {
     (0..agents).map(|agent| plan(agent, turns, &mut rng)).collect()
 }
 
-/// Nobody's chat is anybody else's, everything is in history once and was sent once.
+/// No two agents share a chat, everything is in history once and was sent once.
 fn check(cli: &Cli, sent: &Path, all: &[Seen], plans: &[Vec<(&str, String)>]) {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for (seen, plan) in all.iter().zip(plans) {

@@ -77,7 +77,7 @@ fn twins(cli: &Cli, _: &Path) {
     assert_eq!(ask(&mut d, "D")["url"], first_a["url"]);
 }
 
-/// A process that nobody declared is new each time.
+/// An undeclared process is new each time.
 #[test]
 fn an_undeclared_process_starts_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn who_it_is_stands_before_the_first_call_and_stays() {
     let info = answer(&client.result("tools/call", json!({ "name": "lane_info" })));
     assert_eq!(info["threads"]["chatgpt"]["url"], first["url"]);
 
-    // Nobody says anything: the process and its start make it.
+    // Nothing is declared: the process and its start make it.
     let mut nameless = StdioClient::start(&mut cli.command(&["mcp"]));
     let mut params = json!({ "name": "lane_info" });
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");

@@ -55,7 +55,7 @@ fn one_kept_and_one_left(cli: &Cli, _: &Path) {
     assert_eq!(ended["items"].as_array().unwrap().len(), 2);
 }
 
-/// Gives its lane no rest, for as long as somebody may look.
+/// Gives its lane no rest, for as long as a test may look.
 fn keep_asking(client: &mut StdioClient, is_over: &AtomicBool, start: Instant) {
     while !is_over.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
         let info = answer(&client.result("tools/call", json!({ "name": "lane_info" })));

@@ -107,7 +107,7 @@ async fn a_client_polls_or_waits_for_a_run_and_sees_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_gives_up_waiting_does_not_stop_the_run() {
+async fn a_client_that_gives_up_waiting_does_not_stop_the_run() {
     let barrier = Barrier::new();
     let served = Served::start(vec![waiter(&barrier)]).await;
     let host = McpClient::connect(served.client()).await;
@@ -121,9 +121,9 @@ async fn whoever_gives_up_waiting_does_not_stop_the_run() {
     assert_eq!(waiting.result().await["structuredContent"]["status"], "completed");
 }
 
-/// The run ends while the server looks at it: whoever waits is answered all the same.
+/// The run ends while the server looks at it: a waiting client is answered all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_while_the_run_ends_is_answered() {
+async fn a_client_that_waits_while_the_run_ends_is_answered() {
     let barrier = Barrier::new();
     let served = Served::start(vec![waiter(&barrier)]).await;
     let host = McpClient::connect(served.client()).await;
@@ -136,7 +136,7 @@ async fn whoever_waits_while_the_run_ends_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_run_is_told_its_question_and_may_answer_it() {
+async fn a_client_that_waits_for_a_run_is_told_its_question_and_may_answer_it() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::with_capabilities(&app.client(), json!({})).await;
     let trip = json!({ "agent": "travel_agent", "input": { "step_ms": 1 } });

@@ -126,8 +126,9 @@ async fn versions_are_negotiated_and_unknown_ones_refused() {
 async fn without_the_right_key_nothing_is_looked_at() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
-    let nobody = app.client().without_key();
-    for client in [nobody.clone(), nobody.with_key("shk_wrong"), nobody.with_key(&"x".repeat(600))]
+    let keyless = app.client().without_key();
+    for client in
+        [keyless.clone(), keyless.with_key("shk_wrong"), keyless.with_key(&"x".repeat(600))]
     {
         for method in [Method::POST, Method::GET, Method::DELETE, Method::PUT] {
             let request = host.through(&client).http(method.clone());
@@ -141,7 +142,7 @@ async fn without_the_right_key_nothing_is_looked_at() {
     }
     let key = app.admin_key();
     for value in [format!("Basic {key}"), key.clone(), format!("Bearer {key} {key}")] {
-        let request = host.through(&nobody).http(Method::POST).header("authorization", value);
+        let request = host.through(&keyless).http(Method::POST).header("authorization", value);
         assert_eq!(Exchange::open(request.body("{}")).await.status, 401);
     }
     let twice = host.http(Method::POST).header("authorization", format!("Bearer {key}"));
@@ -199,7 +200,7 @@ async fn an_inactive_or_busy_tenant_is_told_so() {
     assert!(second.header("retry-after").is_some());
     let told = problem(second).await;
     assert_eq!(told["code"], "LIMIT_EXCEEDED", "{told}");
-    // Whoever is refused has started nothing, and what needs no stream is answered.
+    // A refused request has started nothing, and what needs no stream is answered.
     let runs = host.called("run_list", json!({})).await;
     assert_eq!(runs["structuredContent"]["runs"].as_array().unwrap().len(), 1, "{runs}");
     patch(json!({ "status": "inactive" })).await;

@@ -170,7 +170,7 @@ async fn a_message_over_four_mebibytes_is_413() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_nobody_asked_for_change_nothing() {
+async fn answers_without_a_question_change_nothing() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = McpClient::connect(&app.client()).await;
     let mut call = host.call("travel_agent", json!({ "step_ms": 1 })).await;

@@ -226,7 +226,7 @@ async fn every_agent_has_a_prompt_with_its_arguments() {
     let mut none = complete(prompt, "no_such_argument", "").await;
     assert_eq!(none.result().await["completion"]["values"], json!([]));
     for unknown in [
-        json!({ "type": "ref/prompt", "name": "nobody" }),
+        json!({ "type": "ref/prompt", "name": "absent" }),
         json!({ "type": "ref/resource", "uri": "shikiri://nothing/{id}" }),
         json!({ "type": "ref/tool", "name": "travel_agent" }),
         json!({}),

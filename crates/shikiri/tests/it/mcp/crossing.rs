@@ -1,5 +1,5 @@
 //! Two clients that use the same request ids at the same time, thousands of times: each gets its
-//! own answers and nobody else's.
+//! own answers and no others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

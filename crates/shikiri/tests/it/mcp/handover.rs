@@ -72,7 +72,7 @@ async fn a_handed_over_call_reads_the_same_again_even_after_its_run_has_ended() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asked_to_wait_gets_the_result_however_long_it_takes() {
+async fn a_client_that_asked_to_wait_gets_the_result_however_long_it_takes() {
     let barrier = Barrier::new();
     let served = Served::with_patience(vec![waiter(&barrier)], PATIENCE).await;
     let older = McpClient::connect(served.client()).await;
@@ -82,7 +82,7 @@ async fn whoever_asked_to_wait_gets_the_result_however_long_it_takes() {
     for call in &mut calls {
         began(call).await;
     }
-    // Somebody who came later and does not wait is answered meanwhile.
+    // A client that came later and does not wait is answered meanwhile.
     let impatient = older.called("waiter", json!({})).await;
     assert_eq!(impatient["structuredContent"]["status"], "running");
     for call in &calls {
@@ -96,7 +96,7 @@ async fn whoever_asked_to_wait_gets_the_result_however_long_it_takes() {
 
 /// The wish to wait is part of the request, so it holds for its continuation too.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asked_to_wait_also_waits_after_having_been_asked() {
+async fn a_client_that_asked_to_wait_also_waits_after_having_been_asked() {
     let barrier = Barrier::new();
     let asker = {
         let barrier = barrier.clone();

@@ -31,7 +31,7 @@ async fn a_call_that_is_taken_up_in_a_long_step_says_that_it_lives_and_repeats_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_run_that_tells_nothing_learns_that_it_lives() {
+async fn a_client_that_waits_for_a_silent_run_learns_that_it_lives() {
     let barrier = Barrier::new();
     let silent = {
         let barrier = barrier.clone();

@@ -1,4 +1,4 @@
-//! What is one session's, one key's or one tenant's is nobody else's.
+//! What belongs to one session, key or tenant is hidden from all others.
 
 use serde_json::{Value, json};
 use shikiri_testkit::{Client, McpClient, ModernClient, Rng, TestApp};

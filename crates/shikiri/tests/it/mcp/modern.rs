@@ -173,7 +173,7 @@ async fn a_request_must_say_in_headers_and_body_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_answered_who_only_answers_or_notifies() {
+async fn answers_and_notifications_get_no_answer() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client());
     let mut notice = host.prepare("notifications/cancelled", json!({ "requestId": 1 }));

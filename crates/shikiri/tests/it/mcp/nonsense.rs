@@ -21,7 +21,7 @@ async fn messages_that_are_nearly_right_do_no_harm() {
     let time = Duration::from_secs(if long() { 120 } else { 5 });
     let mut app = TestApp::new(PROGRAM).env("SHIKIRI_DURABILITY", "normal").start().await;
     let pid = app.server().pid();
-    // Somebody else's run, which must not notice.
+    // Another client's run, which must not notice.
     let untouched = app.start_run("travel_agent", json!({ "step_ms": 1 })).await;
     let fuzzed = app.tenant("fuzzed").await;
     let mut workers = JoinSet::new();

@@ -201,7 +201,7 @@ async fn a_question_asked_before_a_restart_is_answered_after_it() {
         let question = call.question().await;
         let last = call.last_event_id().unwrap().to_owned();
         app.restart().await;
-        // Whoever has seen it is not asked again; whoever has not, is, under the same id.
+        // A client that has seen it is not asked again; one that has not is, under the same id.
         let mut resumed = host.resume(&last).await;
         assert_eq!(host.answer(&question, yes("aisle")).await.status, 202);
         let result = resumed.result().await;

@@ -91,7 +91,7 @@ async fn progress_and_partial_results_come_before_the_answer_and_can_be_inspecte
     let data = &partial.json["params"]["data"];
     assert_eq!(data["partial"], json!({ "pages": [1] }));
 
-    // The run is named, so whoever sees a part may look at it, redirect it or stop it.
+    // The run is named, so a client that sees a part may look at it, redirect it or stop it.
     let status = host.called("run_status", json!({ "run_id": data["run_id"] })).await;
     let status = &status["structuredContent"];
     assert_eq!((&status["status"], &status["progress"]), (&json!("running"), &json!(10.0)));

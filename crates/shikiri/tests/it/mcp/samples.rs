@@ -240,7 +240,7 @@ async fn long_work_logs_every_step_under_its_own_name() {
     }
     host.request("logging/setLevel", json!({ "level": "loud" })).await.error(-32602).await;
 
-    // In the newer era nobody is told who did not ask for it.
+    // In the newer era only clients that asked for it are told.
     let newer = ModernClient::new(&app.client());
     for (host, count) in [(newer.clone(), 0), (newer.with_log_level("info"), 4)] {
         let mut call = host.call("long_running_agent", input.clone()).await;
@@ -260,7 +260,7 @@ async fn a_call_whose_client_left_books_nothing() {
     let run = question["id"].as_str().unwrap().split_once('.').unwrap().1.to_owned();
     drop(call);
     assert_eq!(host.delete().await.status, 204);
-    // The session is gone, so its answer is nobody's.
+    // The session is gone, so its answer has no reader.
     assert_eq!(host.answer(&question, yes("")).await.status, 404);
     let other = McpClient::connect(&app.client()).await;
     assert_eq!(other.answer(&question, yes("")).await.status, 400);

@@ -95,7 +95,7 @@ async fn a_session_that_was_ended_is_not_there() {
     assert_eq!(host.listen().await.status, 404);
     assert_eq!(host.resume(&last).await.status, 404);
     assert_eq!(host.delete().await.status, 404);
-    // Nobody else's ended with it.
+    // No other session ended with it.
     let other = McpClient::connect(&app.client()).await;
     assert_eq!(other.result("ping", json!({})).await, json!({}));
 }

@@ -38,7 +38,7 @@ fn both_eras_are_spoken_over_one_pair_of_pipes() {
     let folder = tempfile::tempdir().unwrap();
     let mut client = start(&folder);
     let early = client.request("tools/list", json!({}));
-    assert_eq!(client.reply(early)["error"]["code"], -32600, "nobody has said hello");
+    assert_eq!(client.reply(early)["error"]["code"], -32600, "not initialized");
     let found = client.result("server/discover", modern(json!({}), json!({})));
     assert_eq!(found["supportedVersions"][0], "2026-07-28");
 
@@ -149,7 +149,7 @@ fn until_ended(client: &mut StdioClient) -> Vec<String> {
     runs.iter().map(wait).collect()
 }
 
-/// Whoever cancels at once means it too: the cancellation must not overtake the call.
+/// A client that cancels at once means it too: the cancellation must not overtake the call.
 #[test]
 fn a_request_that_is_cancelled_at_once_leaves_no_run_behind() {
     const ROUNDS: usize = 10;
@@ -263,7 +263,7 @@ fn nonsense_on_the_input_is_answered_and_survived() {
         );
     }
     client.write("");
-    // Answers and notices that nobody waits for get no answer.
+    // Answers and unexpected notices get no answer.
     client.send(&json!({ "jsonrpc": "2.0", "id": "q_0.run_0", "result": {} }));
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/nonsense" }));
     cancel(&mut client, 999);
@@ -277,7 +277,7 @@ fn nonsense_on_the_input_is_answered_and_survived() {
 fn a_line_without_end_is_refused_and_ends_the_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let mut client = connected(&folder);
-    // Just over: what nobody reads any more would break the pipe.
+    // Just over: what is not read any more would break the pipe.
     client.write(&"x".repeat(4 * 1024 * 1024));
     let answer = client.until("an error", |m| m.get("error").is_some());
     assert_eq!(answer["error"]["code"], -32600, "{answer}");

@@ -227,7 +227,7 @@ async fn a_server_that_goes_answers_its_listeners_and_tells_callers_where_the_ru
     let handed = call.result().await;
     assert_eq!(handed["structuredContent"]["agent"], "long_running_agent", "{handed}");
     linked_run(&handed);
-    // Whoever can resume is not answered before the end.
+    // A client that can resume is not answered before the end.
     for mut stream in [session, older_call] {
         let rest = stream.rest().await;
         assert!(!rest.iter().any(shikiri_testkit::Message::is_reply), "{rest:?}");

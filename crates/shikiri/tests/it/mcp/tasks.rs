@@ -1,4 +1,4 @@
-//! The Tasks extension: a task is a durable run, seen by whoever called it.
+//! The Tasks extension: a task is a durable run, seen by its caller.
 
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ async fn who_does_not_take_tasks_gets_none() {
     let input = json!({ "steps": 1, "step_ms": 1 });
     let result = plain.called("long_running_agent", input.clone()).await;
     assert_eq!(result["resultType"], "complete");
-    // Whoever stays to the end needs no handle.
+    // A client that stays to the end needs no handle.
     let waits = json!({ "steps": 1, "step_ms": 1, "wait": true });
     assert_eq!(takes.called("long_running_agent", waits).await["resultType"], "complete");
     // Bad arguments make no task.
@@ -209,7 +209,7 @@ async fn a_task_whose_caller_cannot_be_asked_is_not_booked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_listens_to_a_task_is_told_of_every_change_and_nobody_else() {
+async fn only_listeners_of_a_task_are_told_and_of_every_change() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client()).with_tasks();
     let task = task_id(&host.called("travel_agent", json!({ "step_ms": 1_500 })).await);

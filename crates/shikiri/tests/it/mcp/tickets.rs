@@ -1,5 +1,5 @@
 //! `requestState`: the ticket with which a call of the newer era goes on after it was asked
-//! something. It works once, for whoever got it, for the same request.
+//! something. It works once, for its receiver, for the same request.
 
 use serde_json::{Value, json};
 use shikiri_testkit::{Client, ModernClient, TestApp, have_postgres};

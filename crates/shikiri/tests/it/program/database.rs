@@ -21,7 +21,7 @@ async fn log(local: &Tenant, run: &str) -> Vec<Seen> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_under_load_restores_to_a_complete_prefix_of_the_log() {
-    // So long that nobody takes the runs of the restored store up while they are looked at.
+    // So long that no process takes up the runs of the restored store while they are looked at.
     let mut app = TestApp::new(PROGRAM).env("SHIKIRI_NODE_LEASE_SECONDS", "600").start().await;
     let local = app.local();
     let mut runs = Vec::new();
@@ -150,7 +150,7 @@ fn files_that_are_no_backup_are_refused_and_change_nothing() {
     let ended = cli.run(&["db", "restore", nonsense.to_str().unwrap()]);
     assert!(matches!(ended.code, 1 | 5), "{} {}", ended.code, ended.stderr);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
-    assert!(nonsense.exists(), "somebody's file was moved away");
+    assert!(nonsense.exists(), "another program's file was moved away");
     cli.run(&["db", "restore", "not-there.db"]).refused(4, &["not-there.db"]);
     cli.run(&["db", "backup", "/proc/nowhere/x.db"]).refused(5, &["/proc/nowhere"]);
     cli.run(&["tenants", "show", "kept"]).done();

@@ -11,12 +11,12 @@ use crate::PROGRAM;
 #[test]
 fn what_does_not_exist_is_exit_4() {
     let (_folder, cli) = fresh();
-    cli.run(&["tenants", "create", "somebody"]).done();
+    cli.run(&["tenants", "create", "another"]).done();
     cli.run(&["runs", "show", "run_0"]).refused(4, &["run_0", "runs list"]);
     cli.run(&["attach", "run_0"]).refused(4, &["run_0"]);
     cli.run(&["cancel", "run_0"]).refused(4, &["run_0"]);
-    cli.run(&["tenants", "show", "nobody"]).refused(4, &["nobody"]);
-    cli.run(&["runs", "list", "--tenant", "nobody"]).refused(4, &["nobody"]);
+    cli.run(&["tenants", "show", "absent"]).refused(4, &["absent"]);
+    cli.run(&["runs", "list", "--tenant", "absent"]).refused(4, &["absent"]);
     cli.run(&["runs", "start", "no_agent"]).refused(2, &["no_agent", "long_running_agent"]);
     let wrong = ["runs", "start", "long_running_agent", "--input", r#"{"steps":0}"#];
     cli.run(&wrong).refused(2, &["steps"]);

@@ -1,4 +1,4 @@
-//! What goes wrong inside is told to the log, and what others have is told to nobody.
+//! What goes wrong inside is told to the log, and what others have is never told.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Addresses of this machine and its network are reached only where somebody asked for it, and a
+//! Addresses of this machine and its network are reached only where a person allowed it, and a
 //! refusal does not tell where a name leads.
 
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn private_addresses_are_closed_unless_asked_for_also_to_admins() {
     let report = app.client().post(&check, &json!({})).await.expect(200);
     assert_eq!(report["reachable"], false, "{report}");
     assert!(report["detail"].as_str().unwrap().contains("allow_private"), "{report}");
-    assert!(listener.accept().is_err(), "somebody knocked");
+    assert!(listener.accept().is_err(), "a connection was made");
 }
 
 #[test]

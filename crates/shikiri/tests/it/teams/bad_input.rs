@@ -1,4 +1,4 @@
-//! What nobody should send: refused with the contract's code, and nothing is changed by it.
+//! What no client should send: refused with the contract's code, and nothing is changed by it.
 
 use serde_json::{Value, json};
 use shikiri_testkit::{McpClient, TestApp};
@@ -66,7 +66,7 @@ async fn targets_that_cannot_be_talked_to() {
     let scene = scene(&app).await;
     let mut cases: Vec<Case<'_>> = Vec::new();
     for (target, code) in [
-        ("p-nobody", "agent_not_found"),
+        ("p-absent", "agent_not_found"),
         ("no agent's id!", "agent_not_found"),
         ("", "agent_not_found"),
         ("p-ann", "cannot_conversation_with_self"),
@@ -251,7 +251,7 @@ async fn wrong_passkeys_are_counted() {
     let wrong = login("p-ben", "wrong", "p").await;
     assert_eq!(refusal(&wrong), "notAuthenticated");
     for other in [
-        login("p-nobody", PASSKEY, "p").await,
+        login("p-absent", PASSKEY, "p").await,
         login("no agent's id!", PASSKEY, "p").await,
         login("p-ben", "", "p").await,
     ] {
@@ -269,9 +269,9 @@ async fn wrong_passkeys_are_counted() {
     project.login("ben", "chat").await;
 }
 
-/// Row 2.2: whoever guesses in an agent's name is kept out, and told for how long; the agent is not.
+/// Row 2.2: a client that guesses in an agent's name is told how long it is kept out; the agent is not.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_guesses_in_an_agents_name_does_not_keep_it_out() {
+async fn guesses_in_an_agents_name_do_not_keep_it_out() {
     let app = TestApp::new(PROGRAM).start().await;
     let project = Project::start(&app.local(), "p", &["ann", "ben"]).await;
     let ben = project.login("ben", "chat").await;

@@ -135,7 +135,7 @@ fn what_is_missing_is_named_with_the_next_step() {
     cli.run(&["projects", "create", "p"]).refused(3, &["exists"]);
     cli.run(&["projects", "show", "x"]).refused(4, &["projects list"]);
     cli.run(&["tasks", "show", "tsk_0"]).refused(4, &["tasks list"]);
-    cli.run(&["tasks", "add", "x", "--assignee", "nobody"]).refused(4, &["agents list"]);
+    cli.run(&["tasks", "add", "x", "--assignee", "absent"]).refused(4, &["agents list"]);
     cli.run(&["tasks", "add", " "]).refused(2, &["title"]);
     cli.run(&["delegations", "show", "dlg_0"]).refused(4, &["delegations list"]);
     cli.run(&["dialogues", "show", "dia_0"]).refused(4, &["dialogues list"]);
@@ -144,7 +144,7 @@ fn what_is_missing_is_named_with_the_next_step() {
     cli.run(&["projects", "create", "q"]).done();
     cli.run(&["tasks", "list"]).refused(2, &["--project"]);
     cli.run(&["tasks", "list", "--project", "q"]).done();
-    cli.run(&["tasks", "list", "--tenant", "nobody"]).refused(4, &["nobody"]);
+    cli.run(&["tasks", "list", "--tenant", "absent"]).refused(4, &["absent"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

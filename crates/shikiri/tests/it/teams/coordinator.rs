@@ -1,4 +1,4 @@
-//! Agents that the server starts by itself: nobody logs in by hand here. Their model is the offline
+//! Agents that the server starts by itself: no one logs in by hand here. Their model is the offline
 //! one, so each is a player, a process of its own that comes in by the MCP door.
 
 use std::path::Path;
@@ -192,7 +192,7 @@ async fn a_task_with_a_talk_is_played_to_its_end_by_agents_that_the_server_start
         office.tenant.path(&format!("/executions/{}/events", chat["id"].as_str().unwrap()));
     let events = office.tenant.client.get(&events).await.text();
     assert!(events.contains("This is the offline player"), "{events}");
-    until("nobody at work", async || {
+    until("no agent at work", async || {
         let metrics = app.client().get("/metrics").await.text();
         metrics.contains("shikiri_agents_at_work 0")
     })

@@ -234,10 +234,10 @@ async fn a_session_that_ends_is_put_out() {
     assert_eq!(mcp.request("tools/list", json!({})).await.status, 401);
 }
 
-/// Row 2.16: the answer was written to somebody who died before reading it. Whoever comes next for the
+/// Row 2.16: the answer was written to a session that died before it read it. The next one of the
 /// agent is told, and that it may know.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_in_an_answer_that_nobody_read_is_told_to_the_next_session() {
+async fn an_end_in_an_unread_answer_is_told_to_the_next_session() {
     let app = TestApp::new(PROGRAM).env("SHIKIRI_CHAT_IDLE_SECONDS", "6").start().await;
     let project = Project::start(&app.local(), "p", &["ann", "ben"]).await;
     let ben = project.login("ben", "chat").await;

@@ -109,7 +109,7 @@ impl Scene {
 /// The code with which a caller is refused what a tool needs; None if it is not.
 type Refused = fn(&str) -> Option<&'static str>;
 
-fn nobody(need: &str) -> Option<&'static str> {
+fn no_session(need: &str) -> Option<&'static str> {
     (need != "no session").then_some("notAuthenticated")
 }
 
@@ -184,11 +184,11 @@ async fn every_tool_by_every_kind_of_caller() {
     let person_task = scene.project.login("hana", "task").await;
     let wrong = format!("{}0", of_chat);
     for (who, token, refused) in [
-        ("a key alone", None, nobody as Refused),
-        ("a made-up token", Some("sst_local.00"), nobody),
-        ("no token at all", Some("hello"), nobody),
-        ("an empty token", Some(""), nobody),
-        ("a token that was changed", Some(wrong.as_str()), nobody),
+        ("a key alone", None, no_session as Refused),
+        ("a made-up token", Some("sst_local.00"), no_session),
+        ("no token at all", Some("hello"), no_session),
+        ("an empty token", Some(""), no_session),
+        ("a token that was changed", Some(wrong.as_str()), no_session),
         ("an ended session", Some(ended.as_str()), expired),
         ("a task session", Some(of_task.as_str()), task),
         ("a chat session", Some(of_chat.as_str()), chat),
@@ -196,14 +196,16 @@ async fn every_tool_by_every_kind_of_caller() {
         ("a chat session of the coordinator", Some(opened_chat.as_str()), chat),
         ("a person's chat session", Some(person.token.as_str()), chat),
         ("a person's task session", Some(person_task.token.as_str()), task),
-        ("a task session of another tenant", Some(foreign_task.token.as_str()), nobody),
-        ("a chat session of another tenant", Some(foreign_chat.token.as_str()), nobody),
+        ("a task session of another tenant", Some(foreign_task.token.as_str()), no_session),
+        ("a chat session of another tenant", Some(foreign_chat.token.as_str()), no_session),
     ] {
         scene.refused_as(who, &key, token, refused).await;
     }
     // The other tenant's own door does not let ours in either.
     let their_door = McpClient::connect(&foreign_tenant.client).await;
-    scene.refused_as("ours at the other tenant's door", &their_door, Some(of_chat), nobody).await;
+    scene
+        .refused_as("ours at the other tenant's door", &their_door, Some(of_chat), no_session)
+        .await;
     // Sessions in the header.
     for (who, token, refused) in [
         ("a task session in the header", of_task, task as Refused),
@@ -213,7 +215,7 @@ async fn every_tool_by_every_kind_of_caller() {
     ] {
         let mcp = McpClient::connect(&app.client().with_key(token)).await;
         scene.refused_as(who, &mcp, None, refused).await;
-        scene.refused_as(who, &mcp, Some(&foreign_chat.token), nobody).await;
+        scene.refused_as(who, &mcp, Some(&foreign_chat.token), no_session).await;
     }
     // An argument wins over the header.
     let mcp = McpClient::connect(&app.client().with_key(of_chat)).await;
@@ -335,17 +337,17 @@ async fn a_session_opens_nothing_but_team_tools() {
     }
 }
 
-/// Row 2.5: an ended session, one of nobody and a broken one do not come in at all.
+/// Row 2.5: an ended session, an unknown one and a broken one do not come in at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_door_is_closed_to_sessions_that_are_none() {
     let app = TestApp::new(PROGRAM).start().await;
     let project = Project::start(&app.local(), "p", &["ann"]).await;
     let ended = ended_session(&app, &project).await;
-    for token in [&ended, "sst_local.00", "sst_", "sst_nobody.00", "sst_../../x.1"] {
+    for token in [&ended, "sst_local.00", "sst_", "sst_absent.00", "sst_../../x.1"] {
         let client = app.client().with_key(token);
         let opened = McpClient::initialize(&client, &shikiri_testkit::Hello::default()).await;
         assert_eq!(opened.status, 401, "{token}");
     }
-    let nobody = McpClient::initialize(&app.client().without_key(), &Default::default()).await;
-    assert_eq!(nobody.status, 401);
+    let keyless = McpClient::initialize(&app.client().without_key(), &Default::default()).await;
+    assert_eq!(keyless.status, 401);
 }

@@ -1,4 +1,4 @@
-//! However few places there are for agents that the server starts: whoever is waited for gets one.
+//! However few places there are for agents that the server starts: the one that is waited for gets one.
 
 use serde_json::json;
 use shikiri_testkit::{TestApp, until};

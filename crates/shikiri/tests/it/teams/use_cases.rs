@@ -122,7 +122,7 @@ async fn uc012(project: &Project) {
         (&stored["to_agent_id"], &stored["content"]),
         (&json!(ben), &json!("The build is green"))
     );
-    assert_eq!(stored["read_at"], Value::Null, "nobody has read it yet");
+    assert_eq!(stored["read_at"], Value::Null, "it is not read yet");
     let done = work.call("report_completed", json!({ "task_id": task, "result": "told" })).await;
     assert_eq!(done["task"]["status"], "done");
 
@@ -162,7 +162,7 @@ async fn uc016_participant(project: &Project) {
 
 async fn uc016_timeout(project: &Project) {
     let (ann, ben) = both_chat(project).await;
-    // Nobody comes.
+    // No session comes.
     let first = start(project, &ann, json!({})).await;
     assert_eq!(ended(&ann).await, (first.clone(), "timeout".to_owned()));
     assert_eq!(ended(&ben).await, (first, "timeout".to_owned()));
@@ -206,7 +206,7 @@ async fn uc016b(project: &Project) {
 async fn uc020(project: &Project) {
     let task = project.task("ann", "6往復しりとりをしてほしい。最初は「りんご」で。").await;
     assert_eq!(project.task_status(&task).await, "todo");
-    // Nobody says what for: a task waits.
+    // No reason is given: a task waits.
     let work = project.login_through(&project.tenant.client, "ann", None).await;
     let action = work.next_action().await;
     assert_eq!((&action["action"], &action["task"]["id"]), (&json!("work"), &json!(task)));

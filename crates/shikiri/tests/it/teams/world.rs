@@ -5,7 +5,7 @@ use shikiri_testkit::{Client, McpClient, Tenant};
 
 pub(crate) const PASSKEY: &str = "開けゴマ";
 
-/// A project of a tenant. All its agents have the same passkey, and nobody starts them, unless they
+/// A project of a tenant. All its agents have the same passkey, and none is started, unless they
 /// are added so.
 #[derive(Clone)]
 pub(crate) struct Project {

@@ -55,7 +55,7 @@ fn revoked_trust_is_audited_where_the_person_says_and_not_where_the_project_says
     assert!(strangers.exists(), "the person agreed to this store");
     std::fs::remove_file(&strangers).unwrap();
     repository.cli().run(&["trust", "--revoke"]).done();
-    assert!(!strangers.exists(), "a store was opened that nobody agrees to any more");
+    assert!(!strangers.exists(), "a store was opened that is no longer agreed to");
     let own = repository.cli().env("SHIKIRI_STORE", "sqlite:.shikiri/state.db");
     let log = own.run(&["audit", "--json"]).done().json();
     assert_eq!(log["items"].as_array().unwrap().last().unwrap()["action"], "remove", "{log}");

@@ -68,7 +68,7 @@ impl ClonedRepository {
         fs::write(self.root().join(name), text).unwrap();
     }
 
-    /// The program as a script calls it: nobody is at a terminal.
+    /// The program as a script calls it: without a terminal.
     fn cli(&self) -> Cli {
         Cli::new(PROGRAM, self.root()).env("HOME", self.home())
     }
@@ -129,7 +129,7 @@ impl Listener {
     fn assert_unvisited(&self) {
         // A connection that was made is accepted at once, also by a slow machine.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        assert_eq!(self.visits.load(Ordering::SeqCst), 0, "somebody came");
+        assert_eq!(self.visits.load(Ordering::SeqCst), 0, "a request came");
     }
 
     #[track_caller]

@@ -56,7 +56,7 @@ fn cloned_store_url_is_not_opened_before_trust() {
     }
     listener.assert_unvisited();
     repository.assert_untouched("a refused command");
-    // What comes from the person wins, and nobody needs to be asked.
+    // What comes from the person wins, and no question is needed.
     cli.run(&["--store", "sqlite:mine.db", "tenants", "create", "acme"]).done();
     cli.clone().store("sqlite:mine.db").run(&["tenants", "show", "acme"]).done();
     listener.assert_unvisited();

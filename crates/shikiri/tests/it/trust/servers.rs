@@ -66,7 +66,7 @@ fn trust_is_for_one_content_and_can_be_revoked() {
         assert!(shown.contains(words), "{words:?} is not in {shown}");
     }
     assert!(!shown.contains("s3cret"), "{shown}");
-    assert_eq!(cli.run(&["host", "list"]).code, 5, "nobody answers there");
+    assert_eq!(cli.run(&["host", "list"]).code, 5, "no server answers there");
     listener.assert_visited();
     let listed = cli.run(&["trust", "--list", "--json"]).done().json();
     let folder = &listed["items"][0];

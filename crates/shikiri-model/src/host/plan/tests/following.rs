@@ -97,7 +97,7 @@ fn a_server_that_did_not_fail_the_task_comes_first() {
         })
         .collect();
     assert_eq!(tried, ["x", "y", "z", "x"]);
-    // What failed another task did not fail this one; whoever works already comes later.
+    // What failed another task did not fail this one; servers that work already come later.
     any.start("a", "x", call(1), at(0));
     assert_eq!(any.choose("b", &here).as_deref(), Some("y"));
 
@@ -117,15 +117,18 @@ fn a_server_that_did_not_fail_the_task_comes_first() {
 }
 
 #[test]
-fn nobody_to_call_is_a_failure_that_is_looked_into_again() {
+fn no_server_to_call_is_a_failure_that_is_looked_into_again() {
     let mut run = run(json!({ "task": [{ "id": "a", "tool": "t" }] }));
-    let nobody = ToolOffers::default();
-    assert_eq!(run.choose("a", &nobody), None);
+    let no_offers = ToolOffers::default();
+    assert_eq!(run.choose("a", &no_offers), None);
     for wait in [1, 2, 4] {
-        let followed = run.apply_outcome("a", None, gone(false), &nobody, at(0));
+        let followed = run.apply_outcome("a", None, gone(false), &no_offers, at(0));
         assert_eq!(followed, PlanTaskDecision::Again(HALF * wait));
     }
-    assert_eq!(run.apply_outcome("a", None, gone(false), &nobody, at(0)), PlanTaskDecision::Failed);
+    assert_eq!(
+        run.apply_outcome("a", None, gone(false), &no_offers, at(0)),
+        PlanTaskDecision::Failed
+    );
 }
 
 #[test]

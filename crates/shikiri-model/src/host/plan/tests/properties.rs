@@ -60,7 +60,7 @@ proptest! {
                     let outcome = outcomes[step % outcomes.len()].clone();
                     run.apply_outcome(id, Some(server), outcome, &here, at(now));
                 }
-                // Nothing works: somebody waits for the time.
+                // Nothing works: a task waits for its time.
                 None => now = run.next_start(at(now)).expect("a plan that waits for nothing").as_millis(),
             }
             step += 1;

@@ -12,7 +12,7 @@ async fn limits_come_with_the_request_and_the_end_names_the_one_that_was_reached
     which: TestEngine,
 ) {
     let world = World::start(which).await;
-    world.model.answer(|request| request.says("続けて").then(|| Reply::call("nobody", json!({}))));
+    world.model.answer(|request| request.says("続けて").then(|| Reply::call("absent", json!({}))));
     let answer =
         world.talk.post(&body("続けて", json!({ "limits": { "max_turns": 2 } })), &[]).await;
     let told = events(&answer.text());
@@ -39,7 +39,7 @@ async fn limits_come_with_the_request_and_the_end_names_the_one_that_was_reached
 
 async fn limits_are_given_on_the_command_line(which: TestEngine) {
     let world = World::start(which).await;
-    world.model.answer(|request| request.says("続けて").then(|| Reply::call("nobody", json!({}))));
+    world.model.answer(|request| request.says("続けて").then(|| Reply::call("absent", json!({}))));
     let cli = world.app.cli();
     let ended = tokio::task::spawn_blocking(move || {
         let engine = ["run", "続けて", "--engine", "anthropic"];

@@ -116,7 +116,7 @@ async fn a_turn_uses_the_tenants_servers_files_and_skills(which: TestEngine) {
     let file = world.talk.path("/files/out/鶴.txt");
     assert_eq!(world.talk.tenant.client.get(&file).await.text(), "鶴\n");
 
-    // Who is away is told, who is switched off is not even tried; nobody is told a secret.
+    // Who is away is told, who is switched off is not even tried; no secret is told.
     let warned = of(&told, "warning");
     let warned: Vec<_> = warned.iter().map(|it| (&it["code"], &it["server"])).collect();
     assert_eq!(warned, [(&json!("MCP_SERVER_UNAVAILABLE"), &json!("away"))]);

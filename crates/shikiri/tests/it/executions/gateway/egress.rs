@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::World;
 
-/// A service of the host that says `inside` to whoever comes.
+/// A service of the host that says `inside` to every caller.
 async fn service() -> u16 {
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

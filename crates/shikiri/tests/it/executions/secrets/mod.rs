@@ -1,4 +1,4 @@
-//! Secrets are seen by those whom they are for, and by nobody else: canaries go in wherever a
+//! Secrets are seen only by those whom they are for: canaries go in wherever a
 //! secret can, and are then looked for in all that comes out.
 
 mod canaries;

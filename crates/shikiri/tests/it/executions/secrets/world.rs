@@ -59,7 +59,7 @@ impl World {
         script(&claude, BLABBER);
         let app = TestApp::new(PROGRAM)
             .env("SHIKIRI_CLAUDE_BIN", claude.display())
-            // Nobody listens there.
+            // No process listens there.
             .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
             .env("SHIKIRI_LOG", "trace")
             .env("SHIKIRI_LOCK_WAIT_SECONDS", "0.2")

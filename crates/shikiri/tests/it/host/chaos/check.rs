@@ -120,7 +120,7 @@ impl Told {
         faults
     }
 
-    /// Killed between keeping the end and showing it: whoever asks is told.
+    /// Killed between keeping the end and showing it: the next reader is told.
     fn kept_result(&self, home: &Home) -> Value {
         let Some(id) = self.call_id() else { return Value::Null };
         home.run(&["resume", id, "--json"]).done().json()["result"].clone()

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// Shorter than the suite's own patience, so that the reason is told.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the suite expects us to be described; nobody reads it.
+/// Where the suite expects us to be described; it is not read.
 const OUR_METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
 /// What the suite says of one scenario.

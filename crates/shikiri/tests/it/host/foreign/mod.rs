@@ -160,7 +160,7 @@ async fn counting(world: &World, protocol: &str) {
     host.close().await;
 }
 
-/// A host leaves in the middle of a call, something is told while nobody listens, and another one
+/// A host leaves in the middle of a call, something is told while no host listens, and another one
 /// hears that, what comes after it, and the answer: everything once.
 async fn count_is_taken_up(world: &World) {
     let watcher = Watcher::new();

@@ -1,4 +1,4 @@
-//! One server of others, hosts that call it, and somebody who watches and answers.
+//! One server of others, hosts that call it, and a person who watches and answers.
 
 use std::path::Path;
 use std::process::Command;
@@ -78,7 +78,7 @@ impl World {
         Some(Self::over_http(folder, command, protocol))
     }
 
-    /// A server that somebody else has started.
+    /// A server that another process has started.
     pub(super) fn at(url: &str) -> Self {
         let reach = HostTransport::Http { url: url.to_owned(), headers: Default::default() };
         Self { folder: TempDir::new().unwrap(), reach, protocol: None, _server: None }

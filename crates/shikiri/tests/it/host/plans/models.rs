@@ -33,7 +33,7 @@ async fn searching() -> Stub {
 async fn a_models_plan_is_checked_shown_saved_and_carried_out() {
     let (model, stub) = (FakeModel::start().await, searching().await);
     let desk = desk(&model, &stub).await;
-    // Its first plan names a tool that nobody has; told so, it makes a better one.
+    // Its first plan names a tool that does not exist; told so, it makes a better one.
     model.answer(|request| {
         let bad = "[[task]]\nid = \"a\"\ntool = \"teleport\"\n";
         Some(Reply::text(if request.says("was refused") { GOOD } else { bad }))
@@ -41,7 +41,7 @@ async fn a_models_plan_is_checked_shown_saved_and_carried_out() {
     let shown = desk.command(&["host", "plan", GOAL, "--save", "made.toml"]).await.done();
     assert!(shown.stdout.contains("tool = \"search\""), "{}", shown.stdout);
     assert!(shown.stderr.contains("not carried out"), "{}", shown.stderr);
-    assert_eq!(stub.calls("search").len(), 0, "nobody agreed");
+    assert_eq!(stub.calls("search").len(), 0, "the person has not agreed");
     let asked = model.messages();
     assert_eq!(asked.len(), 2);
     assert!(asked[0].says(GOAL) && asked[0].says("does search"), "{asked:?}");

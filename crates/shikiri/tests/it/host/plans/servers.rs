@@ -79,7 +79,7 @@ async fn a_killed_server_is_replaced_where_another_offers_the_tool_and_named_whe
         "{output}"
     );
     assert!(output.contains("\nMissing: stays: "), "{output}");
-    // Nobody did anything twice but what had to move.
+    // Nothing was done twice but what had to move.
     let done = |agent: &str| (agent.to_owned(), "completed".to_owned());
     assert_eq!(runs(&b).await, [done("research_agent")]);
     let mut at_a = runs(&a).await;
@@ -163,7 +163,7 @@ async fn an_answer_that_came_while_the_host_was_dead_is_taken_though_its_time_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_runs_the_plan_last_has_it() {
+async fn the_last_process_that_runs_the_plan_has_it() {
     let app = server().await;
     let desk = Desk::with_servers(&[("only", &app)]);
     // Still at work when the other has started.

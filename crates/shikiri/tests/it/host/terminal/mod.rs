@@ -232,7 +232,7 @@ async fn what_the_host_does_not_know_does_not_end_a_call() {
     assert_eq!(pane.ended().await, 0);
     pane.sees("still here").await;
 
-    // Where nobody sits, questions are declined and nothing waits.
+    // Without a person, questions are declined and nothing waits.
     let url = server.url.clone();
     let asking = tokio::spawn(async move {
         let call = server.called().await;

@@ -73,7 +73,7 @@ impl Seen {
     }
 }
 
-/// At the site: everything arrived once, in the chat of whoever asked, in its order.
+/// At the site: everything arrived once, in the chat of its sender, in its order.
 fn check(home: &Home, plans: &[Vec<(usize, String)>], all: &[Seen]) {
     let log = home.site.log();
     let mut arrived = 0;

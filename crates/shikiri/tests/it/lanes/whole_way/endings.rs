@@ -53,7 +53,7 @@ async fn a_tab_closed_in_mid_answer_is_told_to_the_caller_and_the_lane_works_aga
 }
 
 /// Over pipes: progress comes while the page answers, and rises; then the process is killed, and
-/// whoever follows it finds the question as one that nobody knows the outcome of.
+/// its successor finds the question as one whose outcome is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_killed_in_mid_answer_never_has_its_question_sent_again() {
     let Some(home) = Home::start().await else { return };

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::exported;
 use crate::PROGRAM;
 
-/// How long a browser may take to end when nobody uses it any more.
+/// How long a browser may take to end when it is no longer used.
 const ENDING: Duration = Duration::from_secs(30);
 
 /// A project whose `providers.toml` leads to the site. What a test starts in it is to be declared
@@ -54,7 +54,7 @@ impl Home {
         Some(home)
     }
 
-    /// Somebody corrects the description of the pages.
+    /// A person corrects the description of the pages.
     fn describe(&self, change: impl FnOnce(String) -> String) {
         let file = self.folder.path().join(".shikiri/providers.toml");
         std::fs::write(file, change(self.site.providers())).unwrap();

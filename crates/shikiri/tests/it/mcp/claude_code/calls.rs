@@ -72,7 +72,7 @@ fn spoken(world: &World, protocol: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trip_is_booked_on_the_users_word_and_not_with_nobody_to_ask() {
+async fn a_trip_is_booked_on_the_users_word_and_not_without_a_user_to_ask() {
     for (program, _) in versions() {
         let world = World::start().await;
         let book = call("travel_agent", json!({ "destination": "京都", "step_ms": 5 }));

@@ -30,7 +30,7 @@ fn versions() -> impl Iterator<Item = (PathBuf, &'static str)> {
     known.into_iter().filter_map(|(variable, protocol)| Some((peer(variable)?, protocol)))
 }
 
-/// A server, a model, and between the server and its client somebody who listens.
+/// A server, a model, and between the server and its client a listener.
 struct World {
     app: TestApp,
     recorder: Recorder,

@@ -195,7 +195,7 @@ impl Judge<'_> {
         self.report.contains(check, "/missing", "there is no resource");
     }
 
-    /// Whoever reads when it is told to has seen the end.
+    /// A client that reads when it is told to has seen the end.
     fn changed(&mut self, check: &str, least: u32) {
         self.report.is(check, "/first", json!("waiting"));
         self.report.is(check, "/last/status", json!("completed"));

@@ -91,7 +91,7 @@ impl Report {
         let known: Vec<_> = self.saw.keys().cloned().collect();
         for check in known {
             if !self.judged.contains(&check) {
-                self.wrong(&check, "was done, but is judged by nobody");
+                self.wrong(&check, "was done, but is not judged");
             }
         }
         let said = self.said.join("\n");

@@ -22,7 +22,7 @@ fn accept(content: Value) -> Value {
     json!({ "action": "accept", "content": content })
 }
 
-/// The first call of a tool, with answers to what nobody has asked yet.
+/// The first call of a tool, with answers to questions that were not asked yet.
 async fn call_with(host: &ModernClient, tool: &str, responses: Value) -> Value {
     let params = json!({ "name": tool, "arguments": {}, "inputResponses": responses });
     host.result("tools/call", params).await

@@ -32,7 +32,7 @@ fn telling() -> Vec<Lively> {
         Lively::new("test_logging_tool", "Says more than is wanted", |context, _| {
             Box::pin(async move {
                 for level in ["debug", "info", "error"] {
-                    context.log(level, "conformance", "nobody asked for this").await;
+                    context.log(level, "conformance", "not asked for").await;
                 }
                 Ok(json!("Done"))
             })

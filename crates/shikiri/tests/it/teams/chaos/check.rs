@@ -65,7 +65,7 @@ impl History {
         }
     }
 
-    /// Each side is told, however its sessions died. Once as news; again only if nobody can know that
+    /// Each side is told, however its sessions died. Once as news; again only if it is unknown that
     /// it was heard, and with the word that it may have been.
     fn both_sides_told_once(&self, dialogue: &Dialogue, faults: &mut Vec<String>) {
         for side in [&dialogue.initiator, &dialogue.participant] {
@@ -76,7 +76,7 @@ impl History {
                 faults.push(format!("{side} was not told of the end of {}", dialogue.id));
             }
             let is_news_twice = told.iter().filter(|told| !told.told_before).count() > 1;
-            // Whoever died after the answer may have read it or not: its next session is told.
+            // A session that died after the answer may have read it or not: its successor is told.
             let is_needed = |first: &Told, again: &Told| {
                 let has_died = !first.is_acknowledged && first.by != again.by;
                 has_died || self.is_unwritten(first.at_ms)
@@ -90,7 +90,7 @@ impl History {
         }
     }
 
-    /// Whether somebody got the same again without need.
+    /// Whether a session got the same again without need.
     fn is_repeated(&self, times: impl Iterator<Item = i64>) -> bool {
         let mut times: Vec<_> = times.collect();
         times.sort_unstable();
@@ -162,13 +162,13 @@ impl History {
         }
     }
 
-    /// Somebody hears what became of a delegation, whoever died meanwhile. A task session hears of
+    /// A session hears what became of a delegation, even if others died. A task session hears of
     /// its own task's delegations only, of each once, and the truth.
     fn outcomes_unmixed(&self, faults: &mut Vec<String>) {
         let mut heard: BTreeMap<_, Vec<i64>> = BTreeMap::new();
         for delegation in &self.state.delegations {
             if !self.notes.outcomes.iter().any(|outcome| outcome.delegation == delegation.id) {
-                faults.push(format!("nobody heard what became of it: {delegation:?}"));
+                faults.push(format!("no session heard what became of it: {delegation:?}"));
             }
         }
         for outcome in &self.notes.outcomes {
@@ -179,7 +179,7 @@ impl History {
             }
             let found = self.state.delegations.iter().find(|one| one.id == outcome.delegation);
             let Some(found) = found else {
-                faults.push(format!("of nobody's delegation: {outcome:?}"));
+                faults.push(format!("of an unknown delegation: {outcome:?}"));
                 continue;
             };
             if outcome.task.is_some() && found.task != outcome.task {

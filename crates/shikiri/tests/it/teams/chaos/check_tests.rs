@@ -86,7 +86,7 @@ fn a_good_history_passes() {
 }
 
 #[test]
-fn a_server_that_was_killed_excuses_whoever_was_told_again_and_nobody_who_was_not_told() {
+fn a_killed_server_excuses_news_told_twice_and_not_news_untold() {
     let faults_after = |kill: i64, spoil: fn(&mut History)| {
         let mut history = good();
         history.kills.push(kill);
@@ -112,7 +112,7 @@ fn a_server_that_was_killed_excuses_whoever_was_told_again_and_nobody_who_was_no
 
 /// The next session of one that died with an answer is told, and told that it may know.
 #[test]
-fn an_end_is_told_again_to_the_next_session_of_one_that_died_and_to_nobody_else() {
+fn an_end_is_told_again_only_to_the_next_session_of_one_that_died() {
     let faults_if = |is_acknowledged: bool, session: usize, told_before: bool| {
         let mut history = good();
         history.notes.told[0].is_acknowledged = is_acknowledged;
@@ -128,7 +128,7 @@ fn an_end_is_told_again_to_the_next_session_of_one_that_died_and_to_nobody_else(
 }
 
 #[test]
-fn a_look_that_was_lost_excuses_nobody_who_was_not_told() {
+fn a_lost_look_does_not_excuse_news_untold() {
     let mut history = good();
     history.notes.lost_looks = 3;
     history.notes.told.pop();

@@ -1,4 +1,4 @@
-//! Calls of team tools by somebody who may lose the answer, at a server that may be gone.
+//! Calls of team tools by a client that may lose the answer, at a server that may be gone.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,11 +12,11 @@ pub(crate) enum Reply {
     Done(Value),
     /// With the contract's code.
     Refused(String),
-    /// It was sent, and nobody knows what became of it.
+    /// It was sent, and its outcome is unknown.
     Lost,
 }
 
-/// What no caller should have met, whoever it was.
+/// What no caller should have met.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults(Arc<Mutex<Vec<String>>>);
 
@@ -65,7 +65,7 @@ impl Door {
         Self { shows_token: true, ..Self::new(&client.with_key(token), faults) }
     }
 
-    /// Waits while nobody listens: what was not taken was not done.
+    /// Waits while no server listens: what was not taken was not done.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Reply {
         let params = serde_json::json!({ "name": tool, "arguments": arguments });
         let prepared = self.client.prepare("tools/call", params);

@@ -26,7 +26,7 @@ pub(super) async fn end(stage: &Stage, local: &Tenant) {
     }
 }
 
-/// A session of somebody who does everything right, at a server that is left alone.
+/// A session of an agent that does everything right, at a server that is left alone.
 struct Visitor {
     stage: Stage,
     who: Who,
@@ -102,7 +102,7 @@ impl Visitor {
         while has_tasks(&self.stage, local, self.who.agent).await {
             assert!(
                 started.elapsed() < PATIENCE,
-                "{}: nobody gets {}'s tasks",
+                "{}: no session gets {}'s tasks",
                 self.stage.project,
                 self.who.agent
             );
@@ -121,7 +121,7 @@ impl Visitor {
         }
     }
 
-    /// Outcomes that are for whoever comes.
+    /// Outcomes that are for the next session.
     async fn hear_the_rest(&self) {
         loop {
             let next = self.call("get_next_action", json!({ "wait_seconds": 0 })).await;

@@ -14,7 +14,7 @@ pub(crate) struct Who {
     pub(crate) session: usize,
 }
 
-/// A message as somebody knows it.
+/// A message as a player knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) by: Who,
@@ -79,7 +79,7 @@ pub(crate) struct Notes {
     /// Ids of single messages, and of those that came, with when.
     pub(crate) sent: Vec<(Who, String)>,
     pub(crate) received: Vec<(Who, String, i64)>,
-    /// Looks whose answer nobody read.
+    /// Looks whose answer was not read.
     pub(crate) lost_looks: usize,
     pub(crate) sessions: usize,
 }

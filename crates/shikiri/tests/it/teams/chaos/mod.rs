@@ -90,7 +90,7 @@ async fn tell(story: &str, builder: Builder, runs: usize, at_once: usize) {
     let playing = play_all(stages.clone(), casts, rng.fork(), ended, at_once);
     let hurt = hurt_until(&mut app, playing, progress, &mut rng, &kills).await;
     eprintln!("{story}: {runs} runs in {:.0?}, {hurt:?}", started.elapsed());
-    // Whoever comes now has the time to hear everything.
+    // A session that comes now has the time to hear everything.
     app.set_env("SHIKIRI_SESSION_SECONDS", "600");
     app.set_env("SHIKIRI_CHAT_IDLE_SECONDS", "600");
     app.restart().await;

@@ -95,7 +95,7 @@ impl Player {
         true
     }
 
-    /// A text that nobody said before.
+    /// A text that was not said before.
     pub(crate) fn text(&mut self, about: &str) -> String {
         self.texts += 1;
         format!("{about} {}{}.{}", self.who.agent, self.who.session, self.texts)
