@@ -7,7 +7,7 @@ use shikiri_model::record::{Document as _, RecordChange};
 use shikiri_model::run::Run;
 use shikiri_model::tenant::TenantStatus;
 use shikiri_runtime::leased_change::run_to_completion;
-use shikiri_runtime::{AppError, busy, max_tries};
+use shikiri_runtime::{AppError, transact};
 use shikiri_store::{Commit, CommitError, StoreExt as _};
 use shikiri_tenancy::tenants::TenantPatch;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ impl App {
     async fn remove_tenant(&self, id: &TenantId) -> Result<(), AppError> {
         let inactive =
             TenantPatch { status: Some(TenantStatus::Inactive), ..TenantPatch::default() };
-        for _ in 0..max_tries() {
+        transact("tenant", id.as_str(), || async {
             let stored = self.tenancy.update_tenant(id, inactive.clone()).await?;
             self.stop_runs_of(id).await?;
             self.executions.remove_files_of(id).await?;
@@ -44,14 +44,14 @@ impl App {
             commit.appends.extend(self.runtime.audit(Some(&stored.value), None)?);
             match self.runtime.store().commit(commit).await {
                 // The tenant changed meanwhile, maybe to active: new data must be removed too.
-                Err(CommitError::Conflict(_)) => {}
+                Err(CommitError::Conflict(_)) => Ok(None),
                 other => {
                     self.runtime.forget_storage(id);
-                    return other.map(drop).map_err(AppError::from);
+                    other.map(|_| Some(())).map_err(AppError::from)
                 }
             }
-        }
-        Err(busy("tenant", id.as_str()))
+        })
+        .await
     }
 
     /// Cancels a tenant's runs and waits until they end: an engine that still runs could create

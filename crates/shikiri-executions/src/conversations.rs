@@ -14,7 +14,7 @@ use shikiri_model::record::{
 };
 use shikiri_runtime::field_checks::{check_text, set};
 use shikiri_runtime::leased_change::{HOLD, run_to_completion};
-use shikiri_runtime::{AppError, busy, entropy, max_tries};
+use shikiri_runtime::{AppError, entropy, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::Executions;
@@ -186,21 +186,21 @@ impl Executions {
         self.remove_workspace(id).await?;
         self.remove_engine_home(id).await?;
         self.runtime.storage_of(tenant).forget_folder(id);
-        for _ in 0..max_tries() {
+        transact("conversation", id.as_str(), || async {
             let stored = self.conversation(tenant, id).await?;
             let delete = RecordChange::Delete { key: stored.value.key(), version: stored.version };
             match self.runtime.store().commit(release_with(guard, delete)).await {
                 Ok(_) => {
                     // Its id is never used again, so neither is the lease's name.
                     let _ = self.runtime.store().forget_lease(guard).await;
-                    return Ok(());
+                    Ok(Some(()))
                 }
                 // The title changed meanwhile.
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy("conversation", id.as_str()))
+        })
+        .await
     }
 
     /// Removes the files of a tenant's conversations. The caller deletes their records.
@@ -226,7 +226,7 @@ impl Executions {
         patch: &ConversationPatch,
         guard: &LeaseGuard,
     ) -> Result<StoredDocument<Conversation>, AppError> {
-        for _ in 0..max_tries() {
+        transact("conversation", id.as_str(), || async {
             let mut stored = self.conversation(tenant, id).await?;
             patch.apply(&mut stored.value);
             let put = RecordChange::put(&stored.value, ExpectedVersion::Version(stored.version))?;
@@ -234,13 +234,13 @@ impl Executions {
                 Ok(committed) => {
                     stored.version += 1;
                     stored.updated_at = committed.at;
-                    return Ok(stored);
+                    Ok(Some(stored))
                 }
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy("conversation", id.as_str()))
+        })
+        .await
     }
 
     async fn check_conversation_patch(&self, patch: &ConversationPatch) -> Result<(), AppError> {

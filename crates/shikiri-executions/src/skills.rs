@@ -9,7 +9,7 @@ use shikiri_model::record::{
 };
 use shikiri_model::skill::Skill;
 use shikiri_runtime::field_checks::check_name;
-use shikiri_runtime::{AppError, busy, max_tries};
+use shikiri_runtime::{AppError, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::Executions;
@@ -51,26 +51,26 @@ impl Executions {
         content: SkillContent,
     ) -> Result<(StoredDocument<Skill>, bool), AppError> {
         let skill = skill(tenant, name, content)?;
-        for _ in 0..max_tries() {
+        transact("skill", &skill.name, || async {
             let Some(mut stored) = self.runtime.store().load::<Skill>(tenant, &skill.name).await?
             else {
-                match self.runtime.create_in_tenant(tenant, skill.clone()).await {
-                    Err(AppError::Exists { .. }) => continue,
-                    made => return Ok((made?, true)),
-                }
+                return match self.runtime.create_in_tenant(tenant, skill.clone()).await {
+                    Err(AppError::Exists { .. }) => Ok(None),
+                    made => Ok(Some((made?, true))),
+                };
             };
             let put = RecordChange::put(&skill, ExpectedVersion::Version(stored.version))?;
             match self.runtime.store().commit(Commit::new().record(put)).await {
                 Ok(committed) => {
                     stored.version += 1;
                     stored.updated_at = committed.at;
-                    return Ok((StoredDocument { value: skill, ..stored }, false));
+                    Ok(Some((StoredDocument { value: skill.clone(), ..stored }, false)))
                 }
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy("skill", &skill.name))
+        })
+        .await
     }
 
     pub async fn skill(

@@ -4,7 +4,7 @@ use serde_json::Value;
 use shikiri_model::ids::{LaneId, TenantId};
 use shikiri_model::lane::{LaneCounter, SessionsFileError, export, plan_import, read_sessions};
 use shikiri_model::record::{ExpectedVersion, RecordChange};
-use shikiri_runtime::{AppError, busy, entropy, max_tries};
+use shikiri_runtime::{AppError, entropy, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::Lanes;
@@ -31,7 +31,7 @@ impl Lanes {
     ) -> Result<LaneImportReport, AppError> {
         let file = read_sessions(text).map_err(refused)?;
         self.runtime.tenant(tenant).await?;
-        for _ in 0..max_tries() {
+        transact("lanes", tenant.as_str(), || async {
             let (roster, expect) =
                 match self.runtime.store().load::<LaneCounter>(tenant, LaneCounter::ID).await? {
                     Some(stored) => (stored.value, ExpectedVersion::Version(stored.version)),
@@ -56,7 +56,7 @@ impl Lanes {
                 left_out: file.left_out.clone(),
             };
             if plan.lanes.is_empty() {
-                return Ok(imported);
+                return Ok(Some(imported));
             }
             let opened = roster.opened + plan.lanes.len() as u64;
             let roster = LaneCounter { opened, ..roster };
@@ -65,14 +65,14 @@ impl Lanes {
                 commit = commit.record(RecordChange::put(lane, ExpectedVersion::New)?);
             }
             match self.runtime.store().commit(commit).await {
-                Ok(_) => return Ok(imported),
+                Ok(_) => Ok(Some(imported)),
                 Err(
                     CommitError::Conflict(_) | CommitError::Exists(_) | CommitError::NotUnique(_),
-                ) => {}
-                Err(other) => return Err(other.into()),
+                ) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy("lanes", tenant.as_str()))
+        })
+        .await
     }
 
     /// The open lanes, in the form of a `sessions.json` of version 2.

@@ -5,7 +5,7 @@ use shikiri_model::lane::{CallerIdentity, Lane, LaneMatch, ProviderQuestion, mat
 use shikiri_model::record::{
     Document, ExpectedVersion, RecordChange, RecordPosition, RecordQuery, StoredDocument,
 };
-use shikiri_runtime::{AppError, busy, max_tries};
+use shikiri_runtime::{AppError, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use super::lane_error::LaneError;
@@ -90,13 +90,13 @@ impl Lanes {
         tenant: &TenantId,
         who: &CallerIdentity,
     ) -> Result<Option<StoredDocument<Lane>>, AppError> {
-        for _ in 0..max_tries() {
+        transact(Lane::KIND, &who.lane_name(), || async {
             let found = self.lane_named(tenant, &who.lane_name()).await?;
             let is_own = |stored: &StoredDocument<Lane>| {
                 match_lane(&stored.value, who, false) == LaneMatch::Own
             };
             let Some(mut stored) = found.filter(|s| is_own(s) && !s.value.is_ended) else {
-                return Ok(None);
+                return Ok(Some(None));
             };
             let now = self.runtime.store().now().await?;
             stored.value.touch(self.options().limits.ttl(), now);
@@ -104,13 +104,13 @@ impl Lanes {
             match self.runtime.store().commit(Commit::new().record(put)).await {
                 Ok(_) => {
                     stored.version += 1;
-                    return Ok(Some(stored));
+                    Ok(Some(Some(stored)))
                 }
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy(Lane::KIND, &who.lane_name()))
+        })
+        .await
     }
 
     /// Ends the expired lanes now, and returns how many.

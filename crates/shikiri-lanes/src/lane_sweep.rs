@@ -9,7 +9,7 @@ use shikiri_model::record::{
     Document, ExpectedVersion, Record, RecordChange, RecordClaim, StoredDocument,
 };
 use shikiri_runtime::run::BackgroundTask;
-use shikiri_runtime::{busy, max_tries};
+use shikiri_runtime::transact;
 use shikiri_store::{Commit, CommitError, HubTopic, StoreExt};
 use tokio_util::sync::CancellationToken;
 
@@ -91,15 +91,15 @@ impl Lanes {
 
     /// Ends one lane that is due. Returns whether it has ended.
     async fn settle_lane(&self, Record { key, .. }: &Record) -> Result<bool, LaneError> {
-        for _ in 0..max_tries() {
+        transact(Lane::KIND, &key.id, || async {
             let Some(stored) = self.runtime.store().load::<Lane>(&key.tenant, &key.id).await?
             else {
-                return Ok(false);
+                return Ok(Some(false));
             };
             let now = self.runtime.store().now().await?;
             if stored.value.is_purgeable(now) {
                 self.remove_lane(&stored).await?;
-                return Ok(false);
+                return Ok(Some(false));
             }
             let is_due = !stored.value.is_ended && stored.value.is_expired(now);
             let ends = is_due && !self.has_question_in_flight(&stored.value).await?;
@@ -112,15 +112,15 @@ impl Lanes {
             match self.runtime.store().commit(commit).await {
                 Ok(_) => {
                     self.close_tabs(tabs).await;
-                    return Ok(ends);
+                    Ok(Some(ends))
                 }
-                Err(CommitError::Conflict(_)) => {}
+                Err(CommitError::Conflict(_)) => Ok(None),
                 // A question has started meanwhile.
-                Err(CommitError::Lease(_)) => return Ok(false),
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Lease(_)) => Ok(Some(false)),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy(Lane::KIND, &key.id).into())
+        })
+        .await
     }
 }
 

@@ -9,7 +9,7 @@ use shikiri_model::lane::{
 };
 use shikiri_model::lease::LeaseChange;
 use shikiri_model::record::{Document, ExpectedVersion, RecordChange, RecordQuery, StoredDocument};
-use shikiri_runtime::{AppError, busy, entropy, failpoint, max_tries};
+use shikiri_runtime::{AppError, entropy, failpoint, transact};
 use shikiri_store::{Commit, CommitError, StoreExt, store};
 
 use super::lane_error::{LaneError, LaneErrorCode};
@@ -25,13 +25,6 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// Tabs to close once the end of their lanes is committed.
 pub(super) type TabsToClose = Vec<(LaneKey, BTreeMap<String, String>)>;
 
-/// The result of one try.
-enum LaneOpenAttempt {
-    Have(Box<StoredDocument<Lane>>),
-    /// Another process was faster.
-    Again,
-}
-
 impl Lanes {
     /// The caller's lane, opened if necessary.
     pub(super) async fn find_or_open_lane(
@@ -39,33 +32,28 @@ impl Lanes {
         tenant: &TenantId,
         who: &CallerIdentity,
     ) -> Result<StoredDocument<Lane>, LaneError> {
-        for _ in 0..max_tries() {
-            if let LaneOpenAttempt::Have(lane) = self.try_find_or_open_lane(tenant, who).await? {
-                return Ok(*lane);
-            }
-        }
-        Err(busy(Lane::KIND, &who.lane_name()).into())
+        transact(Lane::KIND, &who.lane_name(), || self.try_find_or_open_lane(tenant, who)).await
     }
 
     async fn try_find_or_open_lane(
         &self,
         tenant: &TenantId,
         who: &CallerIdentity,
-    ) -> Result<LaneOpenAttempt, LaneError> {
+    ) -> Result<Option<StoredDocument<Lane>>, LaneError> {
         let (base, mut number) = (who.lane_name(), 1);
         let mut name = base.clone();
         while let Some(stored) = self.lane_named(tenant, &name).await? {
             let is_gone = self.is_gone(&stored.value).await?;
             match match_lane(&stored.value, who, is_gone) {
                 LaneMatch::Own if !stored.value.is_ended => {
-                    return Ok(LaneOpenAttempt::Have(Box::new(stored)));
+                    return Ok(Some(stored));
                 }
                 LaneMatch::Own | LaneMatch::TakeOver => {
                     return self.reopen(stored, who, name).await;
                 }
                 LaneMatch::Replace => {
                     self.remove_lane(&stored).await?;
-                    return Ok(LaneOpenAttempt::Again);
+                    return Ok(None);
                 }
                 LaneMatch::Taken => {
                     number += 1;
@@ -75,7 +63,7 @@ impl Lanes {
         }
         match self.find_predecessor(tenant, who).await? {
             Some(lane) if lane.value.was_held_by(who) && !lane.value.is_ended => {
-                return Ok(LaneOpenAttempt::Have(Box::new(lane)));
+                return Ok(Some(lane));
             }
             Some(lane) => return self.reopen(lane, who, name).await,
             None => {}
@@ -116,7 +104,7 @@ impl Lanes {
         stored: StoredDocument<Lane>,
         who: &CallerIdentity,
         name: String,
-    ) -> Result<LaneOpenAttempt, LaneError> {
+    ) -> Result<Option<StoredDocument<Lane>>, LaneError> {
         let now = self.runtime.store().now().await?;
         let (version, mut lane) = (stored.version, stored.value);
         let was_ended = lane.is_ended;
@@ -132,7 +120,7 @@ impl Lanes {
         lane: Lane,
         expect: ExpectedVersion,
         is_new: bool,
-    ) -> Result<LaneOpenAttempt, LaneError> {
+    ) -> Result<Option<StoredDocument<Lane>>, LaneError> {
         let mut commit = Commit::new().record(RecordChange::put(&lane, expect)?);
         let mut ended = TabsToClose::new();
         if is_new {
@@ -151,14 +139,14 @@ impl Lanes {
                     updated_at: at,
                     value: lane,
                 };
-                Ok(LaneOpenAttempt::Have(Box::new(stored)))
+                Ok(Some(stored))
             }
             Err(
                 CommitError::Conflict(_)
                 | CommitError::Exists(_)
                 | CommitError::NotUnique(_)
                 | CommitError::Lease(_),
-            ) => Ok(LaneOpenAttempt::Again),
+            ) => Ok(None),
             Err(other) => Err(other.into()),
         }
     }

@@ -9,7 +9,8 @@ use shikiri_store::{Commit, CommitError, CommitReceipt, StoreExt, store};
 
 use crate::error::AppError;
 use crate::run::RunCommitError;
-use crate::runtime::{Runtime, busy, max_tries};
+use crate::runtime::Runtime;
+use crate::transact::transact;
 
 /// Bytes of documents in one page of a list. A client asks for a number of records, not for
 /// megabytes.
@@ -29,9 +30,9 @@ impl Runtime {
         &self,
         tenant: &TenantId,
         id: &str,
-        change: impl Fn(&mut T) -> Result<(), AppError> + Send,
+        change: impl Fn(&mut T) -> Result<(), AppError> + Send + Sync,
     ) -> Result<StoredDocument<T>, AppError> {
-        for _ in 0..max_tries() {
+        transact(T::KIND, id, || async {
             let Some(mut stored) = self.store.load::<T>(tenant, id).await? else {
                 return Err(AppError::not_found(T::KIND, id));
             };
@@ -44,13 +45,13 @@ impl Runtime {
                 Ok(committed) => {
                     stored.version += 1;
                     stored.updated_at = committed.at;
-                    return Ok(stored);
+                    Ok(Some(stored))
                 }
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy(T::KIND, id))
+        })
+        .await
     }
 
     /// Commits only while the tenant is active: a tenant that is being removed gets no new records.
@@ -59,7 +60,7 @@ impl Runtime {
         tenant: &TenantId,
         commit: Commit,
     ) -> Result<CommitReceipt, RunCommitError> {
-        for _ in 0..max_tries() {
+        transact("tenant", tenant.as_str(), || async {
             let stored = self.tenant(tenant).await?;
             if stored.value.status == TenantStatus::Inactive {
                 let id = tenant.to_string();
@@ -68,11 +69,11 @@ impl Runtime {
             let key = stored.value.key();
             let commit = commit.clone().requiring(key.clone(), stored.version);
             match self.store.commit(commit).await {
-                Err(CommitError::Conflict(changed)) if changed == key => {}
-                other => return Ok(other?),
+                Err(CommitError::Conflict(changed)) if changed == key => Ok(None),
+                other => Ok(Some(other?)),
             }
-        }
-        Err(busy("tenant", tenant.as_str()).into())
+        })
+        .await
     }
 
     /// Creates a record of an active tenant.
@@ -96,12 +97,10 @@ impl Runtime {
         tenant: &TenantId,
         id: &str,
     ) -> Result<(), AppError> {
-        for _ in 0..max_tries() {
-            if self.try_delete::<T>(tenant, id, None).await? {
-                return Ok(());
-            }
-        }
-        Err(busy(T::KIND, id))
+        transact(T::KIND, id, || async {
+            Ok(self.try_delete::<T>(tenant, id, None).await?.then_some(()))
+        })
+        .await
     }
 
     /// Deletes a record of a tenant and, in the same commit, applies `related`. False if one of the

@@ -7,7 +7,7 @@ use shikiri_model::record::{
 };
 use shikiri_model::tenant::{EgressPolicy, Tenant, TenantLimits, TenantStatus, TenantUse};
 use shikiri_runtime::field_checks::set;
-use shikiri_runtime::{AppError, busy, entropy, max_tries};
+use shikiri_runtime::{AppError, entropy, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::Tenancy;
@@ -74,7 +74,7 @@ impl Tenancy {
     /// do, and a default that was removed later stays removed.
     pub async fn ensure_local_tenant(&self) -> Result<(), AppError> {
         let (system, local) = (TenantId::system(), TenantId::local());
-        for _ in 0..max_tries() {
+        transact("tenant", local.as_str(), || async {
             if self
                 .runtime
                 .store()
@@ -82,7 +82,7 @@ impl Tenancy {
                 .await?
                 .is_some()
             {
-                return Ok(());
+                return Ok(Some(()));
             }
             let found = self.runtime.store().load::<Tenant>(&system, local.as_str()).await?;
             let expect = found
@@ -97,13 +97,13 @@ impl Tenancy {
                 .record(RecordChange::put(&tenant, expect)?)
                 .record(RecordChange::put(&Model::offline(), ExpectedVersion::New)?);
             match self.runtime.store().commit(commit).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => Ok(Some(())),
                 // Another process does the same right now.
-                Err(CommitError::Exists(_) | CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Exists(_) | CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy("tenant", local.as_str()))
+        })
+        .await
     }
 
     pub async fn create_tenant(

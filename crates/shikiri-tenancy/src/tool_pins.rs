@@ -6,7 +6,7 @@ use shikiri_model::ids::{ServerId, TenantId};
 use shikiri_model::record::{Document as _, ExpectedVersion, RecordChange, StoredDocument};
 use shikiri_model::server::McpServerTransport;
 use shikiri_model::tool::{ToolChange, ToolDefinition, ToolPins};
-use shikiri_runtime::{AppError, busy, max_tries};
+use shikiri_runtime::{AppError, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::Tenancy;
@@ -114,10 +114,10 @@ impl Tenancy {
         &self,
         owner: &PinOwner,
         is_audited: bool,
-        change: impl Fn(&mut ToolPins) + Send,
+        change: impl Fn(&mut ToolPins) + Send + Sync,
         listed: &[ToolDefinition],
     ) -> Result<Vec<ToolChange>, AppError> {
-        for _ in 0..max_tries() {
+        transact(ToolPins::KIND, &owner.id, || async {
             let stored = self.pins_of(owner).await?;
             let expect = stored
                 .as_ref()
@@ -129,19 +129,19 @@ impl Tenancy {
             let mut next = known.clone().unwrap_or_else(new);
             change(&mut next);
             if known.as_ref() == Some(&next) {
-                return Ok(changes);
+                return Ok(Some(changes));
             }
             let mut commit = Commit::new().record(RecordChange::put(&next, expect)?);
             if is_audited {
                 commit.appends.extend(self.runtime.audit(known.as_ref(), Some(&next))?);
             }
             match self.runtime.store().commit(commit).await {
-                Ok(_) => return Ok(changes),
+                Ok(_) => Ok(Some(changes)),
                 // Another process has pinned this server's tools since: compare with what it kept.
-                Err(CommitError::Conflict(_) | CommitError::Exists(_)) => {}
-                Err(other) => return Err(other.into()),
+                Err(CommitError::Conflict(_) | CommitError::Exists(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy(ToolPins::KIND, &owner.id))
+        })
+        .await
     }
 }

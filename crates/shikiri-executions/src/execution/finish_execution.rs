@@ -15,7 +15,7 @@ use shikiri_model::run::{Run, RunCommand, RunError, RunStatus, decide};
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::run::apply;
 use shikiri_runtime::storage::StorageExcess;
-use shikiri_runtime::{AppError, busy, failpoint, max_tries};
+use shikiri_runtime::{AppError, failpoint, transact};
 use shikiri_store::{Commit, CommitError, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -271,10 +271,10 @@ impl Executions {
         error: RunError,
         guard: Option<&LeaseGuard>,
     ) -> Result<(), AppError> {
-        for _ in 0..max_tries() {
+        transact("execution", id.as_str(), || async {
             let run = self.runtime.load_run(tenant, id).await?;
             if run.value.status != RunStatus::Running || run.value.node.as_ref() != Some(node) {
-                return Ok(());
+                return Ok(Some(()));
             }
             let mut commit = self.build_abort_commit(&run, &error).await?;
             commit.guards.extend(guard.cloned());
@@ -282,14 +282,14 @@ impl Executions {
                 Err(CommitError::Lease(LeaseRefusal::Lost { name }))
                     if guard.is_some_and(|guard| guard.name == name) =>
                 {
-                    return Err(AppError::Unavailable("this is no node any more".to_owned()));
+                    Err(AppError::Unavailable("this is no node any more".to_owned()))
                 }
                 // The lock has just expired, or a cancellation came in between.
-                Err(CommitError::Conflict(_) | CommitError::Lease(_)) => {}
-                other => return other.map(drop).map_err(AppError::from),
+                Err(CommitError::Conflict(_) | CommitError::Lease(_)) => Ok(None),
+                other => other.map(|_| Some(())).map_err(AppError::from),
             }
-        }
-        Err(busy("execution", id.as_str()))
+        })
+        .await
     }
 
     async fn build_abort_commit(

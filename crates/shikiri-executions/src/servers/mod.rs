@@ -20,7 +20,7 @@ use shikiri_model::server::{MASK, McpServer, McpServerTransport, mask_template, 
 use shikiri_openapi::{ApiLocation, parse_document};
 use shikiri_runtime::field_checks::{check_name, check_text, set};
 use shikiri_runtime::sealing::is_sealed;
-use shikiri_runtime::{AppError, busy, entropy, max_tries};
+use shikiri_runtime::{AppError, entropy, transact};
 use shikiri_store::StoreExt;
 
 use crate::Executions;
@@ -243,13 +243,12 @@ impl Executions {
     }
 
     pub async fn delete_server(&self, tenant: &TenantId, id: &ServerId) -> Result<(), AppError> {
-        for _ in 0..max_tries() {
+        transact(McpServer::KIND, id.as_str(), || async {
             let pins = self.tenancy.unpin(tenant, id).await?;
-            if self.runtime.try_delete::<McpServer>(tenant, id.as_str(), pins).await? {
-                return Ok(());
-            }
-        }
-        Err(busy(McpServer::KIND, id.as_str()))
+            let is_gone = self.runtime.try_delete::<McpServer>(tenant, id.as_str(), pins).await?;
+            Ok(is_gone.then_some(()))
+        })
+        .await
     }
 
     /// Gives a clear error. The store enforces that names are unique.

@@ -21,7 +21,8 @@ use super::agent::DurableAgent;
 use super::node::control_stream;
 use crate::error::AppError;
 use crate::failpoint;
-use crate::runtime::{Runtime, busy, max_tries};
+use crate::runtime::Runtime;
+use crate::transact::transact;
 
 /// A run as clients see it.
 #[derive(Clone, Debug)]
@@ -128,7 +129,7 @@ impl Runtime {
     ) -> Result<Option<usize>, AppError> {
         let (key, version) = (ticket.value.key(), ticket.version);
         let CallContinuation { tenant, run, .. } = &ticket.value;
-        for _ in 0..max_tries() {
+        transact("run", run.as_str(), || async {
             let stored = self.load_run(tenant, run).await?;
             let now = self.store.now().await?;
             let (decision, taken) = answer_all(stored.value, answers, now);
@@ -138,13 +139,13 @@ impl Runtime {
                 commit = apply(commit, &decision, ExpectedVersion::Version(stored.version))?;
             }
             match self.store.commit(commit).await {
-                Ok(_) => return Ok(Some(taken)),
-                Err(CommitError::Conflict(changed)) if changed == key => return Ok(None),
-                Err(CommitError::Conflict(_)) => {}
-                Err(other) => return Err(other.into()),
+                Ok(_) => Ok(Some(Some(taken))),
+                Err(CommitError::Conflict(changed)) if changed == key => Ok(Some(None)),
+                Err(CommitError::Conflict(_)) => Ok(None),
+                Err(other) => Err(other.into()),
             }
-        }
-        Err(busy("run", run.as_str()))
+        })
+        .await
     }
 
     async fn check_answer(
@@ -199,18 +200,21 @@ impl Runtime {
         guard: Option<&LeaseGuard>,
         command: impl Fn(&Run) -> RunCommand,
     ) -> Result<StoredDocument<Run>, AppError> {
-        for _ in 0..max_tries() {
+        transact("run", id.as_str(), || async {
             let stored = self.load_run(tenant, id).await?;
             let command = command(&stored.value);
             match self.commit_run(&stored, command, guard).await {
-                Err(RunCommitError::Commit(CommitError::Conflict(_))) => {}
+                Err(RunCommitError::Commit(CommitError::Conflict(_))) => Ok(None),
                 // The run's node is gone, so the run has another owner by now.
                 Err(RunCommitError::Commit(CommitError::Closed(closed)))
-                    if closed != run_stream(id) => {}
-                other => return Ok(other?),
+                    if closed != run_stream(id) =>
+                {
+                    Ok(None)
+                }
+                other => Ok(Some(other?)),
             }
-        }
-        Err(busy("run", id.as_str()))
+        })
+        .await
     }
 
     /// Commits one decision about a run together with its effects on others: the parent of an ended

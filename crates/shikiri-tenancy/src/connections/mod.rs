@@ -184,7 +184,7 @@ impl Tenancy {
     async fn change_connection(
         &self,
         connection: &McpConnection,
-        change: impl Fn(&mut McpConnection) -> Result<(), AppError> + Send,
+        change: impl Fn(&mut McpConnection) -> Result<(), AppError> + Send + Sync,
     ) -> Result<McpConnection, AppError> {
         let changed =
             self.runtime.update(&connection.tenant, connection.id.as_str(), change).await?.value;
