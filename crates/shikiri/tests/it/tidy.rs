@@ -1,6 +1,6 @@
 //! Rules about the code itself: which crate may depend on which, how large files may grow, that both
-//! databases have the same migrations, that every failpoint is killed at, and that one public type
-//! name has one meaning.
+//! databases have the same migrations, that every failpoint is killed at, that one public type
+//! name has one meaning, and that the pages about the code name what exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -359,4 +359,85 @@ fn is_test(path: &Path) -> bool {
     let in_folder = path.components().any(|part| part.as_os_str() == "tests");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     in_folder || stem == "tests" || stem.ends_with("_tests")
+}
+
+/// What the pages name and is not in this workspace: examples, and names of others.
+const NAMED_ELSEWHERE: &[&str] = &[
+    "count_messages.rs",
+    "crates/shikiri-engines/src/echo/mod.rs",
+    "thing_tests.rs",
+    "tools/list",
+    "Default",
+    "Option",
+];
+
+fn paths_below(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        found.push(format!("/{}", path.display()));
+        if path.is_dir() {
+            paths_below(&path, found);
+        }
+    }
+}
+
+/// The texts between backticks, outside of code blocks.
+fn quoted_words(page: &str) -> Vec<&str> {
+    let prose = page.split("```").step_by(2);
+    prose.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn pages_about_the_code_name_files_and_types_that_exist() {
+    let top = workspace();
+    let (mut paths, mut sources) = (Vec::new(), Vec::new());
+    for folder in [".ci", "crates", "docs", "xtask"] {
+        paths.push(format!("/{folder}"));
+        paths_below(&top.join(folder), &mut paths);
+        rust_files(&top.join(folder), &mut sources);
+    }
+    for entry in std::fs::read_dir(&top).unwrap() {
+        paths.push(format!("/{}", entry.unwrap().file_name().display()));
+    }
+    let code: String = sources.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    // A definition, or a variant at the start of a line.
+    let types: BTreeSet<&str> = code
+        .lines()
+        .map(str::trim_start)
+        .filter_map(|line| {
+            let keywords = ["struct ", "enum ", "trait ", "type "];
+            let defined = keywords.iter().find_map(|keyword| line.split_once(keyword));
+            let name = defined.map_or(line, |(_, name)| name);
+            name.split(|c| !is_part(c)).next()
+        })
+        .collect();
+
+    let (mut checked, mut missing) = (0, Vec::new());
+    for page in ["AGENTS.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = std::fs::read_to_string(top.join(page)).unwrap();
+        for word in quoted_words(&text) {
+            let is_plain = word.chars().all(|c| is_part(c) || "./-".contains(c));
+            let is_file = [".rs", ".md", ".toml"].iter().any(|end| word.ends_with(end));
+            let exists = if !is_plain || NAMED_ELSEWHERE.contains(&word) || word.starts_with('/') {
+                continue;
+            } else if is_file || word.contains('/') {
+                let end = format!("/{}", word.trim_end_matches('/'));
+                paths.iter().any(|path| path.ends_with(&end))
+            } else if word.starts_with(|c: char| c.is_ascii_uppercase())
+                && word.contains(|c: char| c.is_ascii_lowercase())
+                && word.chars().all(is_part)
+            {
+                types.contains(word)
+            } else {
+                continue;
+            };
+            checked += 1;
+            if !exists {
+                missing.push(format!("{page}: {word}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "not there: {missing:#?}");
+    assert!(checked > 100, "only {checked} names were found");
 }
