@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_json_and_lead_back_to_their_values() {
-        let words = |all: &[EngineKind]| all.iter().map(|kind| kind.word()).collect::<Vec<_>>();
-        assert_eq!(words(&EngineKind::ALL), ["claude-code", "anthropic", "bedrock", "offline"]);
+        let words = <TaskStatus as Word>::ALL.iter().map(|status| status.word());
+        assert_eq!(words.collect::<Vec<_>>(), ["todo", "in_progress", "blocked", "done"]);
         assert_eq!(TaskStatus::parse("in_progress"), Some(TaskStatus::InProgress));
         assert_eq!(TaskStatus::parse("InProgress"), None);
     }
