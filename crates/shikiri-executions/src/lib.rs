@@ -8,7 +8,7 @@
 //! [`servers`] and APIs, [`skills`], and `tools`, which combines all of these into one toolbox.
 //!
 //! If a node is lost, the runtime calls the service as its `RunHandler`: the execution is resumed
-//! (`execution/resume_execution.rs`) or ends as `INTERRUPTED` (`execution/finish_execution.rs`).
+//! (`execution/resume_execution.rs`) or ends as `INTERRUPTED` (`execution/abort_execution.rs`).
 
 pub mod conversations;
 mod engine_folders;

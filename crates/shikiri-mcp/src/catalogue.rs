@@ -14,9 +14,10 @@ use shikiri_runtime::run::DurableAgent;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 
-/// A tool that answers at once.
+/// A tool of the server itself, besides the tools that start an agent. It answers at once, or follows a
+/// run that is there already.
 #[async_trait]
-pub trait ImmediateTool: Send + Sync + 'static {
+pub trait ServerTool: Send + Sync + 'static {
     fn definition(&self) -> Tool;
 
     /// A `CallToolResult` as JSON.
@@ -102,13 +103,13 @@ pub trait PromptSource: Send + Sync + 'static {
 /// Tools, resources and prompts of a server beyond its agents.
 #[derive(Clone, Default)]
 pub struct McpExtras {
-    pub tools: Vec<Arc<dyn ImmediateTool>>,
+    pub tools: Vec<Arc<dyn ServerTool>>,
     pub resources: Vec<Arc<dyn ResourceSource>>,
     pub prompts: Vec<Arc<dyn PromptSource>>,
 }
 
 pub(crate) enum ToolBackend {
-    Immediate(Arc<dyn ImmediateTool>),
+    Server(Arc<dyn ServerTool>),
     Agent(Arc<dyn DurableAgent>),
 }
 
@@ -130,7 +131,7 @@ pub(crate) struct McpCatalogue {
 impl McpCatalogue {
     pub(crate) fn new(app: &App, extras: McpExtras) -> Self {
         let immediate =
-            extras.tools.into_iter().map(|tool| (tool.definition(), ToolBackend::Immediate(tool)));
+            extras.tools.into_iter().map(|tool| (tool.definition(), ToolBackend::Server(tool)));
         let agents = app.runtime.agents().map(|agent| {
             let agent = Arc::clone(agent);
             (agent_tool(agent.as_ref()), ToolBackend::Agent(agent))
@@ -140,7 +141,7 @@ impl McpCatalogue {
                 input_schema: Arc::clone(&tool.input_schema),
                 definition: serde_json::to_value(&tool).unwrap_or_default(),
                 permission: match &backend {
-                    ToolBackend::Immediate(tool) => tool.permission(),
+                    ToolBackend::Server(tool) => tool.permission(),
                     ToolBackend::Agent(_) => None,
                 },
                 backend,

@@ -6,7 +6,7 @@
 //! once or by following a run.
 //!
 //! What the server offers is a catalogue: every agent of the app is a tool, and [`McpExtras`] adds
-//! tools ([`ImmediateTool`]), resources and prompts to the built-in ones.
+//! tools ([`ServerTool`]), resources and prompts to the built-in ones.
 //!
 //! What must outlive a process is in the store: a connection is a record, its stream holds what was
 //! sent on it, a question belongs to its run.
@@ -39,7 +39,7 @@ mod tools_call;
 mod unique_json;
 
 pub use catalogue::{
-    CataloguePage, ImmediateTool, McpExtras, PromptSource, ResourceSource, RunWaitRequest,
+    CataloguePage, McpExtras, PromptSource, ResourceSource, RunWaitRequest, ServerTool,
 };
 pub use http::router;
 pub use mcp_caller::{McpCaller, McpCallerSession, ProtocolEra};

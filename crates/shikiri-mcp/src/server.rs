@@ -94,7 +94,7 @@ impl McpService {
             "tools/call" => {
                 self.catalogue.tools.get(name).is_some_and(|tool| match &tool.backend {
                     ToolBackend::Agent(_) => true,
-                    ToolBackend::Immediate(tool) => tool.follows(&JsonObject::new()).is_some(),
+                    ToolBackend::Server(tool) => tool.follows(&JsonObject::new()).is_some(),
                 })
             }
             "prompts/get" => {

@@ -47,7 +47,7 @@ pub(crate) async fn call_tool(
         return call.answer_immediately(Ok(refused)).await;
     }
     match &tool.backend {
-        ToolBackend::Immediate(tool) => match tool.follows(&arguments) {
+        ToolBackend::Server(tool) => match tool.follows(&arguments) {
             Some(following) => call.wait_for_run(following).await,
             None => call.answer_immediately(tool.call(caller, &arguments).await).await,
         },

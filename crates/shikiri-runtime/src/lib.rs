@@ -34,7 +34,7 @@
 //! 1. Readers saw committed events only.
 //! 2. The lease of the dead node runs out. A start on the same machine does not wait for that: the
 //!    liveness file of the dead process is not locked any more (`run/liveness_file.rs`).
-//! 3. Another node sweeps (`run/node_sweep.rs`). It takes the node's lease first, which fences the
+//! 3. Another node sweeps (`run/dead_node_sweep.rs`). It takes the node's lease first, which fences the
 //!    dead node, and then puts its runs back in the queue. A run that its handler cannot resume is
 //!    ended by [`run::RunHandler::abort`]: an execution becomes `INTERRUPTED` and keeps its costs.
 //! 4. A worker claims the run and replays it. Recorded steps give their results, an open question

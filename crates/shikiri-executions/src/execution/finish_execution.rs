@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use serde_json::json;
-use shikiri_model::conversation::{Conversation, conversation_lock, title_from};
+use shikiri_model::conversation::{Conversation, title_from};
 use shikiri_model::execution::{
     ConversationMessage, EngineMessage, ExecutionConclusion, ExecutionOutcome, MessageKind,
     MessageLog, MessageProcessor, TokenSpender, ToolLog, UsageLog, UsageRow, total,
 };
-use shikiri_model::ids::{NodeId, RunId, TenantId};
-use shikiri_model::lease::{LeaseChange, LeaseGuard, LeaseRefusal};
+use shikiri_model::lease::LeaseChange;
 use shikiri_model::record::{ExpectedVersion, RecordChange, StoredDocument};
-use shikiri_model::run::{Run, RunCommand, RunError, RunStatus, decide};
+use shikiri_model::run::{Run, RunCommand, RunError, decide};
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::run::apply;
 use shikiri_runtime::storage::StorageExcess;
-use shikiri_runtime::{AppError, failpoint, transact};
+use shikiri_runtime::{AppError, failpoint};
 use shikiri_store::{Commit, CommitError, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -259,64 +258,6 @@ impl Executions {
         }
         Ok(commit)
     }
-
-    /// Ends an execution that its node cannot conclude: bills the usage recorded last, and releases
-    /// the conversation. Does nothing if the execution no longer belongs to that node. A node that
-    /// aborts its own execution passes its guard; a sweeper has fenced the node before.
-    pub(crate) async fn abort_execution(
-        &self,
-        tenant: &TenantId,
-        id: &RunId,
-        node: &NodeId,
-        error: RunError,
-        guard: Option<&LeaseGuard>,
-    ) -> Result<(), AppError> {
-        transact("execution", id.as_str(), || async {
-            let run = self.runtime.load_run(tenant, id).await?;
-            if run.value.status != RunStatus::Running || run.value.node.as_ref() != Some(node) {
-                return Ok(Some(()));
-            }
-            let mut commit = self.build_abort_commit(&run, &error).await?;
-            commit.guards.extend(guard.cloned());
-            match self.runtime.store().commit(commit).await {
-                Err(CommitError::Lease(LeaseRefusal::Lost { name }))
-                    if guard.is_some_and(|guard| guard.name == name) =>
-                {
-                    Err(AppError::Unavailable("this is no node any more".to_owned()))
-                }
-                // The lock has just expired, or a cancellation came in between.
-                Err(CommitError::Conflict(_) | CommitError::Lease(_)) => Ok(None),
-                other => other.map(|_| Some(())).map_err(AppError::from),
-            }
-        })
-        .await
-    }
-
-    async fn build_abort_commit(
-        &self,
-        stored: &StoredDocument<Run>,
-        error: &RunError,
-    ) -> Result<Commit, AppError> {
-        let run = &stored.value;
-        let rows = self.recorded_usage(run).await?;
-        let (usage, total_cost_usd) = total(&rows);
-        let ending = ExecutionOutcome::Error(error.clone());
-        let conclusion = ExecutionConclusion { ending, usage, total_cost_usd };
-        let now = self.runtime.store().now().await?;
-        let decision = decide(run, RunCommand::Conclude(conclusion), now)?;
-        let mut commit = apply(Commit::new(), &decision, ExpectedVersion::Version(stored.version))?;
-        commit.records.extend(usage_records(&decision.run, &rows, now)?);
-        commit.appends.extend(run.is_resumable().then(|| close_journal(run)));
-        if let Some(execution) = &run.execution {
-            let lock =
-                self.runtime.store().lease(&conversation_lock(&execution.conversation)).await?;
-            let own = lock.filter(|(lease, lapsed)| lease.owner == run.id.as_str() && !lapsed);
-            commit
-                .leases
-                .extend(own.map(|(lease, _)| LeaseChange::Release { guard: lease.guard() }));
-        }
-        Ok(commit)
-    }
 }
 
 /// The conversation after a completed turn.
@@ -334,7 +275,7 @@ fn advance_conversation(
 }
 
 /// One record for each usage row.
-fn usage_records(
+pub(super) fn usage_records(
     run: &Run,
     rows: &[UsageRow],
     now: Timestamp,

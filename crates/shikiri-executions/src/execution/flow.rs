@@ -35,11 +35,11 @@ use shikiri_tenancy::slot_pool::TenantSlot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::conversation_lock::ConversationLock;
 use super::engine::{EngineError, ResolvedServer, TurnRequest};
 use super::engine_channel::{EngineOutput, EngineSender, PersistAck};
 use super::execution_request::{NewExecution, ResolvedRequest};
 use super::finish_execution::{ExecutionReport, title};
+use super::start_execution::ConversationLock;
 use super::turn_journal::{STEP, journal_of};
 use super::turn_options::PreparedTurn;
 use crate::Executions;

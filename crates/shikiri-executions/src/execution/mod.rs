@@ -1,7 +1,7 @@
 //! Executions: one turn of a conversation through an engine, from the request to the bill.
 //! `flow` has all steps in order; the other modules implement them.
 
-mod conversation_lock;
+mod abort_execution;
 mod engine;
 mod engine_channel;
 mod execution_queries;
@@ -10,6 +10,7 @@ mod finish_execution;
 mod flow;
 mod resume_execution;
 mod session_files;
+mod start_execution;
 mod toolbox;
 mod turn_journal;
 mod turn_options;

@@ -10,7 +10,7 @@ use shikiri_app::App;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments};
-use crate::catalogue::{ImmediateTool, object};
+use crate::catalogue::{ServerTool, object};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::structured_answer;
@@ -23,7 +23,7 @@ pub(super) struct LaneInfoTool(pub(super) App);
 struct LaneInfoArguments {}
 
 #[async_trait]
-impl ImmediateTool for LaneInfoTool {
+impl ServerTool for LaneInfoTool {
     fn definition(&self) -> Tool {
         let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
         let text = json!({ "type": "string" });

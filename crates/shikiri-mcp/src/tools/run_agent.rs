@@ -16,7 +16,7 @@ use shikiri_runtime::AppError;
 use shikiri_runtime::run::NewRun;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ImmediateTool;
+use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::handover_result;
@@ -34,7 +34,7 @@ struct RunAgentArguments {
 }
 
 #[async_trait]
-impl ImmediateTool for RunAgentTool {
+impl ServerTool for RunAgentTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

@@ -10,7 +10,7 @@ use shikiri_model::run::{AnswerAction, QuestionAnswer};
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ImmediateTool;
+use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
@@ -26,7 +26,7 @@ struct RunAnswerArguments {
 }
 
 #[async_trait]
-impl ImmediateTool for RunAnswerTool {
+impl ServerTool for RunAnswerTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

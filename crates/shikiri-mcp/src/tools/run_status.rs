@@ -7,7 +7,7 @@ use shikiri_app::App;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ImmediateTool;
+use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
@@ -15,7 +15,7 @@ use crate::run_view::status_result;
 pub(super) struct RunStatusTool(pub(super) App);
 
 #[async_trait]
-impl ImmediateTool for RunStatusTool {
+impl ServerTool for RunStatusTool {
     fn definition(&self) -> Tool {
         run_tool(
             "run_status",

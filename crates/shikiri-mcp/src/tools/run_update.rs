@@ -8,7 +8,7 @@ use shikiri_app::App;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ImmediateTool;
+use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
@@ -23,7 +23,7 @@ struct RunUpdateArguments {
 }
 
 #[async_trait]
-impl ImmediateTool for RunUpdateTool {
+impl ServerTool for RunUpdateTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{arguments, run_tool};
-use crate::catalogue::{ImmediateTool, RunWaitRequest};
+use crate::catalogue::{RunWaitRequest, ServerTool};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_follower::parse_run;
@@ -25,7 +25,7 @@ struct RunWaitArguments {
 }
 
 #[async_trait]
-impl ImmediateTool for RunWaitTool {
+impl ServerTool for RunWaitTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

@@ -11,7 +11,7 @@ use super::hook_rows::{
     DeliveryClaim, HookRowChange, SessionMark, SessionMarkKey, SpawnCall, SubagentRecord,
     SubagentState,
 };
-use super::role::{RoleConfidence, RoleSource};
+use super::role_source::{RoleConfidence, RoleSource};
 use super::tool_rules::RuleSubject;
 
 /// The longest run of a hook. Other hooks leave a claimant this long to deliver.
@@ -48,7 +48,7 @@ impl HookEvaluation<'_> {
         let mut agent = self.caller();
         agent.state = SubagentState::Active;
         (agent.ended_at, agent.end_reason) = (None, None);
-        self.identify(&mut agent)?;
+        self.resolve_role(&mut agent)?;
         let who = RuleSubject::subagent(&agent);
         if !self.is_refused(&who)? {
             let chosen = self.conventions.for_subagent(agent.role.as_deref(), &agent.agent_type);

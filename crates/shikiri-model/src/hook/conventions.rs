@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::role::without_number;
+use super::role_source::without_number;
 
 /// Claude Code shows a model at most about 10,000 characters of context from a hook, and writes
 /// longer texts to a file.

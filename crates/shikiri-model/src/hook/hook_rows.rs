@@ -6,7 +6,7 @@ use crate::time::Timestamp;
 use super::conventions::{Conventions, RuleSeverity};
 use super::hook_evidence::HookEvidence;
 use super::hook_input::HookInput;
-use super::role::{RoleConfidence, RoleSource};
+use super::role_source::{RoleConfidence, RoleSource};
 use crate::macros::text_enum;
 
 /// One subagent, from its start or first call to its end.
@@ -270,7 +270,7 @@ impl SpawnCall {
             tool_use_id: tool_use_id.to_owned(),
             transcript_index: None,
             subagent_type: payload.input("subagent_type").unwrap_or(USUAL_TYPE).to_owned(),
-            role: super::role::parse_role_tag(prompt).map(str::to_owned),
+            role: super::role_source::parse_role_tag(prompt).map(str::to_owned),
             prompt_hash: hash(prompt),
             name: payload.input("name").map(str::to_owned),
             parent_agent_id: payload.agent_id.clone(),

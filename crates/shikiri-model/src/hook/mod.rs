@@ -23,8 +23,8 @@ mod hook_evidence;
 mod hook_input;
 mod hook_reports;
 mod hook_rows;
-mod role;
-mod spawn_matching;
+mod role_resolution;
+mod role_source;
 mod subagent_lifecycle;
 mod tool_rules;
 #[cfg(test)]
@@ -42,4 +42,4 @@ pub use hook_rows::{
     DeliveryClaim, HookRowChange, HookRows, HookRowsNeeded, SUBAGENTS_MARK, SessionMark,
     SessionMarkKey, SpawnCall, SubagentRecord, SubagentState,
 };
-pub use role::{RoleConfidence, RoleSource, parse_role_tag};
+pub use role_source::{RoleConfidence, RoleSource, parse_role_tag};

@@ -5,7 +5,7 @@ use crate::time::Timestamp;
 use super::decide::{EvaluationResult, HookEvaluation};
 use super::hook_evidence::EvidenceRequest;
 use super::hook_rows::{HookRowChange, SpawnCall, SubagentRecord, SubagentState};
-use super::role::{RoleConfidence, RoleSource};
+use super::role_source::{RoleConfidence, RoleSource};
 
 /// The log's name for events of subagents.
 const SUBAGENT_EVENT: &str = "subagent_event";
@@ -17,7 +17,7 @@ impl HookEvaluation<'_> {
         let mut agent = self.caller();
         agent.state = SubagentState::Active;
         (agent.ended_at, agent.end_reason) = (None, None);
-        self.resolve_by_type(&mut agent);
+        self.resolve_role_by_type(&mut agent);
         self.done.log.agent_id = Some(agent.agent_id.clone());
         // A repeated start has no new information: pending calls belong to other agents.
         if agent.is_certain() || agent.is_matched() {
@@ -49,7 +49,7 @@ impl HookEvaluation<'_> {
             return Ok(());
         };
         if self.payload.agent_id.is_some() {
-            self.identify_at_end(&mut agent)?;
+            self.resolve_role_at_end(&mut agent)?;
         }
         self.end(agent, "stopped")
     }
@@ -57,13 +57,13 @@ impl HookEvaluation<'_> {
     /// `StopFailure`: the model API failed.
     pub(super) fn fail(&mut self) -> EvaluationResult {
         let Some(mut agent) = self.known.agent.clone() else { return Ok(()) };
-        self.identify_at_end(&mut agent)?;
+        self.resolve_role_at_end(&mut agent)?;
         self.end(agent, "failed")
     }
 
     /// Recording the end matters more than identifying the call.
-    fn identify_at_end(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
-        if self.evidence.is_late { Ok(()) } else { self.identify(agent) }
+    fn resolve_role_at_end(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
+        if self.evidence.is_late { Ok(()) } else { self.resolve_role(agent) }
     }
 
     /// `PostToolUse` of the spawning tool names the subagent. A background subagent has only been
@@ -88,7 +88,7 @@ impl HookEvaluation<'_> {
         if agent.is_bound_exactly() {
             spawn.matched_agent_id = Some(agent_id.to_owned());
         } else if !spawn.is_of(&agent) || !agent.is_certain() {
-            self.resolve_by_type(&mut agent);
+            self.resolve_role_by_type(&mut agent);
             self.bind(&mut agent, &spawn, RoleConfidence::Exact);
             spawn.matched_agent_id = Some(agent_id.to_owned());
         }

@@ -5,7 +5,7 @@ use super::decide::HookEvaluation;
 use super::glob_pattern::{matches_glob, matches_path_glob};
 use super::hook_evidence::EvidenceRequest;
 use super::hook_rows::{SUBAGENTS_MARK, SubagentRecord};
-use super::role::without_number;
+use super::role_source::without_number;
 use super::shell_commands::commands;
 
 /// The agent that is about to use a tool.

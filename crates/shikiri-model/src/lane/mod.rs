@@ -9,7 +9,7 @@ mod chat_url;
 #[cfg(test)]
 mod files_tests;
 mod lane_assignment;
-mod limits;
+mod lane_limits;
 mod provider_question;
 mod record;
 mod sessions_file;
@@ -17,7 +17,7 @@ mod sessions_file;
 pub use caller_identity::{CallerIdentity, CallerOrigin};
 pub use chat_url::{is_chat_url, is_web};
 pub use lane_assignment::{AllLanesBusy, LaneMatch, choose_evictions, match_lane};
-pub use limits::{DEFAULT_MAX_LANES, DEFAULT_TTL_MINUTES, LaneLimits, MAX_QUESTION};
+pub use lane_limits::{DEFAULT_MAX_LANES, DEFAULT_TTL_MINUTES, LaneLimits, MAX_QUESTION};
 pub use provider_question::{
     AskTimings, ProviderQuestion, ProviderQuestionError, ProviderQuestionState, SendStatus,
 };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::chat_url::{is_chat_url, is_web};
-use super::limits::LaneLimits;
+use super::lane_limits::LaneLimits;
 use super::record::{Lane, ProviderChat, TabId};
 use crate::ids::{LaneId, TenantId};
 use crate::time::Timestamp;

@@ -6,14 +6,14 @@
 //! returns the next step: ask the model, call tools, or end. The cost of a request is reserved in a
 //! `SpendBudget` before the request is sent.
 
-mod limits;
+mod execution_limits;
 mod model_thread;
 mod native_turn;
 mod session_history;
 mod spend_budget;
 mod turn_entry;
 
-pub use limits::{ExecutionLimits, LimitError, LimitKind};
+pub use execution_limits::{ExecutionLimits, LimitError, LimitKind};
 pub use model_thread::{CONTEXT_FULL, ModelThread, ThreadAction, ThreadEnding};
 pub use native_turn::{MAX_DEPTH, NativeTurn, ReplayMode, UNKNOWN_OUTCOME};
 pub use session_history::session_history;

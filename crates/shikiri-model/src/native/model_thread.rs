@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::limits::{ExecutionLimits, LimitKind};
+use super::execution_limits::{ExecutionLimits, LimitKind};
 use super::turn_entry::{ModelReply, ModelToolCall, text};
 
 /// Bytes of a request per token, as a lower bound. Text other than English has more of both.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::limits::{ExecutionLimits, LimitKind};
+use super::execution_limits::{ExecutionLimits, LimitKind};
 use super::model_thread::{ModelThread, ThreadAction, ThreadEnding};
 use super::spend_budget::{RequestEstimate, ReservationId, SpendBudget, SpendGrant};
 use super::turn_entry::{ModelReply, ModelToolCall, ThreadId, TurnEntry, text};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{ExecutionLimits, LimitKind};
+use super::execution_limits::{ExecutionLimits, LimitKind};
 use crate::execution::{Cost, ModelPrices, TokenUsage};
 
 /// The smallest output that is worth a request.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::LimitKind;
+use super::execution_limits::LimitKind;
 use crate::execution::TokenUsage;
 
 /// The call that spawned the thread; None for the main one.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::ProjectMember;
-use super::limits::TeamLimits;
 use super::team_budget::TeamBudget;
+use super::team_limits::TeamLimits;
 use crate::ids::{AgentSessionId, TaskId, TenantId};
 use crate::key::KeyHash;
 use crate::macros::{document, text_enum};

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::ProjectMember;
 use super::dialogue::{Dialogue, DialogueEndReason};
-use super::limits::TeamLimits;
 use super::team_budget::TeamBudget;
+use super::team_limits::TeamLimits;
 use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::ids::{
     AgentId, AgentSessionId, DelegationId, DialogueId, MessageId, ProjectId, TaskId, TenantId,

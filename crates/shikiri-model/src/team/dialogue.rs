@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::ProjectMember;
 use super::inbox_item::{DialogueMessage, InboxItemKind};
-use super::limits::TeamLimits;
 use super::team_budget::TeamBudget;
+use super::team_limits::TeamLimits;
 use super::team_message::{MAX_CONTENT, check_content};
 use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::event::StreamId;

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::agent_session::SessionPurpose;
-use super::limits::TeamLimits;
+use super::team_limits::TeamLimits;
 use super::{InboxItem, InboxItemKind, ProjectMember};
 use crate::ids::TenantId;
 use crate::time::Timestamp;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::agent_session::{AgentSession, SessionPurpose};
-use super::limits::TeamLimits;
 use super::spawn_queue::SpawnTarget;
+use super::team_limits::TeamLimits;
 use super::{InboxItem, InboxRetention, ProjectMember};
 use crate::ids::{AgentSessionId, ConversationId, RunId, TenantId};
 use crate::macros::document;

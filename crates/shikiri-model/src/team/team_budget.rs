@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::TeamLimits;
+use super::team_limits::TeamLimits;
 use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::time::Timestamp;
 

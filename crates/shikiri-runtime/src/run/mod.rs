@@ -1,9 +1,9 @@
 //! Durable runs: start, follow, answer, redirect, cancel; and the worker that executes them.
 
 mod agent;
+mod dead_node_sweep;
 mod liveness_file;
 mod node;
-mod node_sweep;
 mod outbox;
 mod run_context;
 mod run_driver;

@@ -15,8 +15,8 @@ use shikiri_store::StoreExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::dead_node_sweep::{forget_node, requeue_or_abort_runs_of, sweep};
 use super::liveness_file::{LivenessFile, is_process_dead, reap_dead_nodes};
-use super::node_sweep::{forget_node, requeue_or_abort_runs_of, sweep};
 use super::run_handler::NodeServices;
 use super::run_slot::RunSlot;
 use super::worker::Worker;

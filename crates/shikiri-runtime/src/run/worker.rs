@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::dead_node_sweep::requeue_or_abort_run;
 use super::node::control_stream;
-use super::node_sweep::requeue_or_abort_run;
 use super::run_driver::{RunAttemptOutcome, RunDriver};
 use super::run_handler::{NodeServices, RunJob, StopSignals};
 use super::run_slot::RunSlot;

@@ -1,9 +1,10 @@
-//! The table of settings. An entry is all that a setting needs: from it come its flag, its
-//! variables, its key in the configuration files, its line in the help and in
-//! `docs/reference/configuration.md`, and its place in [`Config`].
+//! The table of settings. From an entry come a setting's flag, its variables, its key in the
+//! configuration files, its line in the help and in `docs/reference/configuration.md`, and its place
+//! in [`Config`].
 //!
 //! `field` makes a field of `Config` and gives its default. `sets` names a place in a part of
-//! `Config` that has its own defaults: those of `team` are in `shikiri-model/src/team/limits.rs`. A setting's `///` lines go to the reference.
+//! `Config` that has its own defaults: those of `team` are in `shikiri-model/src/team/team_limits.rs`.
+//! A setting's `///` lines go to the reference. How a domain reads the value: CONTRIBUTING, *Add a setting*.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

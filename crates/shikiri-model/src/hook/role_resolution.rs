@@ -6,7 +6,7 @@ use crate::time::Timestamp;
 use super::decide::{EvaluationResult, HookEvaluation};
 use super::hook_evidence::{EvidenceRequest, PromptRole};
 use super::hook_rows::{HookRowChange, SpawnCall, SubagentRecord};
-use super::role::{RoleConfidence, RoleSource};
+use super::role_source::{RoleConfidence, RoleSource};
 
 impl HookEvaluation<'_> {
     /// Looks for the call that the agent may come from.
@@ -110,8 +110,8 @@ impl HookEvaluation<'_> {
     /// Determines, once, which call spawned the agent and with it the role: with its first tool call, or
     /// at its end. The order of sources: a role that a person set, the agent type, the `[ROLE:x]` or the
     /// type of the spawning call, the type in the agent's file, the `[ROLE:x]` in its own transcript.
-    pub(super) fn identify(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
-        self.resolve_by_type(agent);
+    pub(super) fn resolve_role(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
+        self.resolve_role_by_type(agent);
         if agent.is_certain() || agent.checked {
             agent.checked = true;
             return Ok(());
@@ -155,13 +155,13 @@ impl HookEvaluation<'_> {
             }
             Some(PromptRole::NoTag) => agent.checked = meta.is_some(),
             // The next tool call tries again.
-            Some(PromptRole::Unread) => self.identify_by_read_call(agent)?,
+            Some(PromptRole::Unread) => self.resolve_role_by_read_call(agent)?,
         }
         Ok(())
     }
 
     /// The call in the agent's file was not seen by a hook, but the transcript may show it.
-    fn identify_by_read_call(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
+    fn resolve_role_by_read_call(&mut self, agent: &mut SubagentRecord) -> EvaluationResult {
         let Some(id) = &agent.tool_use_id else { return Ok(()) };
         let read = self.read_spawns().ok_or(EvidenceRequest::Spawns)?;
         if let Some(spawn) = read.iter().find(|spawn| spawn.tool_use_id == *id) {
@@ -172,7 +172,7 @@ impl HookEvaluation<'_> {
     }
 
     /// An agent type that is a configured role takes precedence over any prompt.
-    pub(super) fn resolve_by_type(&self, agent: &mut SubagentRecord) {
+    pub(super) fn resolve_role_by_type(&self, agent: &mut SubagentRecord) {
         if agent.role_source != Some(RoleSource::Manual)
             && let Some(role) = self.conventions.role_named(&agent.agent_type)
         {

@@ -1,4 +1,4 @@
-//! One writer per conversation: acquiring, awaiting and renewing its lease.
+//! Starting an execution: one writer per conversation, so its lease is acquired, awaited and renewed.
 
 use std::slice;
 use std::time::Duration;

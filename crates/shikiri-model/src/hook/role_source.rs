@@ -1,9 +1,9 @@
-//! Where a subagent's role comes from, and how certain it is. `spawn_matching.rs` decides both.
+//! Where a subagent's role comes from, and how certain it is. `role_resolution.rs` decides both.
 
 use crate::macros::text_enum;
 
 text_enum! {
-    /// How the role of a subagent was found. The documentation of `identify` in `spawn_matching.rs` has
+    /// How the role of a subagent was found. The documentation of `resolve_role` in `role_resolution.rs` has
     /// the order.
     pub enum RoleSource {
         /// A person set it.
