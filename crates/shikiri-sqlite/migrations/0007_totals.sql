@@ -23,6 +23,12 @@ GROUP BY tenant, CASE WHEN substr(id, 1, 4) = 'exe_' THEN 'execution' ELSE 'agen
 
 -- Lists of the records in one state. Most kinds of records have no states.
 CREATE INDEX records_by_state ON records (kind, tenant, state, created_at, id) WHERE state <> '';
+CREATE INDEX records_by_parent_state ON records (kind, tenant, parent, state, created_at, id)
+    WHERE parent IS NOT NULL AND state <> '';
+
+-- An owner's records in their order.
+DROP INDEX records_by_owner;
+CREATE INDEX records_by_owner ON records (kind, owner, tenant, created_at, id) WHERE owner IS NOT NULL;
 
 -- Bills from before are due: the program adds them to the totals of their days.
 UPDATE records SET due_at = created_at WHERE kind = 'usage';

@@ -16,7 +16,7 @@ use shikiri_runtime::AppError;
 use shikiri_store::Commit;
 use shikiri_tenancy::tenants::TenantPatch;
 use shikiri_tenancy::usage::{GroupBy, ReportPeriod, UsageReport};
-use shikiri_testkit::Rng;
+use shikiri_testkit::{Rng, TestStore};
 
 use crate::world::World;
 
@@ -163,7 +163,12 @@ async fn many_rows_are_read_to_the_last_and_executions_are_counted_once() {
 /// anywhere: the totals and a sum over all bills must say the same.
 #[tokio::test]
 async fn totals_are_to_the_token_what_the_bills_add_up_to() {
-    let world = World::new(Vec::new()).await;
+    for store in TestStore::each("totals of bills").await {
+        compare_totals_with_bills(&World::on(store, Vec::new()).await).await;
+    }
+}
+
+async fn compare_totals_with_bills(world: &World) {
     let mut rng = Rng::seeded("totals_are_to_the_token");
     let mut times = Vec::new();
     for _ in 0..60 {
@@ -175,7 +180,7 @@ async fn totals_are_to_the_token_what_the_bills_add_up_to() {
             rows.push(row(SpenderKind::Subagent, Some(kind), model, rng.range(1, 1_000)));
         }
         let (user, conversation) = (*rng.pick(&["ann", "bo"]), *rng.pick(&["cnv_1", "cnv_2"]));
-        bill(&world, "local", user, conversation, &rows).await;
+        bill(world, "local", user, conversation, &rows).await;
         times.push(world.app.runtime.store().now().await.unwrap());
     }
     let bills: Vec<UsageLog> =
@@ -240,12 +245,17 @@ fn compare(report: &UsageReport, bills: &[UsageLog], period: ReportPeriod) {
 /// once, while new ones are written.
 #[tokio::test]
 async fn bills_from_before_are_added_once() {
-    let world = World::new(Vec::new()).await;
+    for store in TestStore::each("bills from before").await {
+        add_bills_from_before(&World::on(store, Vec::new()).await).await;
+    }
+}
+
+async fn add_bills_from_before(world: &World) {
     let main = |tokens| row(SpenderKind::Main, None, "opus", tokens);
     let sub = |tokens| row(SpenderKind::Subagent, Some("Explore"), "haiku", tokens);
     for number in 0..30 {
         world.clock.advance(Duration::from_secs(number * 5_000));
-        bill(&world, "local", "ann", "cnv_1", &[main(1), sub(100), sub(100)]).await;
+        bill(world, "local", "ann", "cnv_1", &[main(1), sub(100), sub(100)]).await;
     }
     let store = world.app.runtime.store();
     let day = |report: UsageReport| (report.groups.len(), report.total);
@@ -277,7 +287,7 @@ async fn bills_from_before_are_added_once() {
     let (one, other, _) = tokio::join!(
         world.app.tenancy.total_old_bills(),
         world.app.tenancy.total_old_bills(),
-        bill(&world, "local", "bo", "cnv_2", &new),
+        bill(world, "local", "bo", "cnv_2", &new),
     );
     (one.unwrap(), other.unwrap());
     let (days, total) = report().await;

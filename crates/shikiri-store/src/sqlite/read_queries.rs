@@ -114,9 +114,9 @@ fn listing(query: RecordQuery) -> (String, Vec<Value>) {
          FROM records WHERE kind = ?",
     );
     let mut values: Vec<Value> = vec![Value::from(query.kind.to_owned())];
-    // Only then the index by state can be chosen. A parent or an owner has fewer records.
-    if query.parent.is_none() && query.owner.is_none() && query.state.as_deref() != Some("") {
-        sql.push_str(if query.state.is_some() { " AND state <> ''" } else { "" });
+    // Only then an index by state can be chosen. An owner has fewer records.
+    if query.owner.is_none() && query.state.as_deref().is_some_and(|state| !state.is_empty()) {
+        sql.push_str(" AND state <> ''");
     }
     let equals = [
         (" AND tenant = ?", query.tenant.map(|tenant| tenant.as_str().to_owned())),
@@ -231,12 +231,16 @@ mod tests {
         });
         let by_state = RecordQuery { state: text("failed"), ..query() };
         let by_parent = RecordQuery { parent: text("cnv_1"), ..query() };
+        let by_owner = RecordQuery { owner: text("ann"), ..query() };
+        let owner_state = RecordQuery { owner: text("ann"), ..by_state.clone() };
         let both = RecordQuery { parent: text("cnv_1"), ..by_state.clone() };
         for (query, index) in [
             (query(), "records_in_order (kind=? AND tenant=?"),
             (by_state.clone(), "records_by_state (kind=? AND tenant=? AND state=?"),
             (by_parent, "records_by_parent (kind=? AND tenant=? AND parent=?"),
-            (both, "records_by_parent (kind=? AND tenant=? AND parent=?"),
+            (both, "records_by_parent_state (kind=? AND tenant=? AND parent=? AND state=?"),
+            (by_owner, "records_by_owner (kind=? AND owner=? AND tenant=?"),
+            (owner_state, "records_by_owner (kind=? AND owner=? AND tenant=?"),
         ] {
             for newest_first in [true, false] {
                 for after in [None, after.clone()] {

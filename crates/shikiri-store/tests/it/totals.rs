@@ -8,8 +8,9 @@ use shikiri_model::total::{TotalChange, TotalKey, TotalNote, TotalQuery, TotalVa
 use shikiri_store::{Commit, Store};
 use shikiri_testkit::Rng;
 
+use crate::postgres_world::database;
 use crate::words::{acme, tenant};
-use crate::world::on_both;
+use crate::world::{StorePlace, connect, on_both};
 
 const SUM: &str = "sum";
 
@@ -172,4 +173,102 @@ async fn change_runs_at_random(store: std::sync::Arc<dyn Store>, mut rng: Rng) -
         written += i128::from(store.commit(adding(&[sum]).record(change)).await.is_ok());
     }
     written
+}
+
+const RUNS_OF_BEFORE: [(&str, &str); 4] =
+    [("run_1", "completed"), ("run_2", "completed"), ("run_3", "waiting"), ("exe_1", "failed")];
+
+/// A store that an earlier program has left, with runs and a bill.
+async fn leave_store_of_schema_6(place: &StorePlace) {
+    let mut sql = String::from(
+        "CREATE TABLE schema_version (version BIGINT PRIMARY KEY, applied_at TEXT NOT NULL);",
+    );
+    let sqlite = shikiri_sqlite::MIGRATIONS.iter().map(|step| (step.number, step.sql));
+    let postgres = shikiri_store::postgres::MIGRATIONS.iter().map(|step| (step.number, step.sql));
+    let steps: Vec<_> = match place {
+        StorePlace::File(_) => sqlite.collect(),
+        StorePlace::Database(_) => postgres.collect(),
+    };
+    for (number, step) in steps.into_iter().filter(|(number, _)| *number <= 6) {
+        sql.push_str(step);
+        sql.push_str(&format!("INSERT INTO schema_version VALUES ({number}, 'then');"));
+    }
+    let bill = ("usage", "usg_1", "");
+    let runs = RUNS_OF_BEFORE.map(|(id, state)| ("run", id, state));
+    for (kind, id, state) in runs.into_iter().chain([bill]) {
+        sql.push_str(&format!(
+            "INSERT INTO records (kind, tenant, id, version, state, created_at, updated_at, doc)
+             VALUES ('{kind}', 'acme', '{id}', 1, '{state}', 1794000000000, 1, '{{}}');"
+        ));
+    }
+    match place {
+        #[expect(clippy::disallowed_methods, reason = "an earlier program's file")]
+        StorePlace::File(path) => {
+            rusqlite::Connection::open(path).unwrap().execute_batch(&sql).unwrap();
+        }
+        StorePlace::Database(url) => {
+            let mut connection = connect(url).await;
+            sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn runs_of_an_earlier_programs_store_are_counted_and_its_bills_are_due() {
+    on_both(async |world| {
+        leave_store_of_schema_6(&world.place()).await;
+        let store = world.open().await;
+        let counted = store.totals(TotalQuery::of(RUN_COUNTS, &acme())).await.unwrap();
+        let counts = RunCounts::from_totals(&counted);
+        assert_eq!((counts.agents.completed, counts.agents.waiting), (2, 1));
+        assert_eq!((counts.agents.failed, counts.executions.failed), (0, 1));
+        assert!(store.next_due("usage").await.unwrap().is_some());
+
+        let delete = RecordChange::Delete { key: run_key("run_1"), version: 1 };
+        store.commit(Commit::new().record(delete)).await.unwrap();
+        let counted = store.totals(TotalQuery::of(RUN_COUNTS, &acme())).await.unwrap();
+        assert_eq!(RunCounts::from_totals(&counted).agents.completed, 1);
+    })
+    .await;
+}
+
+/// On PostgreSQL, which keeps count of what its indexes are used for. SQLite's plan is tested beside
+/// its query.
+#[tokio::test]
+async fn a_long_list_is_filtered_by_the_index_of_its_states() {
+    let Some(database) = database().await else { return };
+    let store = database.node().await;
+    for first in (0..4_000).step_by(500) {
+        let commit = (first..first + 500).fold(Commit::new(), |commit, number: u32| {
+            commit.record(RecordChange::Put {
+                key: run_key(&format!("run_{number:04}")),
+                expect: ExpectedVersion::New,
+                columns: RecordColumns {
+                    state: if number == 7 { "failed" } else { "completed" }.to_owned(),
+                    ..RecordColumns::default()
+                },
+                doc: "{}".to_owned(),
+            })
+        });
+        store.commit(commit).await.unwrap();
+    }
+    let mut connection = connect(database.url()).await;
+    sqlx::raw_sql("VACUUM ANALYZE records").execute(&mut connection).await.unwrap();
+    let plan: Vec<String> = sqlx::query_scalar(
+        "EXPLAIN SELECT id FROM records r WHERE r.kind = 'run' AND r.tenant = 'acme'
+             AND r.state = 'failed' ORDER BY r.created_at DESC, r.id DESC LIMIT 20",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .unwrap();
+    assert!(plan.join(" ").contains("records_by_state"), "{plan:#?}");
+    let query = RecordQuery {
+        kind: "run",
+        tenant: Some(acme()),
+        state: Some("failed".to_owned()),
+        newest_first: true,
+        limit: 20,
+        ..RecordQuery::default()
+    };
+    assert_eq!(crate::words::ids(&store.list(query).await.unwrap()), ["run_0007"]);
 }
