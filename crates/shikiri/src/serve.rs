@@ -50,6 +50,10 @@ impl Running {
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
         let app = wiring::open_app(config, &offer, Access::Write).await?;
         wiring::ensure_sealed(&app).await?;
+        // A bill that cannot be read fails the reports that need it, not the server.
+        if let Err(error) = app.tenancy.total_old_bills().await {
+            tracing::error!(%error, "bills from before are not in the totals");
+        }
         wiring::ensure_admin_key(&app, config).await?;
         lane_files::take_in(&app, config).await;
         // Before other programs are started, which would share this process's cgroup.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::RunStatus;
+use shikiri_model::run::{QuestionAnswer, RunStatus, StatusCounts};
 use shikiri_runtime::AppError;
 use shikiri_runtime::run::{AgentError, NewRun, RunView, UnknownStepPolicy};
+use shikiri_testkit::TestStore;
 
 use crate::world::{LEASE, Tally, World, agent};
 
@@ -233,4 +234,48 @@ async fn a_lost_nodes_lease_is_taken_before_its_runs_are_put_back() {
         world.app.runtime.store().stream(&TenantId::system(), &control).await.unwrap(),
         None
     );
+}
+
+#[tokio::test]
+async fn runs_are_counted_by_status_and_their_open_questions_found() {
+    for store in TestStore::each("counts of runs").await {
+        let ask = agent("ask", |context, _| async move {
+            let wait = Some(Duration::from_secs(60));
+            let answer = context.ask_human(json!({}), "続けますか", wait).await;
+            Ok(answer.content)
+        });
+        let fail =
+            agent("fail", |_, _| async move { Err::<Value, _>(AgentError::new("NO", "無理")) });
+        let world = World::on(store, vec![ask, fail]).await;
+        let _node = world.node();
+        let local = TenantId::local();
+        let first = world.start("ask", json!({})).await;
+        world.clock.advance(Duration::from_millis(1));
+        let second = world.start("ask", json!({})).await;
+        let failed = world.start("fail", json!({})).await;
+        world.end_of(&failed).await;
+        for run in [&first, &second] {
+            world.until_status(run, RunStatus::Waiting).await;
+        }
+        let runtime = &world.app.runtime;
+        let counts = runtime.count_runs_by_status(&local).await.unwrap();
+        assert_eq!((counts.agents.waiting, counts.agents.failed, counts.agents.open()), (2, 1, 2));
+        assert_eq!(counts.executions, StatusCounts::default());
+        let newest = runtime.newest_failed_runs(&local, 5).await.unwrap();
+        assert_eq!(newest.iter().map(|run| &run.value.id).collect::<Vec<_>>(), [&failed]);
+
+        let open = runtime.open_questions(&local).await.unwrap();
+        let told: Vec<_> =
+            open.iter().map(|one| (&one.run, one.agent.as_str(), &*one.question.message)).collect();
+        assert_eq!(told, [(&first, "ask", "続けますか"), (&second, "ask", "続けますか")]);
+        world.answer(&first, QuestionAnswer::accept(json!({}))).await;
+        world.end_of(&first).await;
+        let open = runtime.open_questions(&local).await.unwrap();
+        assert_eq!(open.iter().map(|one| &one.run).collect::<Vec<_>>(), [&second]);
+        let counts = runtime.count_runs_by_status(&local).await.unwrap();
+        assert_eq!((counts.agents.waiting, counts.agents.completed), (1, 1));
+
+        let nobody = runtime.count_runs_by_status(&"no".parse().unwrap()).await;
+        assert!(matches!(nobody, Err(AppError::NotFound { kind: "tenant", .. })));
+    }
 }

@@ -25,7 +25,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new(agents: Vec<Arc<dyn DurableAgent>>) -> Self {
-        let store = TestStore::sqlite();
+        Self::on(TestStore::sqlite(), agents).await
+    }
+
+    pub(crate) async fn on(store: TestStore, agents: Vec<Arc<dyn DurableAgent>>) -> Self {
         // Renewal is timed by the real clock: often enough not to be outrun by a test.
         let options = AppOptions { node_lease: LEASE, ..AppOptions::default() };
         let app = App::new(store.open().await, agents, options);

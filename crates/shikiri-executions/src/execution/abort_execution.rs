@@ -11,7 +11,7 @@ use shikiri_runtime::run::apply;
 use shikiri_runtime::{AppError, transact};
 use shikiri_store::{Commit, CommitError};
 
-use super::finish_execution::usage_records;
+use super::finish_execution::add_bill;
 use super::turn_journal::close_journal;
 use crate::Executions;
 
@@ -61,7 +61,7 @@ impl Executions {
         let now = self.runtime.store().now().await?;
         let decision = decide(run, RunCommand::Conclude(conclusion), now)?;
         let mut commit = apply(Commit::new(), &decision, ExpectedVersion::Version(stored.version))?;
-        commit.records.extend(usage_records(&decision.run, &rows, now)?);
+        add_bill(&mut commit, &decision.run, &rows, now)?;
         commit.appends.extend(run.is_resumable().then(|| close_journal(run)));
         if let Some(execution) = &run.execution {
             let lock =

@@ -6,7 +6,7 @@ use serde_json::json;
 use shikiri_model::conversation::{Conversation, title_from};
 use shikiri_model::execution::{
     ConversationMessage, EngineMessage, ExecutionConclusion, ExecutionOutcome, MessageKind,
-    MessageLog, MessageProcessor, TokenSpender, ToolLog, UsageLog, UsageRow, total,
+    MessageLog, MessageProcessor, TokenSpender, ToolLog, UsageLog, UsageRow, bill_totals, total,
 };
 use shikiri_model::lease::LeaseChange;
 use shikiri_model::record::{ExpectedVersion, RecordChange, StoredDocument};
@@ -245,7 +245,7 @@ impl Executions {
             .guarded_by(context.node.clone())
             .guarded_by(context.lock.guard.clone())
             .lease(LeaseChange::Release { guard: context.lock.guard.clone() });
-        commit.records.extend(usage_records(&decision.run, &report.rows, now)?);
+        add_bill(&mut commit, &decision.run, &report.rows, now)?;
         commit.appends.extend(run.value.is_resumable().then(|| close_journal(&run.value)));
         if report.is_success {
             commit.records.extend(message_records(&decision.run, context)?);
@@ -274,15 +274,21 @@ fn advance_conversation(
     Ok(RecordChange::put(&next, ExpectedVersion::Version(conversation.version))?)
 }
 
-/// One record for each usage row.
-pub(super) fn usage_records(
+/// One record for each usage row, and what they add to the totals of their day.
+pub(super) fn add_bill(
+    commit: &mut Commit,
     run: &Run,
     rows: &[UsageRow],
     now: Timestamp,
-) -> Result<Vec<RecordChange>, AppError> {
+) -> Result<(), AppError> {
     let logs = rows.iter().zip(1..);
     let logs = logs.filter_map(|(row, number)| UsageLog::new(run, number, row.clone(), now));
-    logs.map(|log| Ok(RecordChange::put(&log, ExpectedVersion::New)?)).collect()
+    let logs: Vec<_> = logs.collect();
+    for log in &logs {
+        commit.records.push(RecordChange::put(log, ExpectedVersion::New)?);
+    }
+    commit.totals.extend(bill_totals(&logs));
+    Ok(())
 }
 
 /// One record for each message and each tool call.

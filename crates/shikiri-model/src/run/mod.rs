@@ -6,6 +6,7 @@
 mod answer_form;
 mod decide;
 mod question;
+mod run_counts;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +14,7 @@ use serde_json::Value;
 pub use answer_form::fill_form_defaults;
 pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
 pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
+pub use run_counts::{RUN_COUNTS, RunCounts, StatusCounts, count_key};
 
 use crate::event::StreamId;
 use crate::execution::Execution;

@@ -15,7 +15,7 @@ use shikiri_testkit::{Rng, long};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::child::{Child, Role, in_noise, was_killed};
-use super::node_check::Story;
+use super::node_check::{Story, check_run_counts};
 use super::node_child::{NodeTask, app, find, result_of_journey};
 use super::place::Home;
 
@@ -123,6 +123,7 @@ impl World {
             story.check();
             losses += story.losses();
         }
+        check_run_counts(&self.app).await;
         losses
     }
 }

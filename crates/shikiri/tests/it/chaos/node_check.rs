@@ -5,9 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use shikiri_app::App;
 use shikiri_model::event::Seq;
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::Run;
+use shikiri_model::record::RecordQuery;
+use shikiri_model::run::{Run, RunStatus};
 use shikiri_store::Store;
 
 /// A run's events, and how often each of its steps was really done.
@@ -121,6 +123,20 @@ impl Story {
 
     fn of_kinds<'a>(&'a self, kinds: &'a [&str]) -> impl Iterator<Item = &'a Told> {
         self.events.iter().filter(|event| kinds.contains(&event.kind.as_str()))
+    }
+}
+
+/// The kept numbers of runs are those of a recount.
+pub(crate) async fn check_run_counts(app: &App) {
+    let local = TenantId::local();
+    let runs: Vec<Run> = app.runtime.list_all(RecordQuery::of::<Run>(&local)).await.unwrap();
+    let counts = app.runtime.count_runs_by_status(&local).await.unwrap();
+    for status in RunStatus::ALL {
+        let of_status = || runs.iter().filter(|run| run.status == status);
+        let executions = of_status().filter(|run| run.execution.is_some()).count() as u64;
+        let agents = of_status().count() as u64 - executions;
+        let counted = (counts.agents.of(status), counts.executions.of(status));
+        assert_eq!(counted, (agents, executions), "{status:?}");
     }
 }
 

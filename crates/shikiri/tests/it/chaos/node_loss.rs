@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::child::{Child, Role, in_noise, in_quiet};
 use super::journal_kill::answer_everything;
-use super::node_check::{Story, Told};
+use super::node_check::{Story, Told, check_run_counts};
 use super::node_child::{NodeTask, app};
 use super::place::{Home, Place};
 
@@ -87,6 +87,7 @@ impl World {
             story.check();
             losses += story.losses();
         }
+        check_run_counts(&self.app).await;
         losses
     }
 }
