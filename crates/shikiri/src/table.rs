@@ -108,11 +108,16 @@ impl TableColumn {
         names.iter().map(|name| Self::number(name)).collect()
     }
 
+    /// The width of its name, as far as that is short.
+    fn least_text(self) -> usize {
+        self.name.len().clamp(LEAST_TEXT, LEAST_ID)
+    }
+
     /// The lower, the sooner it is cut. None: it is never cut.
     fn cut_rank(self) -> Option<(u8, usize)> {
         match (self.kind, self.weight) {
-            (ColumnKind::Text, ColumnWeight::Minor) => Some((0, LEAST_TEXT)),
-            (ColumnKind::Text, _) => Some((1, LEAST_TEXT)),
+            (ColumnKind::Text, ColumnWeight::Minor) => Some((0, self.least_text())),
+            (ColumnKind::Text, _) => Some((1, self.least_text())),
             (ColumnKind::Id, _) => Some((2, LEAST_ID)),
             (ColumnKind::State, _) => Some((3, LEAST_STATE)),
             (ColumnKind::Time | ColumnKind::Number, _) => None,

@@ -12,8 +12,9 @@ use shikiri_model::ids::{
     ProjectId, RunId, ServerId, TaskId, TenantId,
 };
 use shikiri_model::key::ApiKey;
+use shikiri_model::lane::Lane;
 use shikiri_model::models::Model;
-use shikiri_model::record::{Document, RecordQuery};
+use shikiri_model::record::{Document, RecordQuery, StoredDocument};
 use shikiri_model::run::Run;
 use shikiri_model::server::McpServer;
 use shikiri_model::team::{Delegation, Dialogue, Project, TeamMessage, TeamTask};
@@ -119,10 +120,10 @@ impl<T: StoredId> IdArgument<T> {
         let page = async |after| {
             let query = RecordQuery { after, newest_first: true, limit: PAGE, ..query.clone() };
             let (records, next) = app.runtime.list_page(query).await?;
-            let ids = records.into_iter().map(|record| record.key.id);
-            Ok((ids.filter(|id| accepts(id)).collect(), next))
+            Ok((records.into_iter().map(|record| record.key.id).collect(), next))
         };
-        let id = search_ids(&self.text, T::Record::KIND, page).await?;
+        let is_meant = |id: &str| accepts(id) && self.can_mean(id);
+        let id = search_ids(&self.text, T::Record::KIND, is_meant, page).await?;
         id.parse().map_err(|error| Failure::told(Exit::Usage, error))
     }
 
@@ -134,7 +135,8 @@ impl<T: StoredId> IdArgument<T> {
         if !self.is_searched() {
             return self.as_typed();
         }
-        let id = search_ids(&self.text, T::Record::KIND, page).await?;
+        let is_meant = |id: &str| self.can_mean(id);
+        let id = search_ids(&self.text, T::Record::KIND, is_meant, page).await?;
         id.parse().map_err(|error| Failure::told(Exit::Usage, error))
     }
 
@@ -145,27 +147,56 @@ impl<T: StoredId> IdArgument<T> {
         self.text == LAST || is_ending
     }
 
+    fn can_mean(&self, id: &str) -> bool {
+        self.text == LAST || is_minted(id) && id.ends_with(&self.text)
+    }
+
     fn as_typed(&self) -> Result<T, Failure> {
         self.text.parse().map_err(|error| Failure::told(Exit::Usage, error))
     }
 }
 
-/// The id that `wanted` means among pages of ids, newest first.
+/// The name of a lane, by its end too. Lanes are named by their agents, so any text can be an end.
+pub(super) async fn find_lane(
+    app: &App,
+    tenant: &TenantId,
+    typed: &str,
+) -> Result<StoredDocument<Lane>, Failure> {
+    let found = app.lanes.lane(tenant, typed).await;
+    let is_ending = typed == LAST || typed.chars().count() >= LEAST_TYPED;
+    if !(is_ending && matches!(found, Err(AppError::NotFound { kind: "lane", .. }))) {
+        return Ok(found?);
+    }
+    let page = async |after| {
+        let query = RecordQuery {
+            after,
+            newest_first: true,
+            limit: PAGE,
+            ..RecordQuery::of::<Lane>(tenant)
+        };
+        let (lanes, next) = app.runtime.list_records::<Lane>(query).await?;
+        Ok((lanes.into_iter().map(|stored| stored.value.name).collect(), next))
+    };
+    let is_meant = |name: &str| typed == LAST || name.ends_with(typed);
+    let name = search_ids(typed, Lane::KIND, is_meant, page).await?;
+    Ok(app.lanes.lane(tenant, &name).await?)
+}
+
+/// The only id that `is_meant` by `wanted` among pages of ids, newest first; of those that `@last`
+/// can mean, the first.
 pub(super) async fn search_ids<C>(
     wanted: &str,
     kind: &'static str,
+    is_meant: impl Fn(&str) -> bool,
     mut page: impl AsyncFnMut(Option<C>) -> Result<(Vec<String>, Option<C>), Failure>,
 ) -> Result<String, Failure> {
     let (mut found, mut searched, mut after) = (Vec::new(), 0, None);
     loop {
         let (ids, next) = page(after).await?;
-        searched += PAGE as usize;
-        if wanted == LAST {
-            if let Some(newest) = ids.into_iter().next() {
-                return Ok(newest);
-            }
-        } else {
-            found.extend(ids.into_iter().filter(|id| is_minted(id) && id.ends_with(wanted)));
+        searched += ids.len();
+        found.extend(ids.into_iter().filter(|id| is_meant(id)));
+        if wanted == LAST && !found.is_empty() {
+            return Ok(found.swap_remove(0));
         }
         let has_enough = found.len() > MAX_NAMED;
         after = next.filter(|_| !has_enough);
@@ -213,12 +244,14 @@ mod tests {
     }
 
     async fn search(wanted: &str, ids: &[String], pages: usize) -> Result<String, Failure> {
-        search_ids(wanted, "run", async |after: Option<usize>| {
+        let typed: IdArgument<RunId> = IdArgument { text: wanted.to_owned(), kind: PhantomData };
+        let page = async |after: Option<usize>| {
             let at = after.unwrap_or(0);
-            let here = if at == 0 { ids.to_vec() } else { Vec::new() };
+            let filler = vec!["another".to_owned(); PAGE as usize];
+            let here = if at == 0 { ids.to_vec() } else { filler };
             Ok((here, Some(at + 1).filter(|next| *next < pages)))
-        })
-        .await
+        };
+        search_ids(wanted, "run", |id| typed.can_mean(id), page).await
     }
 
     #[tokio::test]

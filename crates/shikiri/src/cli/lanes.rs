@@ -9,6 +9,7 @@ use shikiri_model::lane::Lane;
 use shikiri_model::record::StoredDocument;
 use shikiri_web::views::LaneJson;
 
+use super::id_argument::find_lane;
 use super::parts::{all_pages, or_none, print_page, print_record};
 use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
@@ -135,7 +136,7 @@ async fn list(app: &App, tenant: &TenantId, all: bool, json: JsonArgument) -> Re
 }
 
 async fn show(app: &App, tenant: &TenantId, name: &str, json: JsonArgument) -> Result<(), Failure> {
-    print_record::<LaneJson, _>(app.lanes.lane(tenant, name).await?, json, |stored| {
+    print_record::<LaneJson, _>(find_lane(app, tenant, name).await?, json, |stored| {
         let lane = &stored.value;
         let declared = if lane.is_declared { " (declared)" } else { "" };
         let mut lines = vec![
