@@ -27,8 +27,8 @@ pub struct SubagentSpending {
     pub usage: TokenUsage,
     /// None if neither a model record nor the program has the prices.
     pub cost: Option<Cost>,
-    /// The first model whose prices are the built-in ones.
-    pub built_in_of: Option<String>,
+    /// The models whose prices are the built-in ones.
+    pub built_in_of: Vec<String>,
 }
 
 impl Subagents {
@@ -140,12 +140,12 @@ fn spent(text: &str, prices: &PriceList) -> Option<SubagentSpending> {
     let mut sum = SubagentSpending {
         usage: TokenUsage::default(),
         cost: Some(Cost::default()),
-        built_in_of: None,
+        built_in_of: Vec::new(),
     };
     for (model, usage) in by_model {
         let cost = prices.of(&model).map(|prices| prices.cost(&usage));
         if prices.is_built_in(&model) {
-            sum.built_in_of.get_or_insert(model);
+            sum.built_in_of.push(model);
         }
         sum.cost = sum.cost.zip(cost).map(|(sum, cost)| sum + cost);
         sum.usage += usage;

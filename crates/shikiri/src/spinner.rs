@@ -2,7 +2,6 @@
 //! terminal, once it takes longer than a moment. What is printed meanwhile goes above it.
 
 use std::io::{self, IsTerminal as _};
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,17 +17,23 @@ const TICK: Duration = Duration::from_millis(120);
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Does the work, and says on a terminal what is waited for.
-pub(crate) async fn show_waiting<T>(what: &str, work: impl Future<Output = T>) -> T {
-    if !is_shown() {
-        return work.await;
+pub(crate) fn show_waiting<T>(
+    what: &str,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = T> {
+    // On the heap, because the futures of whole commands are large.
+    let mut work = Box::pin(work);
+    async move {
+        if !is_shown() {
+            return work.await;
+        }
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(MOMENT) => {}
+        }
+        let _spinner = Spinner::start(what);
+        work.await
     }
-    let mut work = pin!(work);
-    tokio::select! {
-        done = &mut work => return done,
-        () = tokio::time::sleep(MOMENT) => {}
-    }
-    let _spinner = Spinner::start(what);
-    work.await
 }
 
 /// Prints while no spinner is drawn.

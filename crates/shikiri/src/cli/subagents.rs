@@ -108,7 +108,9 @@ async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
     ];
     let empty = "No subagents yet. Have Claude Code tell of them: shikiri hooks install";
     Output::stdout().table(&columns, &rows, empty)?;
-    note_built_in(views.iter().filter_map(|view| view.spent.as_ref()?.built_in_of.as_deref()));
+    let spent = views.iter().filter_map(|view| view.spent.as_ref());
+    let built_in_of = spent.flat_map(|spent| spent.built_in_of.iter().map(String::as_str));
+    note_built_in(built_in_of);
     Ok(())
 }
 

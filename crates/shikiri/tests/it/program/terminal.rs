@@ -1,5 +1,6 @@
 //! What a person sees at a terminal, in a real pty; and that a pipe gets everything whole.
 
+use serde_json::json;
 use shikiri_testkit::{Cli, TestApp};
 
 use super::fresh;
@@ -204,6 +205,69 @@ async fn endings_and_last_stand_for_ids() {
     cli.run(&["runs", "show", tail, "--tenant", "acme"]).refused(4, &[tail]);
     cli.run(&["cancel", tail]).done();
     assert!(cli.run(&["runs", "show", tail]).done().stdout.contains("cancelled"));
+}
+
+/// Commands that change something take endings too, in their own tenant alone.
+#[test]
+fn commands_that_write_take_endings_of_their_tenant() {
+    let (_folder, cli) = fresh();
+    cli.run(&["tenants", "create", "acme"]).done();
+    let key = cli.run(&["keys", "create", "ci", "--tenant", "acme", "--json"]).json();
+    let key = key["id"].as_str().unwrap();
+    cli.run(&["keys", "revoke", ending(key)]).refused(4, &[ending(key)]);
+    let revoked = cli.run(&["keys", "revoke", ending(key), "--tenant", "acme"]).done();
+    assert_eq!(revoked.stdout, format!("{key} is revoked\n"));
+
+    let url = "https://tools.example/mcp";
+    let server = ["servers", "create", "tools", "--type", "http", "--url", url, "--json"];
+    let server = cli.run(&server).json()["id"].as_str().unwrap().to_owned();
+    let removed = cli.run(&["servers", "remove", "@last"]).done();
+    assert_eq!(removed.stdout, format!("MCP server {server} is removed\n"));
+
+    let conversation = made(&cli, &["conversations", "create"]);
+    cli.run(&["run", "Hello", "--conversation", ending(&conversation)]).done();
+    let archived = cli.run(&["conversations", "archive", "@last"]).done();
+    assert!(archived.stdout.contains(&conversation), "{}", archived.stdout);
+    let of_it = ["executions", "list", "--conversation", ending(&conversation), "--json"];
+    let execution = cli.run(&of_it).json()["items"][0]["id"].as_str().unwrap().to_owned();
+    // The newest run is another one.
+    made(&cli, &["runs", "start", "long_running_agent"]);
+    let shown = cli.run(&["executions", "show", "@last"]).done().stdout;
+    assert!(shown.contains(&execution), "{shown}");
+}
+
+#[test]
+fn a_lane_is_shown_by_the_end_of_its_name() {
+    let (folder, cli) = fresh();
+    let agent = |chat: &str| {
+        let url = format!("https://chatgpt.com/c/{chat}");
+        json!({ "lastAccess": "2026-11-19T05:00:00.000Z", "chatgpt": { "url": url } })
+    };
+    let file = folder.path().join("sessions.json");
+    let sessions = json!({ "version": 2, "agents": {
+        "codex-1111": agent("a"), "claude-code-21112": agent("b"), "other-333": agent("c"),
+    }});
+    std::fs::write(&file, sessions.to_string()).unwrap();
+    cli.run(&["lanes", "import", file.to_str().unwrap()]).done();
+    let shown = |typed: &str| cli.run(&["lanes", "show", typed]);
+    assert!(shown("1112").done().stdout.contains("claude-code-21112"));
+    assert!(shown("other-333").done().stdout.contains("other-333"));
+    assert!(shown("-333").done().stdout.contains("other-333"));
+    shown("111").refused(4, &["111", "lanes list"]);
+    shown("0000").refused(4, &["0000"]);
+}
+
+/// A server's conversations are searched over REST.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_of_a_server_is_found_by_its_end() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let (cli, url) = (app.cli(), format!("http://127.0.0.1:{}", app.port()));
+    let conversation = made(&cli, &["conversations", "create"]);
+    for typed in [ending(&conversation), "@last"] {
+        cli.run(&["run", "Hello", "--server", &url, "--conversation", typed]).done();
+    }
+    let shown = cli.run(&["conversations", "show", "@last", "--json"]).json();
+    assert_eq!((&shown["id"], &shown["turns"]), (&conversation.into(), &2.into()));
 }
 
 fn endings_that_several_share(cli: &Cli) {
