@@ -25,8 +25,10 @@ pub struct SubagentView {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubagentSpending {
     pub usage: TokenUsage,
-    /// None if no model record has the prices.
+    /// None if neither a model record nor the program has the prices.
     pub cost: Option<Cost>,
+    /// The models whose prices are the built-in ones.
+    pub built_in_of: Vec<String>,
 }
 
 impl Subagents {
@@ -45,7 +47,7 @@ impl Subagents {
         let last = found.last().filter(|_| more);
         let next = last
             .map(|last| RecordPosition { created_at: last.created_at, id: last.agent_id.clone() });
-        let prices = self.prices().await?;
+        let prices = self.tenancy.prices().await?;
         let now = self.runtime.store().now().await?;
         let views = found.into_iter().map(|subagent| SubagentView::new(subagent, &prices, now));
         Ok((views.collect(), next))
@@ -67,7 +69,7 @@ impl Subagents {
         let changed =
             self.runtime.store().hooks().set_role(tenant, agent_id, role, RoleSource::Manual);
         let subagent = changed.await?.ok_or_else(|| AppError::not_found("subagent", agent_id))?;
-        let (prices, now) = (self.prices().await?, self.runtime.store().now().await?);
+        let (prices, now) = (self.tenancy.prices().await?, self.runtime.store().now().await?);
         Ok(SubagentView::new(subagent, &prices, now))
     }
 
@@ -120,18 +122,6 @@ impl Subagents {
         }
         Ok(())
     }
-
-    async fn prices(&self) -> Result<PriceList, AppError> {
-        let (mut prices, mut after) = (Vec::new(), None);
-        loop {
-            let (models, next) = self.tenancy.list_models(after, 200).await?;
-            prices.extend(models.into_iter().map(|m| (m.value.model_name, m.value.prices)));
-            match next {
-                Some(next) => after = Some(next),
-                None => return Ok(PriceList::new(prices)),
-            }
-        }
-    }
 }
 
 impl SubagentView {
@@ -147,9 +137,16 @@ impl SubagentView {
 /// The sum over all models. Without the prices of one of them, the cost is not known.
 fn spent(text: &str, prices: &PriceList) -> Option<SubagentSpending> {
     let by_model: BTreeMap<String, TokenUsage> = serde_json::from_str(text).ok()?;
-    let mut sum = SubagentSpending { usage: TokenUsage::default(), cost: Some(Cost::default()) };
+    let mut sum = SubagentSpending {
+        usage: TokenUsage::default(),
+        cost: Some(Cost::default()),
+        built_in_of: Vec::new(),
+    };
     for (model, usage) in by_model {
         let cost = prices.of(&model).map(|prices| prices.cost(&usage));
+        if prices.is_built_in(&model) {
+            sum.built_in_of.push(model);
+        }
         sum.cost = sum.cost.zip(cost).map(|(sum, cost)| sum + cost);
         sum.usage += usage;
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use shikiri_model::execution::{ModelPrices, TokenPrice};
+use shikiri_model::execution::{ModelPrices, PriceList, TokenPrice};
 use shikiri_model::ids::{ModelId, TenantId};
 use shikiri_model::lease::LeaseGuard;
 use shikiri_model::models::{ActiveStatus, EngineKind, Model};
@@ -266,6 +266,19 @@ impl Tenancy {
                 ..RecordQuery::of::<Model>(&TenantId::system())
             })
             .await
+    }
+
+    /// The prices of all models.
+    pub async fn prices(&self) -> Result<PriceList, AppError> {
+        let (mut prices, mut after) = (Vec::new(), None);
+        loop {
+            let (models, next) = self.list_models(after, 200).await?;
+            prices.extend(models.into_iter().map(|m| (m.value.model_name, m.value.prices)));
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(PriceList::new(prices)),
+            }
+        }
     }
 
     /// Refuses a `model_id` of another record that names no model. Models are never removed, so a

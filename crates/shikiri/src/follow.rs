@@ -10,6 +10,7 @@ use shikiri_runtime::EventBatch;
 use crate::exit::Failure;
 use crate::output::{Output, Style};
 use crate::signals::Signals;
+use crate::spinner::show_waiting;
 use crate::text::{one_line, short};
 
 /// Longer texts are cut; `--json` shows them whole.
@@ -35,15 +36,35 @@ pub async fn follow(
     app.runtime.run(tenant, run).await?;
     let mut watch = app.runtime.watch(tenant, run_stream(run), after).await?;
     let output = Output::stdout();
+    let mut waits_for = "waiting for the run";
     loop {
+        let next = async {
+            match as_json {
+                true => watch.next().await,
+                false => show_waiting(waits_for, watch.next()).await,
+            }
+        };
         let delivery = tokio::select! {
-            delivery = watch.next() => delivery?,
+            delivery = next => delivery?,
             _ = signals.next() => return Ok(Ending::Detached { last_seq: watch.cursor() }),
         };
         match delivery {
-            Some(delivery) => print(output, run, &delivery, as_json)?,
+            Some(delivery) => {
+                print(output, run, &delivery, as_json)?;
+                waits_for =
+                    delivery.events().last().map_or(waits_for, |event| wait_after(event.kind));
+            }
             None => return Ok(Ending::Ended(app.runtime.run(tenant, run).await?.run.status)),
         }
+    }
+}
+
+/// What goes on after an event.
+fn wait_after(kind: &str) -> &'static str {
+    match kind {
+        "queued" => "in the queue until a server takes it",
+        "question" | "waiting" => "waiting for an answer",
+        _ => "at work",
     }
 }
 
@@ -76,7 +97,7 @@ pub(crate) fn json_of(run: &RunId, event: EventRef<'_>) -> Value {
 
 /// One event for people: number, time of day, name, and content.
 pub fn event_line(output: Output, seq: Seq, at: &str, kind: &str, data: &Value) -> String {
-    let time = at.get(11..23).unwrap_or(at);
+    let time = output.time_of_day(at);
     let style = match kind {
         "result" => Style::Good,
         "error" | "step_failed" => Style::Bad,
@@ -84,7 +105,7 @@ pub fn event_line(output: Output, seq: Seq, at: &str, kind: &str, data: &Value) 
         "started" | "queued" | "waiting" => Style::Bold,
         _ => Style::Plain,
     };
-    let head = output.paint(Style::Dim, &format!("{seq:>5}  {}", one_line(time)));
+    let head = output.paint(Style::Dim, &format!("{seq:>5}  {}", one_line(&time)));
     let name = output.paint(style, &format!("{:14}", one_line(kind)));
     format!("{head}  {name} {}", short(&summary(kind, data), SHOWN)).trim_end().to_owned()
 }

@@ -43,8 +43,18 @@ impl Outcome {
         self.of(kind).len()
     }
 
+    /// What readers were warned of, besides that the model is asked again.
     pub(crate) fn warnings(&self) -> Vec<&str> {
-        self.of("warning").iter().map(|data| data["code"].as_str().unwrap()).collect()
+        self.warning_codes().filter(|code| *code != "API_RETRY").collect()
+    }
+
+    /// How often readers were told that the model is asked again.
+    pub(crate) fn retries(&self) -> usize {
+        self.warning_codes().filter(|code| *code == "API_RETRY").count()
+    }
+
+    fn warning_codes(&self) -> impl Iterator<Item = &str> {
+        self.of("warning").into_iter().map(|data| data["code"].as_str().unwrap())
     }
 
     pub(crate) fn notes(&self, subtype: &str) -> usize {

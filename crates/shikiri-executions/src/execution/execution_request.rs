@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shikiri_model::confinement::{Confinement, ConfinementLevel};
 use shikiri_model::conversation::{Conversation, ConversationStatus, conversation_lock};
-use shikiri_model::execution::{ExecutionUser, ModelPrices, PriceList};
+use shikiri_model::execution::{ExecutionUser, PriceList};
 use shikiri_model::ids::{ConversationId, ModelId, TenantId};
 use shikiri_model::models::{ActiveStatus, Model};
 use shikiri_model::native::ExecutionLimits;
@@ -151,7 +151,9 @@ impl ResolvedRequest {
             let reason = format!("the engine {engine} keeps none: use anthropic or bedrock");
             return Err(AppError::invalid("limits", reason));
         }
-        if self.limits.needs_prices() && self.model.prices == ModelPrices::default() {
+        let prices = self.prices();
+        let has_prices = prices.of(&self.model.model_name).is_some_and(|known| !known.is_unset());
+        if self.limits.needs_prices() && !has_prices {
             let reason = format!("the model {} has no prices to count with", self.model.id);
             return Err(AppError::invalid("limits.max_cost_usd", reason));
         }

@@ -41,6 +41,9 @@ pub struct ProcessorConfig {
     pub subagent_model: String,
 }
 
+/// The note of an engine that asks its model's API again after a pause.
+const API_RETRY: &str = "api_retry";
+
 #[derive(Debug, Default)]
 pub struct MessageProcessor {
     expected: ProcessorConfig,
@@ -98,8 +101,9 @@ impl MessageProcessor {
                 vec![event("warning", &data)]
             }
             EngineMessage::Note { subtype, content } => {
+                let told = (subtype == API_RETRY).then(|| retry_warning(&content));
                 self.keep(MessageKind::System, Some(subtype), content, None, now);
-                Vec::new()
+                told.into_iter().collect()
             }
             EngineMessage::Finished(finish) => {
                 let content = json!({ "result": finish.result, "is_error": finish.is_error });
@@ -280,6 +284,21 @@ impl MessageProcessor {
 
 fn event(kind: &'static str, data: &Value) -> NewEvent {
     NewEvent::from_value(kind, data)
+}
+
+/// Tells readers why nothing comes for a while.
+fn retry_warning(content: &Value) -> NewEvent {
+    let number = |name: &str| content[name].as_u64().unwrap_or(0);
+    let delay_ms = number("retry_delay_ms");
+    let (attempt, max_retries) = (number("attempt"), number("max_retries"));
+    let error = content["error"].as_str().unwrap_or("the model's API does not answer");
+    let seconds = delay_ms.div_ceil(1_000);
+    let message = format!("retrying in {seconds} s ({attempt} of {max_retries}): {error}");
+    let data = json!({
+        "code": "API_RETRY", "message": message,
+        "attempt": attempt, "max_retries": max_retries, "retry_delay_ms": delay_ms,
+    });
+    event("warning", &data)
 }
 
 fn with_parent(mut data: Value, parent: Option<&str>) -> Value {

@@ -138,7 +138,23 @@ fn warnings_name_the_server_and_notes_are_only_kept() {
         server: Some("docs".into()),
     };
     assert_eq!(taken(&mut processor, warning)[0].1["server"], "docs");
-    let note = EngineMessage::Note { subtype: "api_retry".into(), content: json!({}) };
+    let note = EngineMessage::Note { subtype: "finish".into(), content: json!({}) };
     assert_eq!(taken(&mut processor, note), []);
+    assert_eq!(processor.messages()[0].subtype.as_deref(), Some("finish"));
+}
+
+#[test]
+fn a_retry_is_kept_and_told_with_its_pause_and_its_reason() {
+    let mut processor = MessageProcessor::new(expected());
+    let content = json!({
+        "attempt": 2, "max_retries": 10, "retry_delay_ms": 3_400, "error": "過負荷",
+        "error_status": 529,
+    });
+    let note = EngineMessage::Note { subtype: "api_retry".into(), content };
+    let told = json!({
+        "code": "API_RETRY", "message": "retrying in 4 s (2 of 10): 過負荷",
+        "attempt": 2, "max_retries": 10, "retry_delay_ms": 3_400,
+    });
+    assert_eq!(taken(&mut processor, note), [("warning", told)]);
     assert_eq!(processor.messages()[0].subtype.as_deref(), Some("api_retry"));
 }

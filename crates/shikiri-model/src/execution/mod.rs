@@ -3,6 +3,7 @@
 //! An engine reports its work in [`EngineMessage`]s. The [`MessageProcessor`] turns them into
 //! events for readers, messages and tool calls to store, and a [`UsageLedger`] of the tokens spent.
 
+mod built_in_prices;
 mod engine_message;
 mod execution_records;
 mod message_processor;
@@ -14,6 +15,7 @@ mod usage_totals;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use built_in_prices::{PRICES_AS_OF, built_in_prices};
 pub use engine_message::{EngineFinish, EngineMessage, SubagentStart, TokenSpender, ToolUse};
 pub use execution_records::{MessageLog, SessionFiles, ToolLog, UsageLog};
 pub use message_processor::{ConversationMessage, MessageKind, MessageProcessor, ProcessorConfig};

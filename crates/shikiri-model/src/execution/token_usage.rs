@@ -120,6 +120,11 @@ pub struct ModelPrices {
 }
 
 impl ModelPrices {
+    /// Whether no price was set. A model is never sold for nothing.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::default()
+    }
+
     pub fn cost(&self, usage: &TokenUsage) -> Cost {
         let part = |tokens: u64, price: TokenPrice| u128::from(tokens) * u128::from(price.0);
         let parts = [

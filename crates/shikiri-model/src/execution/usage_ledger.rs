@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::built_in_prices::built_in_prices;
 use super::engine_message::{SubagentStart, TokenSpender};
 use super::token_usage::{Cost, ModelPrices, TokenUsage};
 
@@ -51,9 +52,23 @@ impl PriceList {
         Self(prices.into_iter().collect())
     }
 
-    /// The prices of a model. Without an exact match, a name that is a prefix counts, such as
-    /// `claude-haiku-4-5` for `claude-haiku-4-5-20251001`.
+    /// The prices of a model: those of its record, or the built-in ones if the record has none.
     pub fn of(&self, model: &str) -> Option<&ModelPrices> {
+        let recorded = self.recorded(model);
+        match recorded.filter(|prices| !prices.is_unset()) {
+            Some(prices) => Some(prices),
+            None => built_in_prices(model).or(recorded),
+        }
+    }
+
+    /// Whether the prices of a model are the built-in ones.
+    pub fn is_built_in(&self, model: &str) -> bool {
+        self.recorded(model).is_none_or(ModelPrices::is_unset) && built_in_prices(model).is_some()
+    }
+
+    /// The prices of a model's record. Without an exact match, a name that is a prefix counts, such
+    /// as `claude-haiku-4-5` for `claude-haiku-4-5-20251001`.
+    fn recorded(&self, model: &str) -> Option<&ModelPrices> {
         let exact = self.0.iter().find(|(name, _)| name == model);
         let starts = |name: &str| {
             model.strip_prefix(name).is_some_and(|rest| rest.starts_with(['-', '[', ':', '@']))
@@ -147,6 +162,20 @@ mod tests {
             ("claude-haiku".to_owned(), of(1_000_000)),
             ("claude-haiku-4-5".to_owned(), of(2_000_000)),
         ])
+    }
+
+    #[test]
+    fn the_prices_of_a_record_win_over_the_built_in_ones() {
+        let own = ModelPrices { input: TokenPrice::from_micros(7), ..ModelPrices::default() };
+        let named = |prices| PriceList::new([("claude-sonnet-4-5".to_owned(), prices)]);
+        let dated = "claude-sonnet-4-5-20250929";
+        assert_eq!(named(own).of(dated), Some(&own));
+        assert!(!named(own).is_built_in(dated));
+        let unset = named(ModelPrices::default());
+        assert_eq!(unset.of(dated), built_in_prices(dated));
+        assert!(unset.is_built_in(dated) && PriceList::default().is_built_in(dated));
+        assert_eq!(PriceList::default().of("another"), None);
+        assert!(!PriceList::default().is_built_in("another"));
     }
 
     #[test]

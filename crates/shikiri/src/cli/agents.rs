@@ -14,11 +14,12 @@ use shikiri_teams::NewTeamAgent;
 use shikiri_tenancy::Tenancy;
 use shikiri_web::views::{TeamAgentJson, Word};
 
-use super::parts::{all_pages, or_none, print_page, print_record, word};
+use super::parts::{all_pages, none_yet, or_none, print_page, print_record, word};
 use super::team::ProjectArgument;
 use super::{CommonArguments, JsonArgument};
 use crate::exit::Failure;
 use crate::output::{Output, note};
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -174,10 +175,18 @@ async fn list(app: &App, project: &ProjectArgument) -> Result<(), Failure> {
             short(agent.role.as_deref().unwrap_or(&agent.name), 60),
         ]
     };
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::text("kind"),
+        TableColumn::text("rank"),
+        TableColumn::text("spawn"),
+        TableColumn::text("role"),
+    ];
     print_page::<TeamAgentJson, _>(
         (all, None),
         project.json,
-        &["id", "kind", "rank", "spawn", "role"],
+        &columns,
+        &none_yet("agents", false, "agents add ID"),
         row,
     )
 }
@@ -194,7 +203,7 @@ fn show(stored: StoredDocument<TeamAgent>, json: JsonArgument) -> Result<(), Fai
             ("passkey", if agent.passkey.is_some() { "set" } else { "none" }.to_owned()),
             ("model", or_none(agent.model_id.as_ref().map(ModelId::as_str))),
             ("spawn", agent.spawn.word()),
-            ("created", stored.created_at.to_string()),
+            ("created", Output::stdout().time(stored.created_at)),
         ]
     })
 }

@@ -6,6 +6,7 @@ use shikiri_model::event::Seq;
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_web::views::ExecutionJson;
 
+use super::id_argument::IdArgument;
 use super::{JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
@@ -16,7 +17,7 @@ use crate::terminal::{Form, Local, Teller};
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The run or execution to follow
-    run: RunId,
+    run: IdArgument<RunId>,
     /// Only events after this number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: Seq,
@@ -28,6 +29,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { run, after, tenant, json } = arguments;
+    let run = run.resolve(app, &tenant.id).await?;
     let found = app.runtime.run(&tenant.id, &run).await?;
     let ending = match found.run.execution {
         Some(_) => listen(app, &tenant.id, &run, after, json.json).await?,
@@ -55,7 +57,7 @@ async fn listen(
     let mut last_seq = after;
     loop {
         let happening = tokio::select! {
-            happening = feed.next() => happening?,
+            happening = teller.wait_for(feed.next()) => happening?,
             _ = signals.next() => return Ok(Ending::Detached { last_seq }),
         };
         let Some(happening) = happening else { break };

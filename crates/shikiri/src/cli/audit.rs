@@ -9,6 +9,7 @@ use super::JsonArgument;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals::Signals;
+use crate::table::TableColumn;
 use crate::text::one_line;
 use crate::wiring::Access;
 
@@ -41,7 +42,15 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
         return output.json(&AuditPage::new(entries, None));
     }
     let rows: Vec<_> = entries.iter().map(row).collect();
-    output.table(&["at", "who", "from", "action", "what", "fields"], &rows)
+    let columns = [
+        TableColumn::time("at"),
+        TableColumn::text("who"),
+        TableColumn::text("from").minor(),
+        TableColumn::text("action"),
+        TableColumn::text("what"),
+        TableColumn::text("fields").minor(),
+    ];
+    output.table(&columns, &rows, "Nothing was changed yet that is recorded here.")
 }
 
 /// A line for each entry, as it comes.

@@ -12,6 +12,7 @@ use crate::config::{BrowserFlags, Config, Surroundings};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style, note};
 use crate::signals::Signals;
+use crate::spinner::show_waiting;
 use crate::text::one_line;
 use crate::trust::ConfigUse;
 use crate::{data_folder, logging, trust_audit, wiring};
@@ -55,7 +56,7 @@ pub(super) async fn run(global: &Global, command: Command) -> Result<(), Failure
 
 async fn check(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     let bridge = wiring::bridge(config);
-    let found = bridge.check(&arguments.tenant.id).await?;
+    let found = show_waiting("looking at the pages", bridge.check(&arguments.tenant.id)).await?;
     let output = Output::stdout();
     if arguments.json.json {
         #[derive(Serialize)]
@@ -117,7 +118,8 @@ async fn login(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     let mut config = config.clone();
     config.browser.is_headless = false;
     let bridge = wiring::bridge(&config);
-    let pages = bridge.open_for_login(&arguments.tenant.id).await?;
+    let pages =
+        show_waiting("opening the window", bridge.open_for_login(&arguments.tenant.id)).await?;
     note("log in to each page in the window; when done, close the pages or press Ctrl-C");
     let mut known = vec![None; pages.len()];
     loop {

@@ -10,10 +10,14 @@ use shikiri_model::ids::{ConversationId, ModelId, TenantId};
 use shikiri_model::record::StoredDocument;
 use shikiri_web::views::{ConversationJson, MessageJson, Word};
 
-use super::parts::{all_pages, emptied, or_none, print_id, print_page, print_record, word};
+use super::id_argument::IdArgument;
+use super::parts::{
+    all_pages, emptied, none_yet, or_none, print_id, print_page, print_record, word,
+};
 use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::short;
 use crate::wiring::Access;
 
@@ -37,13 +41,13 @@ pub(super) enum Command {
     },
     /// Show one conversation
     Show {
-        conversation: ConversationId,
+        conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Change a conversation; what is not named stays
     Set {
-        conversation: ConversationId,
+        conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         change: Change,
         #[arg(long, value_parser = word::<ConversationStatus>())]
@@ -56,19 +60,19 @@ pub(super) enum Command {
     },
     /// Keep a conversation, and let nothing be said in it any more
     Archive {
-        conversation: ConversationId,
+        conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Show what was said, oldest first
     Messages {
-        conversation: ConversationId,
+        conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Remove a conversation with its messages and files, for good; what it cost stays on record
     Remove {
-        conversation: ConversationId,
+        conversation: IdArgument<ConversationId>,
         /// Yes, for good
         #[arg(long)]
         yes: bool,
@@ -142,9 +146,11 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             list(app, &common.tenant.id, status, limit, common.json).await
         }
         Command::Show { conversation, common } => {
+            let conversation = conversation.resolve(app, &common.tenant.id).await?;
             show(app.executions.conversation(&common.tenant.id, &conversation).await?, common.json)
         }
         Command::Set { conversation, change, status, new_session, common } => {
+            let conversation = conversation.resolve(app, &common.tenant.id).await?;
             let patch =
                 ConversationPatch { status, forget_session: new_session, ..change.patch()? };
             show(
@@ -152,14 +158,17 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
                 common.json,
             )
         }
-        Command::Archive { conversation, common } => show(
-            app.executions.archive_conversation(&common.tenant.id, &conversation).await?,
-            common.json,
-        ),
+        Command::Archive { conversation, common } => {
+            let conversation = conversation.resolve(app, &common.tenant.id).await?;
+            let archived = app.executions.archive_conversation(&common.tenant.id, &conversation);
+            show(archived.await?, common.json)
+        }
         Command::Messages { conversation, common } => {
+            let conversation = conversation.resolve(app, &common.tenant.id).await?;
             messages(app, &common.tenant.id, &conversation, common.json).await
         }
         Command::Remove { conversation, yes, tenant } => {
+            let conversation = conversation.resolve(app, &tenant.id).await?;
             app.executions.conversation(&tenant.id, &conversation).await?;
             if !yes {
                 let what = format!(
@@ -191,9 +200,16 @@ async fn list(
             short(conversation.title.as_deref().unwrap_or_default(), 60),
         ]
     };
-    let head = ["id", "status", "turns", "changed", "title"];
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::state("status"),
+        TableColumn::text("turns"),
+        TableColumn::time("changed"),
+        TableColumn::text("title"),
+    ];
+    let empty = none_yet("conversations", status.is_some(), "run \"Hello\"");
     let page = if json.json { page } else { (page.0, None) };
-    print_page::<ConversationJson, _>(page, json, &head, row)
+    print_page::<ConversationJson, _>(page, json, &columns, &empty, row)
 }
 
 fn show(stored: StoredDocument<Conversation>, json: JsonArgument) -> Result<(), Failure> {
@@ -204,13 +220,13 @@ fn show(stored: StoredDocument<Conversation>, json: JsonArgument) -> Result<(), 
         vec![
             ("conversation", conversation.id.to_string()),
             ("title", or_none(conversation.title.as_deref())),
-            ("status", conversation.status.as_str().to_owned()),
+            ("status", Output::stdout().state(conversation.status.as_str())),
             ("turns", conversation.turns.to_string()),
             ("model", model.map_or("the tenant's".to_owned(), str::to_owned)),
             ("workspace", workspace.map_or("as the tenant".to_owned(), |yes| yes.to_string())),
             ("session", or_none(conversation.session_id.as_deref())),
-            ("created", stored.created_at.to_string()),
-            ("changed", stored.updated_at.to_string()),
+            ("created", Output::stdout().time(stored.created_at)),
+            ("changed", Output::stdout().time(stored.updated_at)),
         ]
     })
 }
@@ -231,5 +247,13 @@ async fn messages(
         };
         vec![message.turn.to_string(), message.at.to_string(), message.kind.word(), content]
     };
-    print_page::<MessageJson, _>((all, None), json, &["turn", "at", "type", "content"], row)
+    let columns = [
+        TableColumn::text("turn"),
+        TableColumn::time("at"),
+        TableColumn::text("type"),
+        TableColumn::text("content"),
+    ];
+    let empty =
+        format!("No messages yet. Say something: shikiri run \"Hello\" --conversation {id}");
+    print_page::<MessageJson, _>((all, None), json, &columns, &empty, row)
 }

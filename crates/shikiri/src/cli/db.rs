@@ -13,6 +13,7 @@ use super::JsonArgument;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style, note};
+use crate::spinner::show_waiting;
 use crate::store_url::StoreUrl;
 use crate::text::one_line;
 use crate::wiring::{self, Access};
@@ -38,14 +39,23 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
         Command::Check { json } => match &config.store {
             StoreUrl::Sqlite(path) => {
                 let path = path.clone();
-                report(&blocking(move || maintenance::check(&path).map_err(not_open)).await?, json)
+                report(
+                    &blocking("reading the database", move || {
+                        maintenance::check(&path).map_err(not_open)
+                    })
+                    .await?,
+                    json,
+                )
             }
             StoreUrl::Postgres(_) => check_postgres(config, json).await,
         },
         Command::Backup { file } => {
             let path = embedded(config, "pg_dump")?.to_owned();
             let target = file.clone();
-            blocking(move || maintenance::backup(&path, &target).map_err(not_done)).await?;
+            blocking("copying the database", move || {
+                maintenance::backup(&path, &target).map_err(not_done)
+            })
+            .await?;
             output.line(&format!("backed up to {}", file.display()))?;
             note_sealing(config).await;
             Ok(())
@@ -53,8 +63,8 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
         Command::Restore { file } => {
             let path = embedded(config, "pg_restore")?.to_owned();
             let (source, target) = (file.clone(), path.clone());
-            let kept =
-                blocking(move || maintenance::restore(&source, &target).map_err(not_done)).await?;
+            let restoring = move || maintenance::restore(&source, &target).map_err(not_done);
+            let kept = blocking("putting the backup in place", restoring).await?;
             output.line(&format!("restored {} to {}", file.display(), path.display()))?;
             if let Some(kept) = kept {
                 output.line(&format!("what was there is kept as {}", kept.display()))?;
@@ -63,7 +73,7 @@ pub(super) async fn run(config: &Config, command: Command) -> Result<(), Failure
             Ok(())
         }
         Command::Migrate => {
-            wiring::open_store(config, Access::Write).await?;
+            show_waiting("migrating", wiring::open_store(config, Access::Write)).await?;
             let schema = shikiri_sqlite::migrate::latest_version();
             output.line(&format!("{} has schema {schema}", config.store))
         }
@@ -95,9 +105,10 @@ fn embedded<'a>(config: &'a Config, tool: &str) -> Result<&'a Path, Failure> {
 }
 
 async fn blocking<T: Send + 'static>(
+    what: &str,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = show_waiting(what, tokio::task::spawn_blocking(work)).await;
     done.unwrap_or_else(|error| Err(Failure::told(Exit::Failed, error)))
 }
 

@@ -8,9 +8,12 @@ use shikiri_model::team::{Delegation, DelegationStatus};
 use shikiri_web::views::DelegationJson;
 
 use super::JsonArgument;
+use super::id_argument::IdArgument;
 use super::parts::{or_none, print_page, print_record, word};
 use super::team::ProjectArgument;
 use crate::exit::Failure;
+use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::short;
 
 #[derive(Subcommand)]
@@ -26,7 +29,7 @@ pub(super) enum Command {
     },
     /// Show one delegation
     Show {
-        delegation: DelegationId,
+        delegation: IdArgument<DelegationId>,
         #[command(flatten)]
         project: ProjectArgument,
     },
@@ -37,6 +40,7 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::List { status, limit, project } => list(app, status, limit, &project).await,
         Command::Show { delegation, project } => {
             let found = project.find(app).await?;
+            let delegation = delegation.resolve_in(app, &found).await?;
             let stored =
                 app.teams.find_delegation(&found.tenant, &found.project, &delegation).await?;
             show(stored, project.json)
@@ -63,10 +67,18 @@ async fn list(
             short(&delegation.purpose, 60),
         ]
     };
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::state("status"),
+        TableColumn::text("agent"),
+        TableColumn::text("target"),
+        TableColumn::text("purpose"),
+    ];
     print_page::<DelegationJson, _>(
         page,
         project.json,
-        &["id", "status", "agent", "target", "purpose"],
+        &columns,
+        "No delegations like that. Agents make them with the tool delegate_to_chat_session.",
         row,
     )
 }
@@ -77,7 +89,7 @@ fn show(stored: StoredDocument<Delegation>, json: JsonArgument) -> Result<(), Fa
         let result = delegation.result.as_ref().map(|result| short(&result.to_string(), 200));
         vec![
             ("delegation", delegation.id.to_string()),
-            ("status", delegation.status.as_str().to_owned()),
+            ("status", Output::stdout().state(delegation.status.as_str())),
             ("agent", delegation.agent.to_string()),
             ("target", delegation.target.to_string()),
             ("purpose", short(&delegation.purpose, 200)),
@@ -86,8 +98,11 @@ fn show(stored: StoredDocument<Delegation>, json: JsonArgument) -> Result<(), Fa
             ("dialogue", or_none(delegation.dialogue.as_ref().map(DialogueId::as_str))),
             ("attempts", delegation.attempts.to_string()),
             ("result", or_none(result.as_deref())),
-            ("created", stored.created_at.to_string()),
-            ("processed", delegation.processed_at.map_or("no".to_owned(), |at| at.to_string())),
+            ("created", Output::stdout().time(stored.created_at)),
+            (
+                "processed",
+                delegation.processed_at.map_or("no".to_owned(), |at| Output::stdout().time(at)),
+            ),
         ]
     })
 }

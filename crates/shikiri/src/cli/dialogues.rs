@@ -12,11 +12,13 @@ use shikiri_teams::DialogueLine;
 use shikiri_web::views::{DialogueJson, DialogueLineJson};
 
 use super::JsonArgument;
+use super::id_argument::IdArgument;
 use super::parts::{or_none, print_page, sheet, word};
 use super::team::{ProjectArgument, Where};
 use crate::exit::Failure;
 use crate::output::{Output, Style, note};
 use crate::signals::Signals;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -33,7 +35,7 @@ pub(super) enum Command {
     },
     /// Show one dialogue and what was said
     Show {
-        dialogue: DialogueId,
+        dialogue: IdArgument<DialogueId>,
         /// Tell what is said as it is said, to the end; Ctrl-C detaches
         #[arg(long)]
         follow: bool,
@@ -42,7 +44,7 @@ pub(super) enum Command {
     },
     /// End a dialogue; both agents are told
     Cancel {
-        dialogue: DialogueId,
+        dialogue: IdArgument<DialogueId>,
         #[command(flatten)]
         project: ProjectArgument,
     },
@@ -62,16 +64,19 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::List { state, limit, project } => list(app, state, limit, &project).await,
         Command::Show { dialogue, follow: true, project } => {
             let found = project.find(app).await?;
+            let dialogue = dialogue.resolve_in(app, &found).await?;
             follow(app, &found, &dialogue, project.json.json).await
         }
         Command::Show { dialogue, follow: false, project } => {
             let found = project.find(app).await?;
+            let dialogue = dialogue.resolve_in(app, &found).await?;
             let stored = app.teams.dialogue_of(&found.tenant, &found.project, &dialogue).await?;
             let said = app.teams.transcript(&found.tenant, &dialogue).await?;
             show(stored, said, project.json)
         }
         Command::Cancel { dialogue, project } => {
             let found = project.find(app).await?;
+            let dialogue = dialogue.resolve_in(app, &found).await?;
             let ended = app.teams.cancel_dialogue(&found.tenant, &found.project, &dialogue).await?;
             if project.json.json {
                 return Output::stdout().json(&DialogueJson::from(ended));
@@ -100,10 +105,19 @@ async fn list(
             short(dialogue.purpose.as_deref().unwrap_or_default(), 40),
         ]
     };
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::state("state"),
+        TableColumn::text("messages"),
+        TableColumn::text("from"),
+        TableColumn::text("with"),
+        TableColumn::text("purpose").minor(),
+    ];
     print_page::<DialogueJson, _>(
         page,
         project.json,
-        &["id", "state", "messages", "from", "with", "purpose"],
+        &columns,
+        "No dialogues like that. Agents begin them with the tool start_conversation.",
         row,
     )
 }
@@ -141,13 +155,13 @@ fn show(
     let next = dialogue.is_living().then(|| dialogue.agent(dialogue.turn).as_str());
     sheet(&[
         ("dialogue", dialogue.id.to_string()),
-        ("state", state_word(dialogue)),
+        ("state", output.state(&state_word(dialogue))),
         ("from", dialogue.initiator.to_string()),
         ("with", dialogue.participant.to_string()),
         ("purpose", short(dialogue.purpose.as_deref().unwrap_or("none"), 200)),
         ("messages", format!("{} of {}", dialogue.messages, dialogue.max_turns)),
         ("next", or_none(next)),
-        ("created", stored.created_at.to_string()),
+        ("created", output.time(stored.created_at)),
     ])?;
     for line in &said {
         let at = line.said.created_at.to_string();
@@ -163,7 +177,7 @@ fn show(
 
 /// Time, speaker and text. The text is never cut, because this command exists to show it.
 fn said_line(output: Output, at: &str, from: &str, content: &str) -> String {
-    let time = output.paint(Style::Dim, at.get(11..23).unwrap_or(at));
+    let time = output.paint(Style::Dim, &output.time_of_day(at));
     format!("{time}  {}: {}", output.paint(Style::Bold, from), one_line(content))
 }
 
@@ -211,7 +225,7 @@ fn event_line(output: Output, event: EventRef<'_>, data: &Value) -> String {
     match event.kind {
         "message" => said_line(output, &at, &one_line(&text("from_agent_id")), &text("content")),
         "conversation_ended" => {
-            let time = output.paint(Style::Dim, at.get(11..23).unwrap_or(&at));
+            let time = output.paint(Style::Dim, &output.time_of_day(&at));
             format!("{time}  ended: {} {}", one_line(&text("reason")), one_line(&text("note")))
                 .trim_end()
                 .to_owned()

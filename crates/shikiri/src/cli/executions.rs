@@ -1,19 +1,23 @@
 //! `shikiri executions list|show`.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
 use serde_json::Value;
 use shikiri_app::App;
-use shikiri_model::execution::{ToolCall, UsageRow};
+use shikiri_model::execution::{PRICES_AS_OF, PriceList, ToolCall, UsageRow, built_in_prices};
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
-use shikiri_model::record::StoredDocument;
+use shikiri_model::record::{RecordQuery, StoredDocument};
 use shikiri_model::run::Run;
 use shikiri_web::views::{ExecutionJson, ListPage};
 
-use super::parts::{present, sheet, tell_of_more};
+use super::id_argument::IdArgument;
+use super::parts::{none_yet, present, sheet, tell_of_more};
 use super::usage::{Figures, dollars, table};
 use super::{CommonArguments, JsonArgument};
 use crate::exit::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 
 #[derive(Subcommand)]
@@ -22,7 +26,7 @@ pub(super) enum Command {
     List {
         /// Only this conversation's
         #[arg(long, value_name = "ID")]
-        conversation: Option<ConversationId>,
+        conversation: Option<IdArgument<ConversationId>>,
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -30,7 +34,7 @@ pub(super) enum Command {
     },
     /// Show one execution: its answer, its tools, its bill
     Show {
-        execution: RunId,
+        execution: IdArgument<RunId>,
         #[command(flatten)]
         common: CommonArguments,
     },
@@ -39,24 +43,29 @@ pub(super) enum Command {
 pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::List { conversation, limit, common } => {
+            let is_filtered = conversation.is_some();
             let (runs, has_more) = match conversation {
                 Some(id) => {
+                    let id = id.resolve(app, &common.tenant.id).await?;
                     let (runs, next) =
                         app.executions.list_executions(&common.tenant.id, &id, None, limit).await?;
                     (runs, next.is_some())
                 }
                 None => newest(app, &common.tenant.id, limit as usize).await?,
             };
-            list(runs, has_more, common.json)
+            list(runs, has_more, is_filtered, common.json)
         }
         Command::Show { execution, common } => {
+            let runs = RecordQuery::of::<Run>(&common.tenant.id);
+            let is_execution = |id: &str| id.starts_with("exe_");
+            let execution = execution.resolve_among(app, runs, is_execution).await?;
             let stored = app.executions.execution(&common.tenant.id, &execution).await?;
             if common.json.json {
                 return Output::stdout().json(&ExecutionJson::from(stored));
             }
             let tools = app.executions.execution_tools(&common.tenant.id, &execution).await?;
             let (_, rows) = app.executions.execution_usage(&common.tenant.id, &execution).await?;
-            show(&stored, &tools, &rows)
+            show(&stored, &tools, &rows, &app.tenancy.prices().await?)
         }
     }
 }
@@ -81,7 +90,12 @@ async fn newest(
     Ok((found, has_more))
 }
 
-fn list(runs: Vec<StoredDocument<Run>>, has_more: bool, json: JsonArgument) -> Result<(), Failure> {
+fn list(
+    runs: Vec<StoredDocument<Run>>,
+    has_more: bool,
+    is_filtered: bool,
+    json: JsonArgument,
+) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
         return output.json(&ListPage::<ExecutionJson>::new((runs, None)));
@@ -100,8 +114,17 @@ fn list(runs: Vec<StoredDocument<Run>>, has_more: bool, json: JsonArgument) -> R
         ])
     };
     let rows: Vec<_> = runs.iter().filter_map(row).collect();
-    let head = ["id", "status", "turn", "created", "cost usd", "conversation", "input"];
-    output.table(&head, &rows)?;
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::state("status"),
+        TableColumn::text("turn"),
+        TableColumn::time("created"),
+        TableColumn::text("cost usd"),
+        TableColumn::id("conversation").minor(),
+        TableColumn::text("input"),
+    ];
+    let empty = none_yet("executions", is_filtered, "run \"Hello\"");
+    output.table(&columns, &rows, &empty)?;
     tell_of_more(has_more);
     Ok(())
 }
@@ -110,6 +133,7 @@ fn show(
     stored: &StoredDocument<Run>,
     tools: &[ToolCall],
     rows: &[UsageRow],
+    prices: &PriceList,
 ) -> Result<(), Failure> {
     let run = &stored.value;
     let Some(execution) = &run.execution else { return Ok(()) };
@@ -120,20 +144,26 @@ fn show(
         ("execution", Some(run.id.to_string())),
         ("conversation", Some(execution.conversation.to_string())),
         ("turn", Some(execution.turn.to_string())),
-        ("status", Some(run.status.as_str().to_owned())),
+        ("status", Some(output.state(run.status.as_str()))),
         ("model", Some(format!("{} ({})", execution.model_id, execution.engine.as_str()))),
         ("executor", Some(one_line(&executor.user_id))),
         ("input", run.input["user_input"].as_str().map(|text| short(text, 200))),
         ("result", result.map(|text| short(text, 200))),
         ("error", run.error.as_ref().map(|e| short(&format!("{}: {}", e.code, e.message), 200))),
-        ("created", Some(stored.created_at.to_string())),
-        ("ended", run.ended_at.map(|at| at.to_string())),
+        ("created", Some(output.time(stored.created_at))),
+        ("ended", run.ended_at.map(|at| output.time(at))),
     ];
     sheet(&present(lines))?;
     if !tools.is_empty() {
         output.line("")?;
         let rows: Vec<_> = tools.iter().map(tool_row).collect();
-        output.table(&["tool", "ms", "end", "input"], &rows)?;
+        let columns = [
+            TableColumn::text("tool"),
+            TableColumn::text("ms"),
+            TableColumn::state("end"),
+            TableColumn::text("input").minor(),
+        ];
+        output.table(&columns, &rows, "")?;
     }
     if rows.is_empty() {
         return Ok(());
@@ -153,7 +183,24 @@ fn show(
         cost: execution.total_cost_usd,
     };
     let figures: Vec<_> = rows.iter().map(of).chain([total]).collect();
-    table(&["who", "model"], 2, &figures)
+    table(&["who", "model"], 2, &figures)?;
+    note_built_in(rows.iter().filter(|row| is_built_in(row, prices)).map(|row| row.model.as_str()));
+    Ok(())
+}
+
+/// Whether a row was billed by the built-in prices.
+fn is_built_in(row: &UsageRow, prices: &PriceList) -> bool {
+    let built_in = built_in_prices(&row.model).map(|built_in| built_in.cost(&row.usage));
+    prices.is_built_in(&row.model) && built_in == Some(row.cost_usd)
+}
+
+/// Says of which models the prices are the built-in ones.
+pub(super) fn note_built_in<'a>(models: impl Iterator<Item = &'a str>) {
+    let models: BTreeSet<_> = models.map(one_line).collect();
+    if !models.is_empty() {
+        let models = models.into_iter().collect::<Vec<_>>().join(", ");
+        note(&format!("built-in prices as of {PRICES_AS_OF}: {models}"));
+    }
 }
 
 fn tool_row(call: &ToolCall) -> Vec<String> {

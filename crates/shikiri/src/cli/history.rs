@@ -7,10 +7,11 @@ use shikiri_lanes::HistoryQuery;
 use shikiri_model::lane::ProviderQuestion;
 use shikiri_model::record::StoredDocument;
 
-use super::parts::tell_of_more;
+use super::parts::{none_yet, tell_of_more};
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 
 #[derive(Args)]
@@ -31,6 +32,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { agent, provider, limit, tenant, json } = arguments;
+    let is_filtered = agent.is_some() || provider.is_some();
     let query = HistoryQuery { agent, provider, after: None, limit };
     let (found, next) = app.lanes.history(&tenant.id, query).await?;
     let output = Output::stdout();
@@ -51,7 +53,16 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
         ]
     };
     let rows: Vec<_> = found.iter().map(row).collect();
-    output.table(&["at", "agent", "lane", "provider", "state", "question"], &rows)?;
+    let columns = [
+        TableColumn::time("at"),
+        TableColumn::text("agent"),
+        TableColumn::text("lane").minor(),
+        TableColumn::text("provider"),
+        TableColumn::state("state"),
+        TableColumn::text("question"),
+    ];
+    let start = "runs start ask_chatgpt_web --input '{\"question\":\"Hello\"}'";
+    output.table(&columns, &rows, &none_yet("questions", is_filtered, start))?;
     tell_of_more(next.is_some());
     Ok(())
 }

@@ -9,7 +9,11 @@ use super::hooks::Project;
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
+
+/// What a person is told in place of an empty log.
+const NO_EVENTS: &str = "No events yet. Have Claude Code tell of them: shikiri hooks install";
 
 #[derive(Args)]
 pub(super) struct Log {
@@ -48,8 +52,17 @@ impl Log {
             return Output::stdout().json(&ListPage::<HookLogRecord>::new((lines, None)));
         }
         let rows: Vec<_> = lines.iter().map(line).collect();
-        let head = ["time", "session", "event", "hook", "agent", "result", "ms", "details"];
-        Output::stdout().table(&head, &rows)
+        let columns = [
+            TableColumn::time("time"),
+            TableColumn::text("session").minor(),
+            TableColumn::text("event"),
+            TableColumn::text("hook"),
+            TableColumn::text("agent").minor(),
+            TableColumn::state("result"),
+            TableColumn::text("ms"),
+            TableColumn::text("details").minor(),
+        ];
+        Output::stdout().table(&columns, &rows, NO_EVENTS)
     }
 }
 
@@ -95,8 +108,13 @@ fn show(stats: &HookStats) -> Result<(), Failure> {
             ]
         })
         .collect();
-    let head = ["event", "hook", "count", "injected", "blocked", "average ms", "max ms"];
-    output.figures(&head, &hooks, 2)?;
+    let mut columns = TableColumn::texts(&["event", "hook"]);
+    let figures = ["count", "injected", "blocked", "average ms", "max ms"];
+    columns.extend(TableColumn::numbers(&figures));
+    output.table(&columns, &hooks, NO_EVENTS)?;
+    if stats.sessions.is_empty() && output.is_terminal() {
+        return Ok(());
+    }
     output.line("")?;
     let sessions: Vec<_> = stats
         .sessions
@@ -113,6 +131,8 @@ fn show(stats: &HookStats) -> Result<(), Failure> {
             ]
         })
         .collect();
-    let head = ["session", "last", "events", "injected", "blocked", "active", "without convention"];
-    output.figures(&head, &sessions, 2)
+    let mut columns = vec![TableColumn::text("session"), TableColumn::time("last")];
+    columns.extend(TableColumn::numbers(&["events", "injected", "blocked", "active"]));
+    columns.push(TableColumn::number("without convention").minor());
+    output.table(&columns, &sessions, "")
 }

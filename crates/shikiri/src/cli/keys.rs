@@ -7,17 +7,21 @@ use std::time::Duration;
 use clap::Subcommand;
 use shikiri_app::App;
 use shikiri_model::ids::{KeyId, TenantId};
+use shikiri_model::key::ApiKey;
+use shikiri_model::record::RecordQuery;
 use shikiri_model::time::Timestamp;
 use shikiri_tenancy::Tenancy;
 use shikiri_tenancy::keys::{ListedKey, NewApiKey};
 use shikiri_web::views::{CreatedKeyJson, KeyJson};
 
-use super::parts::{all_pages, print_page};
+use super::id_argument::IdArgument;
+use super::parts::{all_pages, none_yet, print_page};
 use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::config::Config;
 use crate::data_folder;
 use crate::exit::Failure;
 use crate::output::{Output, note};
+use crate::table::TableColumn;
 use crate::text::short;
 use crate::wiring::Access;
 
@@ -41,7 +45,7 @@ pub(super) enum Command {
     },
     /// Make a key useless at once
     Revoke {
-        key: KeyId,
+        key: IdArgument<KeyId>,
         #[command(flatten)]
         tenant: TenantArgument,
     },
@@ -108,6 +112,11 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
         }
         Command::List { common } => list(app, &common.tenant.id, common.json).await,
         Command::Revoke { key, tenant } => {
+            let of_tenant = RecordQuery {
+                parent: Some(tenant.id.to_string()),
+                ..RecordQuery::of::<ApiKey>(&TenantId::system())
+            };
+            let key = key.resolve_among(app, of_tenant, |_| true).await?;
             app.tenancy.revoke_key(&tenant.id, &key).await?;
             output.line(&format!("{key} is revoked"))
         }
@@ -138,6 +147,13 @@ async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Fa
             short(&stored.value.name, 60),
         ]
     };
-    let head = ["id", "created", "expires", "last used", "name"];
-    print_page::<KeyJson, _>((keys, None), json, &head, row)
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::time("created"),
+        TableColumn::time("expires"),
+        TableColumn::time("last used"),
+        TableColumn::text("name"),
+    ];
+    let empty = none_yet("keys", false, &format!("keys create NAME --tenant {tenant}"));
+    print_page::<KeyJson, _>((keys, None), json, &columns, &empty, row)
 }

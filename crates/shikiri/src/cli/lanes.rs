@@ -9,12 +9,14 @@ use shikiri_model::lane::Lane;
 use shikiri_model::record::StoredDocument;
 use shikiri_web::views::LaneJson;
 
+use super::id_argument::find_lane;
 use super::parts::{all_pages, or_none, print_page, print_record};
 use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::lane_files::read_named;
 use crate::output::{Output, note};
 use crate::owner_file::write_for_owner;
+use crate::table::TableColumn;
 use crate::text::one_line;
 use crate::wiring::Access;
 
@@ -117,25 +119,33 @@ async fn list(app: &App, tenant: &TenantId, all: bool, json: JsonArgument) -> Re
             chats.join(", "),
         ]
     };
+    let columns = [
+        TableColumn::text("lane"),
+        TableColumn::text("agent"),
+        TableColumn::state("state"),
+        TableColumn::time("last access"),
+        TableColumn::text("chats").minor(),
+    ];
     print_page::<LaneJson, _>(
         (lanes, None),
         json,
-        &["lane", "agent", "state", "last access", "chats"],
+        &columns,
+        "No lanes like that. One opens with an agent's first question to a provider.",
         row,
     )
 }
 
 async fn show(app: &App, tenant: &TenantId, name: &str, json: JsonArgument) -> Result<(), Failure> {
-    print_record::<LaneJson, _>(app.lanes.lane(tenant, name).await?, json, |stored| {
+    print_record::<LaneJson, _>(find_lane(app, tenant, name).await?, json, |stored| {
         let lane = &stored.value;
         let declared = if lane.is_declared { " (declared)" } else { "" };
         let mut lines = vec![
             ("lane", one_line(&lane.name)),
             ("agent", format!("{}{declared}", one_line(&lane.agent))),
             ("subagent", or_none(lane.subagent.as_deref())),
-            ("state", if lane.is_ended { "ended" } else { "open" }.to_owned()),
-            ("last access", lane.last_access.to_string()),
-            ("ends at", lane.ends_at().to_string()),
+            ("state", Output::stdout().state(if lane.is_ended { "ended" } else { "open" })),
+            ("last access", Output::stdout().time(lane.last_access)),
+            ("ends at", Output::stdout().time(lane.ends_at())),
         ];
         for (provider, thread) in &lane.threads {
             lines.push((provider.as_str(), or_none(thread.url.as_deref())));

@@ -7,10 +7,12 @@ use shikiri_model::record::StoredDocument;
 use shikiri_model::team::TeamMessage;
 use shikiri_web::views::TeamMessageJson;
 
-use super::parts::{print_id, print_page};
+use super::id_argument::IdArgument;
+use super::parts::{none_yet, print_id, print_page};
 use super::team::ProjectArgument;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{safe_text, short};
 use crate::wiring::Access;
 
@@ -30,7 +32,7 @@ pub(super) enum Command {
     },
     /// Show one message
     Show {
-        id: MessageId,
+        id: IdArgument<MessageId>,
         #[command(flatten)]
         project: ProjectArgument,
     },
@@ -68,17 +70,24 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     }
 }
 
-async fn show(app: &App, id: &MessageId, project: &ProjectArgument) -> Result<(), Failure> {
+async fn show(
+    app: &App,
+    id: &IdArgument<MessageId>,
+    project: &ProjectArgument,
+) -> Result<(), Failure> {
     let found = project.find(app).await?;
-    let stored = app.teams.team_message(&found.tenant, &found.project, id).await?;
+    let id = id.resolve_in(app, &found).await?;
+    let stored = app.teams.team_message(&found.tenant, &found.project, &id).await?;
     let output = Output::stdout();
     if project.json.json {
         return output.json(&TeamMessageJson::from(stored));
     }
     let message = &stored.value;
-    let state = message.read_at.map_or_else(|| "unread".to_owned(), |at| format!("read at {at}"));
-    output
-        .line(&format!("{} from {} to {}, {state}", stored.created_at, message.from, message.to))?;
+    let state = message
+        .read_at
+        .map_or_else(|| "unread".to_owned(), |at| format!("read at {}", output.time(at)));
+    let at = output.time(stored.created_at);
+    output.line(&format!("{at} from {} to {}, {state}", message.from, message.to))?;
     output.line(&safe_text(&message.content))
 }
 
@@ -102,10 +111,18 @@ async fn list(
             short(&message.content, 80),
         ]
     };
+    let columns = [
+        TableColumn::time("at"),
+        TableColumn::text("from"),
+        TableColumn::text("to"),
+        TableColumn::state("state"),
+        TableColumn::text("content"),
+    ];
     print_page::<TeamMessageJson, _>(
         page,
         project.json,
-        &["at", "from", "to", "state", "content"],
+        &columns,
+        &none_yet("messages", agent.is_some(), "messages send --from ID --to ID \"Hello\""),
         row,
     )
 }

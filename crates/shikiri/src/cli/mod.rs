@@ -18,6 +18,7 @@ mod history;
 mod hook_reports;
 mod hooks;
 mod host;
+mod id_argument;
 mod keys;
 mod lanes;
 mod mcp;
@@ -52,7 +53,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::complain;
 use crate::trust::ConfigUse;
 use crate::wiring::{self, Access};
-use crate::{env_vars, lane_files, logging, player, trust_audit};
+use crate::{env_vars, lane_files, logging, player, times, trust_audit};
 
 /// How long unfinished work of an ended command may take.
 const SHUTDOWN: Duration = Duration::from_secs(2);
@@ -77,6 +78,9 @@ struct Arguments {
 struct Global {
     #[command(flatten)]
     flags: GlobalFlags,
+    /// Show times in UTC, as RFC 3339, on a terminal too
+    #[arg(long, global = true)]
+    utc: bool,
 }
 
 #[derive(Subcommand)]
@@ -224,6 +228,9 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { global, command } = arguments;
+    if global.utc {
+        times::show_utc();
+    }
     // Runs a command that works on the store alone.
     macro_rules! on_store {
         ($module:ident, $command:expr, $access:expr) => {

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use shikiri_app::App;
-use shikiri_model::execution::TokenPrice;
+use shikiri_model::execution::{PRICES_AS_OF, TokenPrice, built_in_prices};
 use shikiri_model::ids::ModelId;
 use shikiri_model::models::{ActiveStatus, EngineKind, Model};
 use shikiri_model::record::StoredDocument;
@@ -10,8 +10,11 @@ use shikiri_tenancy::models::{ModelPatch, PricesPatch};
 use shikiri_web::views::ModelJson;
 
 use super::JsonArgument;
-use super::parts::{all_pages, emptied, or_none, pair, print_page, print_record, word};
+use super::id_argument::IdArgument;
+use super::parts::{all_pages, emptied, none_yet, or_none, pair, print_page, print_record, word};
 use crate::exit::Failure;
+use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -36,13 +39,13 @@ pub(super) enum Command {
     },
     /// Show one model; values of its environment are hidden
     Show {
-        id: ModelId,
+        id: IdArgument<ModelId>,
         #[command(flatten)]
         json: JsonArgument,
     },
     /// Change a model; what is not named stays
     Set {
-        id: ModelId,
+        id: IdArgument<ModelId>,
         /// What runs it
         #[arg(long, value_parser = word::<EngineKind>())]
         engine: Option<EngineKind>,
@@ -119,8 +122,12 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             show(app.tenancy.create_model(id, engine, change.into()).await?, json)
         }
         Command::List { json } => list(app, json).await,
-        Command::Show { id, json } => show(app.tenancy.model(&id).await?, json),
+        Command::Show { id, json } => {
+            let id = id.resolve_shared(app).await?;
+            show(app.tenancy.model(&id).await?, json)
+        }
         Command::Set { id, engine, change, unset_env, json } => {
+            let id = id.resolve_shared(app).await?;
             let mut patch = ModelPatch::from(change);
             patch.engine = engine;
             patch.env.extend(unset_env.into_iter().map(|name| (name, None)));
@@ -168,10 +175,18 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
             short(&model.model_name, 60),
         ]
     };
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::text("engine"),
+        TableColumn::state("status"),
+        TableColumn::text("aliases").minor(),
+        TableColumn::text("model name"),
+    ];
     print_page::<ModelJson, _>(
         (models, None),
         json,
-        &["id", "engine", "status", "aliases", "model name"],
+        &columns,
+        &none_yet("models", false, "models create sonnet --engine claude-code"),
         row,
     )
 }
@@ -179,18 +194,23 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
 fn show(stored: StoredDocument<Model>, json: JsonArgument) -> Result<(), Failure> {
     print_record::<ModelJson, _>(stored, json, |stored| {
         let model = &stored.value;
+        let built_in = built_in_prices(&model.model_name).filter(|_| model.prices.is_unset());
+        let prices = built_in.unwrap_or(&model.prices);
         let dollars = |price: TokenPrice| {
             let text = serde_json::to_string(&price).unwrap_or_default();
-            text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+            let number = text.strip_suffix(".0").unwrap_or(&text);
+            match built_in {
+                Some(_) => format!("{number} (built in, as of {PRICES_AS_OF})"),
+                None => number.to_owned(),
+            }
         };
-        let prices = &model.prices;
         let env: Vec<&str> = model.env.keys().map(String::as_str).collect();
         vec![
             ("model", model.id.to_string()),
             ("engine", model.engine.as_str().to_owned()),
             ("model name", one_line(&model.model_name)),
             ("region", or_none(model.region.as_deref())),
-            ("status", model.status.as_str().to_owned()),
+            ("status", Output::stdout().state(model.status.as_str())),
             ("aliases", one_line(&model.aliases.join(" "))),
             ("subagent model", or_none(model.subagent_model.as_deref())),
             ("environment", env.join(" ")),
@@ -200,7 +220,7 @@ fn show(stored: StoredDocument<Model>, json: JsonArgument) -> Result<(), Failure
             ("$/M cache write 5m", dollars(prices.cache_write_5m)),
             ("$/M cache write 1h", dollars(prices.cache_write_1h)),
             ("$/M cache read", dollars(prices.cache_read)),
-            ("created", stored.created_at.to_string()),
+            ("created", Output::stdout().time(stored.created_at)),
         ]
     })
 }

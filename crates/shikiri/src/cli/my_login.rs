@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use shikiri_engines::claude_login::ClaudeLogin;
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{ConversationId, TenantId};
 use shikiri_model::models::EngineKind;
 
 use super::run::{Arguments, active, first_on};
@@ -24,7 +24,11 @@ pub(super) fn claude_config_dir(flag: &str) -> Result<PathBuf, Failure> {
 }
 
 /// The requested or default model, if it runs on Claude Code; otherwise the first that does.
-pub(super) async fn model(here: &Here, arguments: &Arguments) -> Result<String, Failure> {
+pub(super) async fn model(
+    here: &Here,
+    arguments: &Arguments,
+    conversation: Option<&ConversationId>,
+) -> Result<String, Failure> {
     let models = here.models().await?;
     let is_claude_code = |id: &str| {
         let runs_on_it = |model: &ModelChoice| model.engine == EngineKind::ClaudeCode.as_str();
@@ -39,7 +43,7 @@ pub(super) async fn model(here: &Here, arguments: &Arguments) -> Result<String, 
             id => return other(format!("--my-login: the model {id} runs on another engine")),
         },
     }
-    match here.usual_model(arguments.conversation.as_ref()).await? {
+    match here.usual_model(conversation).await? {
         Some(id) if is_claude_code(&id) => Ok(id),
         _ => first_on(EngineKind::ClaudeCode, &models),
     }

@@ -9,6 +9,7 @@ use shikiri_web::views::{ListPage, Word};
 use super::JsonArgument;
 use crate::exit::Failure;
 use crate::output::{Output, Style, note};
+use crate::table::TableColumn;
 
 /// Parses one of the values of a model's enum.
 pub(super) fn word<T: Word>() -> impl TypedValueParser<Value = T> {
@@ -45,18 +46,28 @@ pub(super) async fn all_pages<T>(
     }
 }
 
+/// What a person is told in place of an empty list: how to make its first entry, unless only some
+/// entries were asked for.
+pub(super) fn none_yet(what: &str, is_filtered: bool, command: &str) -> String {
+    match is_filtered {
+        true => format!("No {what} like that."),
+        false => format!("No {what} yet. Make the first one: shikiri {command}"),
+    }
+}
+
 /// Prints a page of records: as JSON, or as a table with a row for each.
 pub(super) fn print_page<V: From<R> + Serialize, R>(
     page: (Vec<R>, Option<RecordPosition>),
     json: JsonArgument,
-    head: &[&str],
+    columns: &[TableColumn],
+    empty: &str,
     row: impl Fn(&R) -> Vec<String>,
 ) -> Result<(), Failure> {
     let output = Output::stdout();
     if json.json {
         return output.json(&ListPage::<V>::new(page));
     }
-    output.table(head, &page.0.iter().map(row).collect::<Vec<_>>())?;
+    output.table(columns, &page.0.iter().map(row).collect::<Vec<_>>(), empty)?;
     tell_of_more(page.1.is_some());
     Ok(())
 }

@@ -8,8 +8,11 @@ use shikiri_model::team::Project;
 use shikiri_web::views::ProjectJson;
 
 use super::CommonArguments;
-use super::parts::{all_pages, print_id, print_page, print_record};
+use super::id_argument::IdArgument;
+use super::parts::{all_pages, none_yet, print_id, print_page, print_record};
 use crate::exit::Failure;
+use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -32,7 +35,7 @@ pub(super) enum Command {
     },
     /// Show one project
     Show {
-        project: ProjectId,
+        project: IdArgument<ProjectId>,
         #[command(flatten)]
         common: CommonArguments,
     },
@@ -62,15 +65,19 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
                 let Project { id, name, .. } = &stored.value;
                 vec![id.to_string(), stored.created_at.to_string(), short(name, 60)]
             };
-            print_page::<ProjectJson, _>((all, None), common.json, &["id", "created", "name"], row)
+            let columns =
+                [TableColumn::id("id"), TableColumn::time("created"), TableColumn::text("name")];
+            let empty = none_yet("projects", false, "projects create ID");
+            print_page::<ProjectJson, _>((all, None), common.json, &columns, &empty, row)
         }
         Command::Show { project, common } => {
+            let project = project.resolve(app, &common.tenant.id).await?;
             let stored = app.teams.project(&common.tenant.id, &project).await?;
             print_record::<ProjectJson, _>(stored, common.json, |stored| {
                 vec![
                     ("project", stored.value.id.to_string()),
                     ("name", one_line(&stored.value.name)),
-                    ("created", stored.created_at.to_string()),
+                    ("created", Output::stdout().time(stored.created_at)),
                 ]
             })
         }

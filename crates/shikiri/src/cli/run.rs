@@ -10,14 +10,18 @@ use shikiri_model::models::EngineKind;
 use shikiri_model::native::ExecutionLimits;
 use shikiri_runtime::AppError;
 
+use super::id_argument::IdArgument;
 use super::parts::{pair, word};
 use super::{Global, TenantArgument, my_login};
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
+use crate::spinner::show_waiting;
 use crate::terminal::{Feed, Form, Here, ModelChoice, Place, Teller, There, Wanted};
 use crate::trust::ConfigUse;
 use crate::{env_vars, wiring};
 
+/// What a person sees while an execution cannot begin.
+const STARTING: &str = "starting; a busy conversation is waited for";
 /// In bytes.
 const MAX_PROMPT: u64 = 1024 * 1024;
 
@@ -27,7 +31,7 @@ pub(super) struct Arguments {
     prompt: String,
     /// The conversation to go on with [default: a new one]
     #[arg(long, value_name = "ID")]
-    pub(super) conversation: Option<ConversationId>,
+    conversation: Option<IdArgument<ConversationId>>,
     /// Use the first active model that runs on this engine
     #[arg(long, conflicts_with = "model", value_parser = word::<EngineKind>())]
     pub(super) engine: Option<EngineKind>,
@@ -100,7 +104,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
         }
     };
     let started = tokio::select! {
-        started = start(&backend, &arguments, prompt) => started,
+        started = show_waiting(STARTING, start(&backend, &arguments, prompt)) => started,
         signal = signals.next() => Err(Failure::Stopped(signal)),
     };
     let done = match started {
@@ -115,19 +119,37 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
 }
 
 async fn start(backend: &Place, arguments: &Arguments, prompt: String) -> Result<RunId, Failure> {
+    let conversation = match &arguments.conversation {
+        Some(conversation) => Some(resolve_conversation(backend, conversation).await?),
+        None => None,
+    };
     // Before the conversation is created: an empty one would be useless.
     let model_id = match backend {
-        Place::Here(here) if arguments.my_login => Some(my_login::model(here, arguments).await?),
+        Place::Here(here) if arguments.my_login => {
+            Some(my_login::model(here, arguments, conversation.as_ref()).await?)
+        }
         _ => model_asked_for(backend, arguments).await?,
     };
-    let conversation = match &arguments.conversation {
-        Some(conversation) => conversation.clone(),
+    let conversation = match conversation {
+        Some(conversation) => conversation,
         None => backend.new_conversation().await?,
     };
     let (limits, tokens) = (arguments.limits(), arguments.token.iter().cloned().collect());
     let user_id = user_id();
     let wanted = Wanted { conversation, user_input: prompt, user_id, model_id, tokens, limits };
     backend.execute(wanted).await
+}
+
+async fn resolve_conversation(
+    backend: &Place,
+    typed: &IdArgument<ConversationId>,
+) -> Result<ConversationId, Failure> {
+    match backend {
+        Place::Here(here) => typed.resolve(here.app(), here.tenant()).await,
+        Place::There(there) => {
+            typed.resolve_from(async |after| there.conversation_ids(after).await).await
+        }
+    }
 }
 
 async fn model_asked_for(
@@ -192,7 +214,7 @@ async fn tell_all(
     let mut stopped = None;
     loop {
         tokio::select! {
-            happening = feed.next() => match happening? {
+            happening = teller.wait_for(feed.next()) => match happening? {
                 Some(happening) => teller.tell(&happening)?,
                 None => return Ok(stopped),
             },

@@ -9,13 +9,15 @@ use shikiri_model::run::{Run, RunStatus};
 use shikiri_runtime::run::{NewRun, RunView};
 use shikiri_web::views::RunJson;
 
-use super::parts::{present, print_page, sheet_of_width, word};
+use super::id_argument::IdArgument;
+use super::parts::{none_yet, present, print_page, sheet_of_width, word};
 use super::{CommonArguments, JsonArgument};
 use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
 use crate::output::{Output, note};
+use crate::table::TableColumn;
 use crate::text::short;
 use crate::wiring::Access;
 
@@ -48,7 +50,7 @@ pub(super) enum Command {
     },
     /// Show one run
     Show {
-        run: RunId,
+        run: IdArgument<RunId>,
         #[command(flatten)]
         common: CommonArguments,
     },
@@ -81,6 +83,7 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
             list(app, &common.tenant.id, status, limit, common.json).await
         }
         Command::Show { run, common } => {
+            let run = run.resolve(app, &common.tenant.id).await?;
             show(app.runtime.run(&common.tenant.id, &run).await?, common.json)
         }
     }
@@ -134,27 +137,34 @@ async fn list(
         let status = run.status.as_str().to_owned();
         vec![run.id.to_string(), status, stored.created_at.to_string(), short(&run.agent, 60)]
     };
-    print_page::<RunJson, _>(page, json, &["id", "status", "created", "agent"], row)
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::state("status"),
+        TableColumn::time("created"),
+        TableColumn::text("agent"),
+    ];
+    let start = "runs start long_running_agent --follow";
+    print_page::<RunJson, _>(page, json, &columns, &none_yet("runs", status.is_some(), start), row)
 }
 
 fn show(view: RunView, json: JsonArgument) -> Result<(), Failure> {
     if json.json {
         return Output::stdout().json(&RunJson::from(view));
     }
-    let run = &view.run;
+    let (run, output) = (&view.run, Output::stdout());
     let value = |value: &Option<Value>| value.as_ref().map(|v| short(&v.to_string(), 200));
     let error = run.error.as_ref().map(|e| short(&format!("{}: {}", e.code, e.message), 200));
     let lines = [
         ("run", Some(run.id.to_string())),
         ("agent", Some(short(&run.agent, 100))),
-        ("status", Some(run.status.as_str().to_owned())),
+        ("status", Some(output.state(run.status.as_str()))),
         ("input", Some(short(&run.input.to_string(), 200))),
         ("progress", value(&view.progress)),
         ("result", value(&run.result)),
         ("error", error),
         ("starts", Some(run.starts.to_string())),
-        ("created", Some(view.created_at.to_string())),
-        ("ended", run.ended_at.map(|at| at.to_string())),
+        ("created", Some(output.time(view.created_at))),
+        ("ended", run.ended_at.map(|at| output.time(at))),
     ];
     let asked = run
         .questions

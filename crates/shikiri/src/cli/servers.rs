@@ -13,10 +13,13 @@ use shikiri_model::server::{McpServer, McpServerTransport, spec_url};
 use shikiri_model::tool::{ToolChange, ToolChangeKind};
 use shikiri_web::views::{ServerCheckJson, ServerJson};
 
-use super::parts::{all_pages, one_of, pair, print_page, print_record, sheet, word};
+use super::id_argument::IdArgument;
+use super::parts::{all_pages, none_yet, one_of, pair, print_page, print_record, sheet, word};
 use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::spinner::show_waiting;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -41,13 +44,13 @@ pub(super) enum Command {
     },
     /// Show one MCP server
     Show {
-        server: ServerId,
+        server: IdArgument<ServerId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Change an MCP server; what is not named stays
     Set {
-        server: ServerId,
+        server: IdArgument<ServerId>,
         #[arg(long)]
         name: Option<String>,
         /// How it is reached
@@ -60,13 +63,13 @@ pub(super) enum Command {
     },
     /// Remove an MCP server
     Remove {
-        server: ServerId,
+        server: IdArgument<ServerId>,
         #[command(flatten)]
         tenant: TenantArgument,
     },
     /// Try an MCP server from here, for at most 10 s; exit code 5 if it does not answer
     Check {
-        server: ServerId,
+        server: IdArgument<ServerId>,
         /// A token for its headers, with its value or with that of the environment variable of
         /// this name; can be given several times
         #[arg(long, value_name = "NAME[=VALUE]", value_parser = pair)]
@@ -182,9 +185,11 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         }
         Command::List { common } => list(app, &common.tenant.id, common.json).await,
         Command::Show { server, common } => {
+            let server = server.resolve(app, &common.tenant.id).await?;
             show(app.executions.server(&common.tenant.id, &server).await?, common.json)
         }
         Command::Set { server, name, kind, change, common } => {
+            let server = server.resolve(app, &common.tenant.id).await?;
             let patch = ServerPatch { name, kind, ..change.patch()? };
             show(
                 app.executions.update_server(by, &common.tenant.id, &server, patch).await?,
@@ -192,15 +197,16 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             )
         }
         Command::Remove { server, tenant } => {
+            let server = server.resolve(app, &tenant.id).await?;
             app.executions.delete_server(&tenant.id, &server).await?;
             Output::stdout().line(&format!("MCP server {server} is removed"))
         }
         Command::Check { server, token, accept_changes, common } => {
+            let server = server.resolve(app, &common.tenant.id).await?;
             let tokens = token.into_iter().collect();
-            let report = app
-                .executions
-                .check_server(&common.tenant.id, &server, &tokens, accept_changes)
-                .await?;
+            let checking =
+                app.executions.check_server(&common.tenant.id, &server, &tokens, accept_changes);
+            let report = show_waiting("asking the MCP server", checking).await?;
             print_report(report, accept_changes, common.json)
         }
     }
@@ -230,10 +236,18 @@ async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Fa
             short(&address_of(&server.transport), 60),
         ]
     };
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::text("name"),
+        TableColumn::text("type"),
+        TableColumn::state("status"),
+        TableColumn::text("where").minor(),
+    ];
     print_page::<ServerJson, _>(
         (servers, None),
         json,
-        &["id", "name", "type", "status", "where"],
+        &columns,
+        &none_yet("MCP servers", false, "servers create NAME --type http --url https://…"),
         row,
     )
 }
@@ -265,8 +279,8 @@ fn show(stored: StoredDocument<McpServer>, json: JsonArgument) -> Result<(), Fai
         lines.extend([
             ("tools", tools.map_or("all".to_owned(), |tools| one_line(&tools.join(" ")))),
             ("private addresses", server.allow_private.to_string()),
-            ("status", server.status.as_str().to_owned()),
-            ("created", stored.created_at.to_string()),
+            ("status", Output::stdout().state(server.status.as_str())),
+            ("created", Output::stdout().time(stored.created_at)),
         ]);
         lines
     })

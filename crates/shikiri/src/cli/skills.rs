@@ -12,10 +12,11 @@ use shikiri_model::record::StoredDocument;
 use shikiri_model::skill::Skill;
 use shikiri_web::views::SkillJson;
 
-use super::parts::{all_pages, print_page, print_record, word};
+use super::parts::{all_pages, none_yet, print_page, print_record, word};
 use super::{CommonArguments, JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -130,10 +131,17 @@ async fn list(app: &App, tenant: &TenantId, json: JsonArgument) -> Result<(), Fa
         let description = short(&skill.description, 60);
         vec![skill.name.clone(), skill.status.as_str().to_owned(), files, description]
     };
+    let columns = [
+        TableColumn::text("name"),
+        TableColumn::state("status"),
+        TableColumn::text("files").minor(),
+        TableColumn::text("description"),
+    ];
     print_page::<SkillJson, _>(
         (skills, None),
         json,
-        &["name", "status", "files", "description"],
+        &columns,
+        &none_yet("skills", false, "skills create NAME --from SKILL.md"),
         row,
     )
 }
@@ -144,8 +152,8 @@ fn show(stored: StoredDocument<Skill>, json: JsonArgument) -> Result<(), Failure
         let mut lines = vec![
             ("skill", skill.name.clone()),
             ("description", one_line(&skill.description)),
-            ("status", skill.status.as_str().to_owned()),
-            ("changed", stored.updated_at.to_string()),
+            ("status", Output::stdout().state(skill.status.as_str())),
+            ("changed", Output::stdout().time(stored.updated_at)),
             ("file", format!("SKILL.md ({} bytes)", skill.content.len())),
         ];
         let files = skill.files.iter();

@@ -9,11 +9,13 @@ use shikiri_model::ids::TenantId;
 use shikiri_subagents::SubagentView;
 use shikiri_web::views::{ListPage, SubagentJson};
 
+use super::executions::note_built_in;
 use super::parts::all_pages;
 use super::usage::dollars;
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::one_line;
 use crate::wiring::Access;
 
@@ -93,9 +95,23 @@ async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
     }
     views.reverse();
     let rows: Vec<_> = tree(&views).iter().map(|(depth, view)| cells(*depth, view)).collect();
-    let head =
-        ["agent", "type", "role", "source", "confidence", "state", "seconds", "tokens", "cost usd"];
-    Output::stdout().figures(&head, &rows, 6)
+    let columns = [
+        TableColumn::text("agent"),
+        TableColumn::text("type"),
+        TableColumn::text("role"),
+        TableColumn::text("source").minor(),
+        TableColumn::text("confidence").minor(),
+        TableColumn::state("state"),
+        TableColumn::number("seconds"),
+        TableColumn::number("tokens"),
+        TableColumn::number("cost usd").major(),
+    ];
+    let empty = "No subagents yet. Have Claude Code tell of them: shikiri hooks install";
+    Output::stdout().table(&columns, &rows, empty)?;
+    let spent = views.iter().filter_map(|view| view.spent.as_ref());
+    let built_in_of = spent.flat_map(|spent| spent.built_in_of.iter().map(String::as_str));
+    note_built_in(built_in_of);
+    Ok(())
 }
 
 async fn newest_session(app: &App, tenant: &TenantId) -> Result<Option<String>, Failure> {

@@ -9,9 +9,12 @@ use shikiri_teams::{NewTask, TaskPatch};
 use shikiri_web::views::TaskJson;
 
 use super::JsonArgument;
-use super::parts::{emptied, or_none, print_id, print_page, print_record, word};
+use super::id_argument::IdArgument;
+use super::parts::{emptied, none_yet, or_none, print_id, print_page, print_record, word};
 use super::team::ProjectArgument;
 use crate::exit::Failure;
+use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -29,7 +32,7 @@ pub(super) enum Command {
         assignee: Option<AgentId>,
         /// The task that this is a part of
         #[arg(long, value_name = "TASK")]
-        parent: Option<TaskId>,
+        parent: Option<IdArgument<TaskId>>,
         /// Higher comes first
         #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
@@ -47,13 +50,13 @@ pub(super) enum Command {
     },
     /// Show one task
     Show {
-        task: TaskId,
+        task: IdArgument<TaskId>,
         #[command(flatten)]
         project: ProjectArgument,
     },
     /// Change a task; what is not named stays
     Set {
-        task: TaskId,
+        task: IdArgument<TaskId>,
         #[command(flatten)]
         change: Change,
         #[command(flatten)]
@@ -109,6 +112,10 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
     match command {
         Command::Add { title, description, assignee, parent, priority, project } => {
             let found = project.find(app).await?;
+            let parent = match parent {
+                Some(parent) => Some(parent.resolve_in(app, &found).await?),
+                None => None,
+            };
             let new = NewTask { title, description, assignee, parent_id: parent, priority };
             let made = app.teams.create_task(&found.tenant, &found.project, new).await?;
             print_id::<TaskJson, _>(made, project.json, |made| made.value.id.as_str())
@@ -116,10 +123,12 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::List { status, limit, project } => list(app, status, limit, &project).await,
         Command::Show { task, project } => {
             let found = project.find(app).await?;
+            let task = task.resolve_in(app, &found).await?;
             show(app.teams.task(&found.tenant, &found.project, &task).await?, project.json)
         }
         Command::Set { task, change, project } => {
             let found = project.find(app).await?;
+            let task = task.resolve_in(app, &found).await?;
             let patch = change.patch()?;
             let changed =
                 app.teams.change_task(&found.tenant, &found.project, &task, &patch).await?;
@@ -146,10 +155,18 @@ async fn list(
             short(&task.title, 60),
         ]
     };
+    let columns = [
+        TableColumn::id("id"),
+        TableColumn::state("status"),
+        TableColumn::text("assignee"),
+        TableColumn::text("priority").minor(),
+        TableColumn::text("title"),
+    ];
     print_page::<TaskJson, _>(
         page,
         project.json,
-        &["id", "status", "assignee", "priority", "title"],
+        &columns,
+        &none_yet("tasks", status.is_some(), "tasks add \"Write the report\""),
         row,
     )
 }
@@ -161,14 +178,14 @@ fn show(stored: StoredDocument<TeamTask>, json: JsonArgument) -> Result<(), Fail
         vec![
             ("task", task.id.to_string()),
             ("title", one_line(&task.title)),
-            ("status", task.status.as_str().to_owned()),
+            ("status", Output::stdout().state(task.status.as_str())),
             ("assignee", or_none(task.assignee.as_ref().map(AgentId::as_str))),
             ("priority", task.priority.to_string()),
             ("parent", or_none(task.parent_id.as_ref().map(TaskId::as_str))),
             ("description", short(&task.description, 200)),
             ("result", or_none(result.as_deref())),
-            ("created", stored.created_at.to_string()),
-            ("changed", stored.updated_at.to_string()),
+            ("created", Output::stdout().time(stored.created_at)),
+            ("changed", Output::stdout().time(stored.updated_at)),
         ]
     })
 }

@@ -4,6 +4,7 @@ use clap::Args;
 use shikiri_app::App;
 use shikiri_model::ids::{ProjectId, TenantId};
 
+use super::id_argument::IdArgument;
 use super::{JsonArgument, TenantArgument};
 use crate::exit::Failure;
 
@@ -11,7 +12,7 @@ use crate::exit::Failure;
 pub(super) struct ProjectArgument {
     /// The project; not needed where the tenant has only one
     #[arg(long, value_name = "ID")]
-    project: Option<ProjectId>,
+    project: Option<IdArgument<ProjectId>>,
     #[command(flatten)]
     pub(super) tenant: TenantArgument,
     #[command(flatten)]
@@ -28,8 +29,9 @@ impl ProjectArgument {
     pub(super) async fn find(&self, app: &App) -> Result<Where, Failure> {
         let tenant = self.tenant.id.clone();
         if let Some(project) = &self.project {
-            app.teams.project(&tenant, project).await?;
-            return Ok(Where { tenant, project: project.clone() });
+            let project = project.resolve(app, &tenant).await?;
+            app.teams.project(&tenant, &project).await?;
+            return Ok(Where { tenant, project });
         }
         let (mut found, next) = app.teams.list_projects(&tenant, None, 2).await?;
         match found.pop() {

@@ -11,9 +11,10 @@ use shikiri_tenancy::tenants::{LimitsPatch, TenantPatch};
 use shikiri_web::views::TenantJson;
 
 use super::JsonArgument;
-use super::parts::{all_pages, emptied, or_none, print_page, sheet, word};
+use super::parts::{all_pages, emptied, none_yet, or_none, print_page, sheet, word};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::{one_line, short};
 use crate::wiring::Access;
 
@@ -172,7 +173,9 @@ async fn list(app: &App, json: JsonArgument) -> Result<(), Failure> {
         let tenant = &stored.value;
         vec![tenant.id.to_string(), tenant.status.as_str().to_owned(), short(&tenant.name, 60)]
     };
-    print_page::<TenantJson, _>((tenants, None), json, &["id", "status", "name"], row)
+    let columns = [TableColumn::id("id"), TableColumn::state("status"), TableColumn::text("name")];
+    let empty = none_yet("tenants", false, "tenants create ID");
+    print_page::<TenantJson, _>((tenants, None), json, &columns, &empty, row)
 }
 
 fn show(
@@ -197,7 +200,7 @@ fn show(
     sheet(&[
         ("tenant", tenant.id.to_string()),
         ("name", one_line(&tenant.name)),
-        ("status", tenant.status.as_str().to_owned()),
+        ("status", Output::stdout().state(tenant.status.as_str())),
         ("model", or_none(tenant.model_id.as_deref())),
         ("system prompt", short(&tenant.system_prompt, 80)),
         ("workspace", tenant.workspace_enabled.to_string()),
@@ -206,6 +209,6 @@ fn show(
         ("streams at once", limit(tenant.limits.max_streams)),
         ("requests a minute", limit(tenant.limits.requests_per_minute)),
         ("stored bytes", stored_bytes),
-        ("created", stored.created_at.to_string()),
+        ("created", Output::stdout().time(stored.created_at)),
     ])
 }

@@ -9,6 +9,7 @@ use super::{Global, JsonArgument};
 use crate::config::{Config, Surroundings, project_root};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
+use crate::table::TableColumn;
 use crate::text::one_line;
 use crate::trust::{
     FileRequest, FileTrust, ProjectTrust, TrustFile, TrustFileError, changed_lines, entry_lines,
@@ -144,8 +145,14 @@ fn list(surroundings: &Surroundings<'_>, json: JsonArgument) -> Result<(), Failu
         }
         items.push(json!({ "folder": folder, "files": listed }));
     }
-    match json.json {
-        true => Output::stdout().json(&json!({ "items": items })),
-        false => Output::stdout().table(&["folder", "file", "state", "agreed"], &rows),
+    if json.json {
+        return Output::stdout().json(&json!({ "items": items }));
     }
+    let columns = [
+        TableColumn::text("folder"),
+        TableColumn::text("file"),
+        TableColumn::state("state"),
+        TableColumn::time("agreed"),
+    ];
+    Output::stdout().table(&columns, &rows, "No agreements yet. Make one: shikiri trust")
 }

@@ -10,6 +10,7 @@ use shikiri_web::views::UsageReportJson;
 use super::JsonArgument;
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::table::TableColumn;
 use crate::text::one_line;
 
 #[derive(Args)]
@@ -83,7 +84,7 @@ pub(super) struct Figures {
 }
 
 /// Numbers are aligned right, costs at their points. The first `names` columns are text.
-pub(super) fn table(key: &[&str], names: usize, rows: &[Figures]) -> Result<(), Failure> {
+pub(super) fn table(key: &[&'static str], names: usize, rows: &[Figures]) -> Result<(), Failure> {
     let decimals = rows.iter().map(|row| decimals(row.cost)).max().unwrap_or(0).max(4);
     let cells = |row: &Figures| {
         let usage = &row.usage;
@@ -94,8 +95,13 @@ pub(super) fn table(key: &[&str], names: usize, rows: &[Figures]) -> Result<(), 
         cells.push(dollars(row.cost, decimals));
         cells
     };
-    let head = [key, &["input", "output", "cache write", "cache read", "cost usd"]].concat();
-    Output::stdout().figures(&head, &rows.iter().map(cells).collect::<Vec<_>>(), names)
+    let (texts, counts) = key.split_at(names);
+    let tokens = ["input", "output", "cache write", "cache read"];
+    let mut columns = TableColumn::texts(texts);
+    columns.extend(TableColumn::numbers(counts).into_iter().map(TableColumn::minor));
+    columns.extend(TableColumn::numbers(&tokens));
+    columns.push(TableColumn::number("cost usd").major());
+    Output::stdout().table(&columns, &rows.iter().map(cells).collect::<Vec<_>>(), "")
 }
 
 /// All its decimals, but at least `least`.

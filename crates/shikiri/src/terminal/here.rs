@@ -35,6 +35,14 @@ impl Here {
         Ok(Self { app, node, tenant })
     }
 
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
     pub async fn models(&self) -> Result<Vec<ModelChoice>, Failure> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {

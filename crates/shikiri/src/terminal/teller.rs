@@ -9,6 +9,7 @@ use shikiri_model::time::Timestamp;
 use super::Happening;
 use crate::exit::Failure;
 use crate::output::{Output, Style, note};
+use crate::spinner::show_waiting;
 use crate::text::{safe_text, short};
 
 /// Longer inputs and texts are cut; `stream-json` has them whole.
@@ -27,15 +28,28 @@ pub struct Teller {
     is_terminal: bool,
     /// A line has been started and not ended.
     is_mid_line: bool,
+    /// What is going on until the next event.
+    waits_for: &'static str,
 }
 
 impl Teller {
     pub fn new(form: Form) -> Self {
-        Self { form, is_terminal: io::stdout().is_terminal(), is_mid_line: false }
+        Self {
+            form,
+            is_terminal: io::stdout().is_terminal(),
+            is_mid_line: false,
+            waits_for: "starting",
+        }
     }
 
     pub fn tell(&mut self, happening: &Happening) -> Result<(), Failure> {
         let Happening { kind, data } = happening;
+        self.waits_for = match kind.as_str() {
+            "queued" => "in the queue",
+            "tool_use" => "a tool is at work",
+            "waiting" => "waiting for an answer",
+            _ => "waiting for the model",
+        };
         if self.form == Form::StreamJson {
             return Output::stdout().json_line(data);
         }
@@ -45,6 +59,14 @@ impl Teller {
         match line(kind, data) {
             Some((style, line)) => self.aside(style, &line),
             None => Ok(()),
+        }
+    }
+
+    /// The next event. A person sees what is waited for, unless a line is being written.
+    pub async fn wait_for<T>(&self, next: impl Future<Output = T>) -> T {
+        match self.is_mid_line || self.form == Form::StreamJson {
+            true => next.await,
+            false => show_waiting(self.waits_for, next).await,
         }
     }
 
@@ -105,6 +127,9 @@ fn line(kind: &str, data: &Value) -> Option<(Style, String)> {
             dim(format!("⇠ {} {end}: {spent}", text("subagent_type")))
         }
         "title" => dim(format!("title: {}", text("title"))),
+        "warning" if text("code") == "API_RETRY" => {
+            Some((Style::Warning, short(text("message"), 4 * SHOWN)))
+        }
         "warning" => {
             let warning = format!("warning: {}: {}", text("code"), text("message"));
             Some((Style::Warning, short(&warning, 4 * SHOWN)))
@@ -165,6 +190,8 @@ mod tests {
         assert_eq!(told("subagent_end", end).unwrap(), expected);
         let warning = json!({ "code": "MCP_SERVER_UNAVAILABLE", "message": "天気" });
         assert_eq!(told("warning", warning).unwrap(), "warning: MCP_SERVER_UNAVAILABLE: 天気");
+        let retry = json!({ "code": "API_RETRY", "message": "retrying in 4 s (2 of 10): busy" });
+        assert_eq!(told("warning", retry).unwrap(), "retrying in 4 s (2 of 10): busy");
         assert_eq!(told("tool_result", json!({ "is_error": false, "content": "x" })), None);
         assert_eq!(told("session_start", json!({})), None);
     }

@@ -12,6 +12,7 @@ use super::{Happening, ModelChoice, Wanted};
 use crate::client::{Client, EventStream, Frame, ServerUrl};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
+use crate::output::{Output, Style, note};
 use crate::{data_folder, env_vars};
 
 /// The pause between attempts to reach a server that was there before, and their number.
@@ -49,6 +50,19 @@ impl There {
                 None => return Ok(all),
             }
         }
+    }
+
+    /// A page of ids of conversations, newest first, and the cursor of the next page.
+    pub async fn conversation_ids(
+        &self,
+        after: Option<String>,
+    ) -> Result<(Vec<String>, Option<String>), Failure> {
+        let cursor = after.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        let path = self.path(&format!("conversations?limit=200{cursor}"));
+        let page = self.ask(Method::GET, &path, None).await?;
+        let items = page["items"].as_array().into_iter().flatten();
+        let ids = items.filter_map(|item| item["id"].as_str().map(str::to_owned)).collect();
+        Ok((ids, page["next_cursor"].as_str().map(str::to_owned)))
     }
 
     pub(super) async fn new_conversation(&self) -> Result<ConversationId, Failure> {
@@ -136,6 +150,7 @@ impl Remote {
                 Ok(Some(frame)) => return Ok(Some(self.took(frame))),
                 Ok(None) | Err(_) if self.breaks < MAX_BREAKS => {
                     (self.stream, self.breaks) = (None, self.breaks + 1);
+                    self.tell_retry();
                     tokio::time::sleep(PAUSE).await;
                 }
                 Ok(None) => return Err(gone(self.client.host(), "its stream ends too early")),
@@ -143,6 +158,17 @@ impl Remote {
             }
         }
         Ok(None)
+    }
+
+    /// A person at a terminal would otherwise see nothing for up to half a minute.
+    fn tell_retry(&self) {
+        let output = Output::stderr();
+        if output.is_terminal() {
+            let (seconds, host) = (PAUSE.as_secs(), self.client.host());
+            let tries = format!("({} of {MAX_BREAKS})", self.breaks);
+            let line = format!("retrying in {seconds} s {tries}: {host} broke the stream off");
+            note(&output.paint(Style::Warning, &line));
+        }
     }
 
     async fn read(&mut self) -> io::Result<Option<Frame>> {

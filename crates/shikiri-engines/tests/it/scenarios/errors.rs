@@ -60,6 +60,7 @@ async fn an_overloaded_model_is_asked_again_and_in_the_end_given_up(which: TestE
         let before = world.bill();
         let ended = world.run(world.order(&words)).await;
         assert_eq!((ended.result(), ended.notes("api_retry")), ("at last", 1), "{status}");
+        assert_eq!(ended.retries(), 1, "{status}");
         let spent = world.bill()[&None].input_tokens;
         let spent = spent - before.get(&None).map_or(0, |usage| usage.input_tokens);
         assert_eq!(total(&ended.rows()).0.input_tokens, spent, "{status}");
@@ -70,6 +71,7 @@ async fn an_overloaded_model_is_asked_again_and_in_the_end_given_up(which: TestE
     let ended = world.run(world.order("down")).await;
     assert!(ended.error().contains("529"), "{}", ended.error());
     assert_eq!((ended.notes("api_retry"), world.model.messages().len() - before), (2, 3));
+    assert_eq!(ended.retries(), 2);
 }
 
 async fn a_stream_that_breaks_off_is_repaired_or_given_up_and_billed(which: TestEngine) {

@@ -15,6 +15,7 @@ use crate::cli::JsonArgument;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
+use crate::table::TableColumn;
 use crate::text::one_line;
 
 #[derive(Args)]
@@ -146,7 +147,13 @@ fn print(statuses: &[SettingsStatus], callers: usize, conventions: &str) -> Resu
             ]
         })
         .collect();
-    output.table(&["settings", "events", "calls", "file"], &rows)?;
+    let columns = [
+        TableColumn::text("settings"),
+        TableColumn::text("events"),
+        TableColumn::text("calls"),
+        TableColumn::text("file").minor(),
+    ];
+    output.table(&columns, &rows, "")?;
     for problem in statuses.iter().flat_map(|status| &status.problems) {
         output.line(&format!("{}  {}", output.paint(Style::Bad, "fail"), one_line(problem)))?;
     }

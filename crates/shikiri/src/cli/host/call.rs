@@ -15,6 +15,7 @@ use super::plain::{Beforehand, CallOutput, Plain};
 use super::seat::CallDisplay;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
+use crate::spinner::show_waiting;
 use crate::terminal::host::result_lines;
 
 /// The default time limit of a call.
@@ -85,7 +86,7 @@ pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure
         time_limit: arguments.following.time_limit().unwrap_or(TIME_LIMIT),
     };
     // A login comes first, before there is progress to show.
-    host.connect(&new.server).await?;
+    show_waiting("connecting to the server", host.connect(&new.server)).await?;
     let new =
         if arguments.arg.is_empty() { new } else { fitted(host, new, &arguments.arg).await? };
     let cancel = CancellationToken::new();

@@ -1,7 +1,5 @@
 //! `shikiri host list` and `tools`.
 
-use std::io::IsTerminal as _;
-
 use clap::Args;
 use serde_json::{Value, json};
 use shikiri_client::ServerTool;
@@ -13,7 +11,9 @@ use super::count;
 use crate::cli::JsonArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
-use crate::terminal::host::{changes_line, columns, difference, width};
+use crate::spinner::show_waiting;
+use crate::table::TableColumn;
+use crate::terminal::host::{changes_line, difference};
 
 #[derive(Args)]
 pub(super) struct ListArguments {
@@ -39,24 +39,19 @@ impl ToolsArguments {
 }
 
 pub(super) async fn list(host: &Host, arguments: ListArguments) -> Result<(), Failure> {
-    let listed = host.list().await;
+    let listed = show_waiting("asking the servers", host.list()).await;
     if arguments.json.json {
         let items: Vec<Value> = listed.iter().map(described).collect();
         Output::stdout().json(&json!({ "items": items }))?;
     } else {
-        table(&LIST_HEAD, &listed.iter().map(list_row).collect::<Vec<_>>())?;
+        let rows: Vec<_> = listed.iter().map(list_row).collect();
+        Output::stdout().table(&TableColumn::texts(&LIST_HEAD), &rows, NO_SERVERS)?;
     }
     failed_all(&listed)
 }
 
-/// Columns cut to the terminal's width; whole columns elsewhere.
-fn table(head: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
-    let output = Output::stdout();
-    if !std::io::stdout().is_terminal() {
-        return output.table(head, rows);
-    }
-    columns(head, rows, width()).iter().try_for_each(|line| output.line(line))
-}
+/// What a person is told in place of an empty list.
+const NO_SERVERS: &str = "No servers yet. Name them in shikiri.toml, or one with --url.";
 
 pub(super) const LIST_HEAD: [&str; 5] = ["server", "address", "protocol", "offers", "is"];
 pub(super) const TOOLS_HEAD: [&str; 4] = ["server", "tool", "arguments", "does"];
@@ -106,7 +101,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
     let mut found: Vec<(String, Vec<ServerTool>)> = Vec::new();
     match &arguments.server {
         Some(name) => {
-            let server = host.connect(name).await?;
+            let server = show_waiting("connecting to the server", host.connect(name)).await?;
             let offer = server.tools().await.map_err(|error| {
                 Failure::told(super::exit_of(&error), format!("{name}: {error}"))
             })?;
@@ -125,7 +120,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
             found.push((name.clone(), offer.tools));
         }
         None => {
-            let listed = host.list().await;
+            let listed = show_waiting("asking the servers", host.list()).await;
             for one in &listed {
                 if !one.changes.is_empty() {
                     note(&changes_line(&one.server, &one.changes));
@@ -151,7 +146,7 @@ pub(super) async fn tools(host: &Host, arguments: &ToolsArguments) -> Result<(),
         .iter()
         .flat_map(|(server, tools)| tools.iter().map(move |tool| tool_row(server, tool)))
         .collect();
-    table(&TOOLS_HEAD, &rows)
+    Output::stdout().table(&TableColumn::texts(&TOOLS_HEAD), &rows, "It has no tools.")
 }
 
 fn tool_json(server: &str, tool: &ServerTool) -> Value {

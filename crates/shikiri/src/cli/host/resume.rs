@@ -5,13 +5,14 @@ use shikiri_host::Host;
 use shikiri_model::ids::HostCallId;
 
 use super::call::{Following, take_up};
+use crate::cli::id_argument::IdArgument;
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 
 #[derive(Args)]
 pub(super) struct Arguments {
     /// The call [default: every call that was left, the oldest first]
-    call: Option<HostCallId>,
+    call: Option<IdArgument<HostCallId>>,
     #[command(flatten)]
     following: Following,
 }
@@ -24,7 +25,11 @@ impl Arguments {
 
 pub(super) async fn run(host: &Host, arguments: Arguments) -> Result<(), Failure> {
     if let Some(id) = &arguments.call {
-        let call = host.call(id).await?;
+        let left = async |_: Option<()>| {
+            let left = host.open_calls().await?;
+            Ok((left.iter().rev().map(|call| call.value.id.to_string()).collect(), None))
+        };
+        let call = host.call(&id.resolve_from(left).await?).await?;
         return take_up(host, &call, &arguments.following).await;
     }
     let left = host.open_calls().await?;

@@ -9,6 +9,7 @@ use super::count;
 use crate::cli::JsonArgument;
 use crate::exit::Failure;
 use crate::output::{Output, note};
+use crate::table::TableColumn;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -61,7 +62,14 @@ pub(super) async fn run(host: &Host, command: Command) -> Result<(), Failure> {
                     ]
                 })
                 .collect();
-            Output::stdout().table(&["call", "server", "tool", "progress", "made"], &rows)
+            let columns = [
+                TableColumn::id("call"),
+                TableColumn::text("server"),
+                TableColumn::text("tool"),
+                TableColumn::text("progress").minor(),
+                TableColumn::time("made"),
+            ];
+            Output::stdout().table(&columns, &rows, "No call was left.")
         }
     }
 }

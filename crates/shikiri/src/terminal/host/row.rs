@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use console::{measure_text_width, truncate_str};
+use console::truncate_str;
 use shikiri_model::host::sanitize_line;
 
 use crate::output::{Output, Style};
+use crate::table::{TableColumn, TableView, fit_table};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// How long each picture of the spinner is shown.
@@ -78,40 +79,16 @@ fn clock(elapsed: Duration) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// Columns under their names, cut so that each row fits into `width`. The widest column is cut
-/// first.
-pub(crate) fn columns(head: &[&str], rows: &[Vec<String>], width: usize) -> Vec<String> {
-    const LEAST: usize = 6;
-    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
-    let mut widths: Vec<usize> = (0..head.len())
-        .map(|column| {
-            let widest = cells(column).map(|cell| measure_text_width(cell)).max().unwrap_or(0);
-            widest.max(head[column].len())
-        })
-        .collect();
-    let gaps = 2 * head.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > width {
-        match widths.iter_mut().max() {
-            Some(widest) if *widest > LEAST => *widest -= 1,
-            _ => break,
-        }
-    }
-    let line = |cells: Vec<&str>| {
-        let fitted = cells.iter().zip(&widths).map(|(cell, width)| {
-            let cut = truncate_str(cell, *width, "…");
-            let gap = width.saturating_sub(measure_text_width(&cut));
-            format!("{cut}{}", " ".repeat(gap))
-        });
-        fitted.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let names: Vec<String> = head.iter().map(|name| name.to_uppercase()).collect();
-    let names = line(names.iter().map(String::as_str).collect());
-    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
-    std::iter::once(names).chain(rows).collect()
+/// Columns of texts under their names, in lines of at most `width`.
+pub(crate) fn columns(head: &[&'static str], rows: &[Vec<String>], width: usize) -> Vec<String> {
+    let view = TableView { width: Some(width), time: None, output: Output::plain() };
+    fit_table(&TableColumn::texts(head), rows, &view).lines
 }
 
 #[cfg(test)]
 mod tests {
+    use console::measure_text_width;
+
     use super::*;
 
     fn row() -> Row {

@@ -58,6 +58,7 @@ pages! {
     start_your_users: "docs/start/your-users.md",
     five_systems: "docs/five-systems.md",
     guide_executions: "docs/guides/executions.md",
+    guide_terminal: "docs/guides/terminal.md",
     guide_engines: "docs/guides/engines.md",
     guide_agents_over_mcp: "docs/guides/agents-over-mcp.md",
     guide_host: "docs/guides/host.md",

@@ -3,7 +3,9 @@
 mod database;
 mod outputs;
 mod places;
+mod prices;
 mod runs;
+mod terminal;
 mod usage;
 
 use shikiri_testkit::Cli;

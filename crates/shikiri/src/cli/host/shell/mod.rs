@@ -155,7 +155,7 @@ impl Shell {
         listed.iter().map(list_row).collect()
     }
 
-    fn show(&self, head: &[&str], rows: &[Vec<String>]) {
+    fn show(&self, head: &[&'static str], rows: &[Vec<String>]) {
         self.screen.say(&columns(head, rows, width()).join("\n"));
     }
 
