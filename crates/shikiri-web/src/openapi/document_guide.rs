@@ -109,7 +109,7 @@ fn tag((name, title, description): &(&str, &str, &str)) -> Tag {
 /// The guide, and the table of all codes.
 fn description() -> String {
     let mut text = include_str!("guide.md").to_owned();
-    text.push_str("| status | `code` | meaning |\n|---|---|---|\n");
+    text.push_str("| HTTP | `code` | meaning |\n|---|---|---|\n");
     let mut codes = ProblemCode::ALL.map(ProblemCode::row);
     // Stable, so within a status the order is that of the list.
     codes.sort_by_key(|(status, _, _)| *status);

@@ -43,6 +43,9 @@ fn known_body(schema: &str) -> Option<Value> {
             json!({ "executor": { "user_id": "ann" }, "user_input": "Plan a day in Kyoto." })
         }
         "StartRun" => json!({ "agent": "long_running_agent", "input": { "steps": 3 } }),
+        "AnswerQuestion" => {
+            json!({ "question_id": "QUESTION_ID", "action": "accept", "answer": { "confirm": true } })
+        }
         "UpdateRun" => json!({ "input": { "steps": 5 } }),
         "NewProject" => json!({ "id": "website", "name": "Website" }),
         "NewTeamAgent" => json!({ "id": "writer", "name": "Writer" }),
