@@ -1,5 +1,7 @@
 //! `/docs` in a real Chromium: what a reader finds there, and that nothing is asked of others.
 
+use std::path::PathBuf;
+
 use shikiri_browser::{BrowserOptions, BrowserPlan, plan_browser};
 use shikiri_testkit::{TestApp, skip, until_blocking};
 
@@ -8,21 +10,17 @@ use crate::PROGRAM;
 
 const OPERATION: &str = "POST/v1/tenants/{t}/runs/{r}/answers";
 
-/// The page, opened by the address of the server alone; None, loudly, where there is no Chromium.
-async fn open() -> Option<(TestApp, WatchedPage)> {
+/// None, loudly, where there is no Chromium.
+fn chromium() -> Option<PathBuf> {
     let chrome_bin = std::env::var_os("SHIKIRI_CHROME_BIN").map(Into::into);
-    let plan = plan_browser(&BrowserOptions { chrome_bin, ..BrowserOptions::default() });
-    let program = match plan {
-        Ok(BrowserPlan::Start { program, .. }) => program,
+    match plan_browser(&BrowserOptions { chrome_bin, ..BrowserOptions::default() }) {
+        Ok(BrowserPlan::Start { program, .. }) => Some(program),
         Ok(BrowserPlan::Attach { .. }) => unreachable!("no address was given"),
         Err(error) => {
             skip("a test with Chromium", &error.to_string());
-            return None;
+            None
         }
-    };
-    let app = TestApp::new(PROGRAM).start().await;
-    let page = WatchedPage::open(&program, app.client().base());
-    Some((app, page))
+    }
 }
 
 fn wait_for(page: &mut WatchedPage, what: &str, condition: &str) {
@@ -40,7 +38,9 @@ fn click(selector: &str, text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_page_has_groups_search_and_samples_and_asks_only_its_server() {
-    let Some((app, mut page)) = open().await else { return };
+    let Some(chromium) = chromium() else { return };
+    let app = TestApp::new(PROGRAM).start().await;
+    let mut page = WatchedPage::open(&chromium, app.client().base());
     tokio::task::block_in_place(|| {
         let has = |text: &str| format!("document.body?.innerText.includes({text:?}) ?? false");
         for group in ["Agents", "Conversations", "Teams", "Claude Code", "Administration"] {
@@ -99,4 +99,18 @@ async fn the_api_page_has_groups_search_and_samples_and_asks_only_its_server() {
         page.requested()
     );
     assert!(page.complaints().is_empty(), "{:#?}", page.complaints());
+}
+
+/// What the test above relies on.
+#[test]
+fn a_page_that_asks_others_or_complains_is_noticed() {
+    let Some(chromium) = chromium() else { return };
+    // An address that no machine has.
+    let other = "http://192.0.2.1/picture.png";
+    let html = format!("<img src='{other}'><script>console.error('a complaint')</script>");
+    let mut page = WatchedPage::open(&chromium, &format!("data:text/html,{html}"));
+    until_blocking("both are recorded", || {
+        page.evaluate("document.readyState");
+        page.requested().iter().any(|url| url == other) && !page.complaints().is_empty()
+    });
 }
