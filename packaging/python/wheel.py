@@ -8,10 +8,12 @@ The same input gives the same bytes.
 
 import base64
 import hashlib
+import json
 import pathlib
 import sys
 import zipfile
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Wheels have no time of their own: the first that a zip file can hold.
 WHEN = (1980, 1, 1, 0, 0, 0)
 PROGRAMS = ["shikiri", "shikiri-hook"]
@@ -29,7 +31,9 @@ def metadata(version, readme):
         "Requires-Python: >=3.8",
         "Description-Content-Type: text/markdown",
     ]
-    return "\n".join(fields) + "\n\n" + readme
+    # The MCP registry takes a package of PyPI only if its description names the server.
+    server = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))["name"]
+    return "\n".join(fields) + f"\n\n{readme}\n<!-- mcp-name: {server} -->\n"
 
 
 def main(folder, version, platform, out):

@@ -14,6 +14,9 @@ use crate::cargo::{cargo, workspace_root};
 /// Prefixes of names of licence files, in lower case.
 const NAMES: [&str; 6] = ["license", "licence", "unlicense", "copying", "copyright", "notice"];
 
+/// Of the viewer that the API page contains, in the same form.
+const VIEWER: &str = "crates/shikiri-web/viewer/LICENSES";
+
 /// A linked crate of another author.
 struct LinkedCrate {
     name: String,
@@ -35,6 +38,13 @@ pub(crate) fn third_party_notices(target: &str) -> Result<String> {
         let crates = crates.iter().cloned().collect::<Vec<_>>().join("\n");
         write!(notices, "\n{}\n{crates}\n\n{}\n", "=".repeat(80), text.trim_end())?;
     }
+    let viewer = fs::read_to_string(workspace_root().join(VIEWER));
+    write!(
+        notices,
+        "\n{}\n{}",
+        "=".repeat(80),
+        viewer.context("cannot read the viewer's licences")?
+    )?;
     Ok(notices)
 }
 
@@ -125,7 +135,10 @@ mod tests {
             assert!(notices.contains(&line), "{line}");
         }
         // Of code that crates contain: mimalloc, and Chromium's code in ring.
-        for holder in ["Microsoft Corporation", "The Chromium Authors"] {
+        // And of the viewer: its authors, and those of what it contains.
+        for holder in
+            ["Microsoft Corporation", "The Chromium Authors", "present Scalar", "Yuxi (Evan) You"]
+        {
             assert!(notices.contains(holder), "{holder}");
         }
         assert!(!notices.contains("\nshikiri"), "our own work is not another's");

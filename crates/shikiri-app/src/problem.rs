@@ -57,6 +57,47 @@ pub enum ProblemCode {
 }
 
 impl ProblemCode {
+    /// Every code, in the order of the enum.
+    pub const ALL: [Self; 37] = [
+        Self::InvalidRequest,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::TenantInactive,
+        Self::ModelInactive,
+        Self::HostNotAllowed,
+        Self::OriginNotAllowed,
+        Self::NotFound,
+        Self::TenantNotFound,
+        Self::RunNotFound,
+        Self::KeyNotFound,
+        Self::QuestionNotFound,
+        Self::ModelNotFound,
+        Self::ConversationNotFound,
+        Self::ExecutionNotFound,
+        Self::SkillNotFound,
+        Self::ProjectNotFound,
+        Self::AgentNotFound,
+        Self::TaskNotFound,
+        Self::DelegationNotFound,
+        Self::AgentNotInProject,
+        Self::WithSelf,
+        Self::ContentTooLong,
+        Self::ConversationActive,
+        Self::MissingToken,
+        Self::ConversationLocked,
+        Self::EngineUnavailable,
+        Self::SandboxUnavailable,
+        Self::MethodNotAllowed,
+        Self::RequestTimeout,
+        Self::Conflict,
+        Self::PayloadTooLarge,
+        Self::UnsupportedMediaType,
+        Self::LimitExceeded,
+        Self::QuotaExceeded,
+        Self::InternalError,
+        Self::Unavailable,
+    ];
+
     /// Status, code and title: the contract with the outside, on one screen.
     pub fn row(self) -> (StatusCode, &'static str, &'static str) {
         use StatusCode as S;
@@ -338,5 +379,19 @@ fn missing(kind: &str) -> ProblemCode {
         "execution" => ProblemCode::ExecutionNotFound,
         "open question" => ProblemCode::QuestionNotFound,
         _ => ProblemCode::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_listed() {
+        for (index, code) in ProblemCode::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, index, "{code:?}");
+        }
+        // The last one of the enum.
+        assert_eq!(ProblemCode::ALL.last(), Some(&ProblemCode::Unavailable));
     }
 }

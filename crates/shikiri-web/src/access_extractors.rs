@@ -23,10 +23,12 @@ use shikiri_tenancy::gate::{self, KeyHolder, PeerAddress};
 
 use crate::path_items::{ModelItem, parse_path_id};
 use crate::problem_response::{Code, ProblemResponse};
+use crate::routes::docs::PAGE_FILES;
 use crate::views::ModelJson;
 use crate::web_state::SharedWebState;
 
-/// Routes without a key. Everything else needs one, including paths that do not exist.
+/// Operations without a key. `PAGE_FILES` need none either. Everything else needs one, including paths
+/// that do not exist.
 pub(crate) const PUBLIC: [&str; 5] = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"];
 
 /// The only route that a hooks key opens.
@@ -37,7 +39,7 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ProblemResponse> {
-    if !PUBLIC.contains(&request.uri().path()) {
+    if !is_public(request.uri().path()) {
         let secret = secret(request.headers()).ok_or_else(ProblemResponse::unauthorized)?;
         let Some(caller) = web.gate.caller(&secret).await? else {
             web.gate.slow_down(request.extensions().get::<PeerAddress>().copied()).await?;
@@ -55,6 +57,10 @@ pub(crate) async fn authenticate(
         return Ok(response);
     }
     Ok(next.run(request).await)
+}
+
+fn is_public(path: &str) -> bool {
+    PUBLIC.contains(&path) || PAGE_FILES.contains(&path)
 }
 
 /// None if there are several: it is unclear which one is meant.

@@ -84,8 +84,9 @@ pub(crate) fn api() -> OpenApiRouter<SharedWebState> {
 
 /// The whole service: our routes and the mounted ones, which check their own keys.
 pub(crate) fn build(web: &SharedWebState, other_routes: Router) -> Router {
-    let (ours, _) = api().split_for_parts();
-    ours.method_not_allowed_fallback(problem_response::on_wrong_method)
+    let (operations, _) = api().split_for_parts();
+    docs::add_page_files(operations)
+        .method_not_allowed_fallback(problem_response::on_wrong_method)
         .fallback(problem_response::on_unknown_path)
         .layer(from_fn_with_state(web.clone(), access_extractors::authenticate))
         .with_state(web.clone())

@@ -259,4 +259,46 @@ mod tests {
         assert!(!is_static(&std::env::current_exe().unwrap()).unwrap());
         assert!(is_static(Path::new("/proc/self/status")).is_err());
     }
+
+    /// The value of a line such as `name = "value"`.
+    fn value_of<'a>(text: &'a str, name: &str) -> &'a str {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap();
+        line.split('"').nth(1).unwrap()
+    }
+
+    #[test]
+    fn binstall_looks_for_the_archives_that_are_made() {
+        for package in ["shikiri", "shikiri-hook"] {
+            let manifest = workspace_root().join("crates").join(package).join("Cargo.toml");
+            let manifest = fs::read_to_string(manifest).unwrap();
+            let filled = |name: &str| {
+                let value = value_of(&manifest, name).replace("{ version }", VERSION);
+                value.replace("{ target }", "some-target").replace("{ bin }", package)
+            };
+            let folder = name("some-target");
+            assert_eq!(
+                filled("pkg-url"),
+                format!("{{ repo }}/releases/download/v{VERSION}/{folder}.tar.gz")
+            );
+            assert_eq!(filled("bin-dir"), format!("{folder}/{package}"));
+        }
+    }
+
+    #[test]
+    fn the_registry_of_mcp_servers_is_told_of_the_packages_that_are_made() {
+        let read = |path: &str| -> serde_json::Value {
+            let text = fs::read_to_string(workspace_root().join(path)).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let (server, launcher) = (read("server.json"), read("packaging/npm/launcher/package.json"));
+        assert_eq!(server["version"], VERSION);
+        assert_eq!(server["name"], launcher["mcpName"], "the registry compares them");
+        let packages = server["packages"].as_array().unwrap();
+        for package in packages {
+            assert_eq!(package["version"], VERSION);
+            assert_eq!(package["identifier"], launcher["name"], "npm and PyPI have one name");
+        }
+        let kinds: Vec<_> = packages.iter().map(|package| &package["registryType"]).collect();
+        assert_eq!(kinds, ["npm", "pypi"]);
+    }
 }

@@ -1,6 +1,9 @@
-//! The OpenAPI document, generated from the handlers.
+//! The OpenAPI document, generated from the handlers, and the page that shows it.
 
-pub(crate) mod docs_page;
+mod code_samples;
+mod document_guide;
+mod sample_values;
+pub(crate) mod viewer;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,6 +13,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, Modify, OpenApi};
 
+use self::document_guide::GuideModifier;
 use crate::problem_response::{PROBLEM_JSON, ProblemSchema};
 use crate::router;
 
@@ -17,11 +21,10 @@ use crate::router;
 #[openapi(
     info(
         title = "Shikiri",
-        description = "The session layer for teams of AI agents",
         license(name = "MIT OR Apache-2.0"),
     ),
     components(schemas(ProblemSchema)),
-    modifiers(&BearerKeyModifier, &ProblemResponsesModifier),
+    modifiers(&BearerKeyModifier, &ProblemResponsesModifier, &GuideModifier),
 )]
 struct RestApiDoc;
 
@@ -120,6 +123,7 @@ pub(crate) fn build_document() -> utoipa::openapi::OpenApi {
             remove_impossible_responses(operation, &[OF_CHANGES]);
         }
     }
+    code_samples::add_code_samples(&mut document);
     document
 }
 
@@ -139,9 +143,4 @@ pub fn openapi_json() -> String {
 pub(crate) fn document() -> &'static str {
     static DOCUMENT: OnceLock<String> = OnceLock::new();
     DOCUMENT.get_or_init(openapi_json)
-}
-
-pub(crate) fn page() -> &'static str {
-    static PAGE: OnceLock<String> = OnceLock::new();
-    PAGE.get_or_init(|| docs_page::render(document()))
 }

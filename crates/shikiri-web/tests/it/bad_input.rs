@@ -103,7 +103,9 @@ async fn impossible_ids_are_just_not_there() {
 #[tokio::test]
 async fn unknown_paths_and_methods_are_told_apart() {
     let world = World::new().await;
-    for path in ["/", "/v1", "/v1/", "/v1/nothing", "/v1/tenants/", "/v1/tenants/local/nothing"] {
+    for path in
+        ["/docs/", "/v1", "/v1/", "/v1/nothing", "/v1/tenants/", "/v1/tenants/local/nothing"]
+    {
         assert_eq!(world.get(path).await.problem(), (404, "NOT_FOUND".to_owned()), "{path}");
     }
     let answer = world.call(&world.admin, "PUT", "/v1/tenants/local", None).await;

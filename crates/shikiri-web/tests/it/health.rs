@@ -56,14 +56,8 @@ async fn metrics_are_for_this_machine() {
 }
 
 #[tokio::test]
-async fn the_docs_need_nothing_from_elsewhere() {
+async fn the_document_needs_no_key() {
     let world = World::new().await;
-    let page = world.call("", "GET", "/docs", None).await;
-    assert_eq!(page.status, StatusCode::OK);
-    let policy = page.headers["content-security-policy"].to_str().unwrap();
-    assert!(policy.contains("default-src 'self'") && policy.contains("script-src 'none'"));
-    assert!(!page.text.contains("<script") && !page.text.contains("http://"));
-    assert!(page.text.contains("/v1/tenants/{t}/runs/{r}/events"));
     let document = world.call("", "GET", "/openapi.json", None).await;
     assert_eq!(document.headers["content-type"], "application/json");
     assert_eq!(document.text, shikiri_web::openapi_json());

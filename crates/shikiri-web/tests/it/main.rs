@@ -9,6 +9,7 @@
 mod access;
 mod audit;
 mod bad_input;
+mod docs;
 mod events;
 mod fuzz;
 mod health;

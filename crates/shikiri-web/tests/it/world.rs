@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::Response;
 use serde_json::{Value, json};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::event::NewEvent;
@@ -83,8 +84,12 @@ impl World {
         self.app.start_worker()
     }
 
+    pub(crate) async fn respond(&self, request: Request<Body>) -> Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
     pub(crate) async fn raw(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        let response = self.respond(request).await;
         let (status, headers) = (response.status(), response.headers().clone());
         let reading = to_bytes(response.into_body(), usize::MAX);
         let body = tokio::time::timeout(Duration::from_secs(20), reading).await;

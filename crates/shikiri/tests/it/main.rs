@@ -26,6 +26,7 @@ mod program;
 mod public_surface;
 mod quotas;
 mod readme;
+mod releases;
 mod secrets;
 mod teams;
 mod tidy;

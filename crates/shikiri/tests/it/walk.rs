@@ -270,7 +270,9 @@ async fn without_a_key_every_operation_is_401_or_declared_open() {
         }
     }
     // What does not exist cannot be told from what does.
-    for path in ["/v1", "/v1/nothing", "/", "/v1/tenants/other/", "/mcp", "/admin", "/V1/tenants"] {
+    for path in
+        ["/v1", "/v1/nothing", "/docs/", "/v1/tenants/other/", "/mcp", "/admin", "/V1/tenants"]
+    {
         client.without_key().get(path).await.problem(401);
     }
     assert_eq!(other.state(&client).await, before);

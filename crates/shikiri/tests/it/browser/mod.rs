@@ -1,6 +1,8 @@
 //! `shikiri browser` as a person meets it, with a real Chromium and chat pages of our own.
 
+mod api_page;
 mod login;
+mod watched_page;
 
 use std::path::Path;
 

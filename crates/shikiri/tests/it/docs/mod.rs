@@ -73,8 +73,8 @@ pages! {
     reference_configuration: "docs/reference/configuration.md",
 }
 
-/// Pages that are not played: how the program was built, and what it must do.
-const NOT_FOR_USERS: [&str; 2] = ["docs/decisions/", "docs/requirements.md"];
+/// Pages that are not played: how the program was built, what each version brought, and what it must do.
+const NOT_FOR_USERS: [&str; 3] = ["docs/decisions/", "docs/releases/", "docs/requirements.md"];
 
 fn markdown_below(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {

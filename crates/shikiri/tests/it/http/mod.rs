@@ -1,7 +1,8 @@
-//! The HTTP door against callers that are slow, wrong or hostile.
+//! The HTTP door against callers that are slow, wrong or hostile, and as its samples call it.
 
 mod bodies;
 mod cursors;
 mod half_sent;
 mod names;
+mod samples;
 mod streams;
