@@ -18,8 +18,10 @@ mod fresh;
 mod notices;
 mod packages;
 mod peers;
+mod picture;
 mod postgres;
 mod provision;
+mod reference;
 mod report;
 mod rows;
 mod scratch;
@@ -55,6 +57,10 @@ enum Command {
     Dist(dist::Arguments),
     /// Install this checkout's wheel and npm packages into empty folders and play the demo from each
     Packages,
+    /// Write the pages of docs/reference from the program
+    Reference,
+    /// Draw the README's picture from what the demo prints
+    Picture(picture::Arguments),
     /// Prove that a fresh clone of HEAD builds and plays the demo with nothing but Rust
     Fresh(fresh::Arguments),
 }
@@ -69,6 +75,8 @@ fn main() -> ExitCode {
         Command::Peers => peers::run(),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::Packages => packages::run(),
+        Command::Reference => reference::run(),
+        Command::Picture(arguments) => picture::run(&arguments),
         Command::Fresh(arguments) => fresh::run(&arguments),
     };
     match outcome {

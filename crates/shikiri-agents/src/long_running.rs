@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shikiri_model::run::RunErrorCode;
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 
 use super::input_fields::{StepDuration, object_schema, read, whole, with_default};
@@ -124,7 +125,7 @@ impl DurableAgent for LongRunningAgent {
 
     async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         let (steps, step_ms) = LongRunningInput::read(&input)
-            .map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
+            .map_err(|reason| AgentError::new(RunErrorCode::InvalidRequest.as_str(), reason))?;
         let mut progress = StepProgress::new(steps);
         let mut reported = 0;
         loop {
@@ -133,7 +134,10 @@ impl DurableAgent for LongRunningAgent {
                 break;
             }
             if context.is_cancelled() {
-                return Err(AgentError::new("CANCELLED", "stopped between two steps"));
+                return Err(AgentError::new(
+                    RunErrorCode::Cancelled.as_str(),
+                    "stopped between two steps",
+                ));
             }
             let (i, steps) = (progress.done + 1, progress.steps);
             let percent = progress.at(i) / 100;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use shikiri_model::run::RunErrorCode;
 use shikiri_runtime::run::{AgentError, DurableAgent, ModelLimits, RunContext};
 
 use super::input_fields::{
@@ -112,7 +113,7 @@ impl DurableAgent for ResearchAgent {
 
     async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         let ResearchInput { topic, step_ms } = ResearchInput::read(&input)
-            .map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
+            .map_err(|reason| AgentError::new(RunErrorCode::InvalidRequest.as_str(), reason))?;
         let (field, read_update) = ("topic", ResearchUpdate::read as fn(&Value) -> _);
         let mut subject = UpdatableText { agent: NAME, field, read_update, text: topic };
         let [search @ .., report] = STEPS;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shikiri_model::run::QuestionAnswer;
+use shikiri_model::run::{QuestionAnswer, RunErrorCode};
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 
 use super::input_fields::{
@@ -115,7 +115,7 @@ impl DurableAgent for TravelAgent {
 
     async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
         let TravelInput { destination, step_ms } = TravelInput::read(&input)
-            .map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
+            .map_err(|reason| AgentError::new(RunErrorCode::InvalidRequest.as_str(), reason))?;
         let (field, read_update) = ("destination", TravelUpdate::read as fn(&Value) -> _);
         let mut trip = UpdatableText { agent: NAME, field, read_update, text: destination };
         let [search @ .., booking] = STEPS;

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
 use serde::Serialize;
 use shikiri_model::ids::RunId;
 use shikiri_model::team::RefusalCode;
@@ -15,157 +15,7 @@ use shikiri_model::team::RefusalCode;
 use shikiri_runtime::{AppError, WatchError, random};
 use shikiri_teams::TeamError;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProblemCode {
-    InvalidRequest,
-    Unauthorized,
-    Forbidden,
-    TenantInactive,
-    ModelInactive,
-    HostNotAllowed,
-    OriginNotAllowed,
-    NotFound,
-    TenantNotFound,
-    RunNotFound,
-    KeyNotFound,
-    QuestionNotFound,
-    ModelNotFound,
-    ConversationNotFound,
-    ExecutionNotFound,
-    SkillNotFound,
-    ProjectNotFound,
-    AgentNotFound,
-    TaskNotFound,
-    DelegationNotFound,
-    AgentNotInProject,
-    WithSelf,
-    ContentTooLong,
-    ConversationActive,
-    MissingToken,
-    ConversationLocked,
-    EngineUnavailable,
-    SandboxUnavailable,
-    MethodNotAllowed,
-    RequestTimeout,
-    Conflict,
-    PayloadTooLarge,
-    UnsupportedMediaType,
-    LimitExceeded,
-    QuotaExceeded,
-    InternalError,
-    Unavailable,
-}
-
-impl ProblemCode {
-    /// Every code, in the order of the enum.
-    pub const ALL: [Self; 37] = [
-        Self::InvalidRequest,
-        Self::Unauthorized,
-        Self::Forbidden,
-        Self::TenantInactive,
-        Self::ModelInactive,
-        Self::HostNotAllowed,
-        Self::OriginNotAllowed,
-        Self::NotFound,
-        Self::TenantNotFound,
-        Self::RunNotFound,
-        Self::KeyNotFound,
-        Self::QuestionNotFound,
-        Self::ModelNotFound,
-        Self::ConversationNotFound,
-        Self::ExecutionNotFound,
-        Self::SkillNotFound,
-        Self::ProjectNotFound,
-        Self::AgentNotFound,
-        Self::TaskNotFound,
-        Self::DelegationNotFound,
-        Self::AgentNotInProject,
-        Self::WithSelf,
-        Self::ContentTooLong,
-        Self::ConversationActive,
-        Self::MissingToken,
-        Self::ConversationLocked,
-        Self::EngineUnavailable,
-        Self::SandboxUnavailable,
-        Self::MethodNotAllowed,
-        Self::RequestTimeout,
-        Self::Conflict,
-        Self::PayloadTooLarge,
-        Self::UnsupportedMediaType,
-        Self::LimitExceeded,
-        Self::QuotaExceeded,
-        Self::InternalError,
-        Self::Unavailable,
-    ];
-
-    /// Status, code and title: the contract with the outside, on one screen.
-    pub fn row(self) -> (StatusCode, &'static str, &'static str) {
-        use StatusCode as S;
-        match self {
-            Self::InvalidRequest => (S::BAD_REQUEST, "INVALID_REQUEST", "Invalid request"),
-            Self::Unauthorized => (S::UNAUTHORIZED, "UNAUTHORIZED", "A valid key is needed"),
-            Self::Forbidden => (S::FORBIDDEN, "FORBIDDEN", "This key may not do that"),
-            Self::TenantInactive => (S::FORBIDDEN, "TENANT_INACTIVE", "The tenant is inactive"),
-            Self::ModelInactive => (S::FORBIDDEN, "MODEL_INACTIVE", "The model is inactive"),
-            Self::HostNotAllowed => (S::FORBIDDEN, "HOST_NOT_ALLOWED", "Host not allowed"),
-            Self::OriginNotAllowed => (S::FORBIDDEN, "ORIGIN_NOT_ALLOWED", "Origin not allowed"),
-            Self::NotFound => (S::NOT_FOUND, "NOT_FOUND", "Not found"),
-            Self::TenantNotFound => (S::NOT_FOUND, "TENANT_NOT_FOUND", "No such tenant"),
-            Self::RunNotFound => (S::NOT_FOUND, "RUN_NOT_FOUND", "No such run"),
-            Self::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND", "No such key"),
-            Self::QuestionNotFound => (S::NOT_FOUND, "QUESTION_NOT_FOUND", "No such open question"),
-            Self::ModelNotFound => (S::NOT_FOUND, "MODEL_NOT_FOUND", "No such model"),
-            Self::ConversationNotFound => {
-                (S::NOT_FOUND, "CONVERSATION_NOT_FOUND", "No such conversation")
-            }
-            Self::ExecutionNotFound => (S::NOT_FOUND, "EXECUTION_NOT_FOUND", "No such execution"),
-            Self::SkillNotFound => (S::BAD_REQUEST, "SKILL_NOT_FOUND", "No such skill"),
-            Self::ProjectNotFound => (S::NOT_FOUND, "PROJECT_NOT_FOUND", "No such project"),
-            Self::AgentNotFound => (S::NOT_FOUND, "AGENT_NOT_FOUND", "No such agent"),
-            Self::TaskNotFound => (S::NOT_FOUND, "TASK_NOT_FOUND", "No such task"),
-            Self::DelegationNotFound => {
-                (S::NOT_FOUND, "DELEGATION_NOT_FOUND", "No such delegation")
-            }
-            Self::AgentNotInProject => {
-                (S::FORBIDDEN, "TARGET_AGENT_NOT_IN_PROJECT", "The agent is not in the project")
-            }
-            Self::WithSelf => {
-                (S::BAD_REQUEST, "CANNOT_CONVERSATION_WITH_SELF", "Nobody talks to itself")
-            }
-            Self::ContentTooLong => (S::BAD_REQUEST, "CONTENT_TOO_LONG", "The text is too long"),
-            Self::ConversationActive => {
-                (S::CONFLICT, "CONVERSATION_ALREADY_ACTIVE", "The two have a conversation")
-            }
-            Self::MissingToken => (S::BAD_REQUEST, "MISSING_TOKEN", "A token is missing"),
-            Self::ConversationLocked => {
-                (S::CONFLICT, "CONVERSATION_LOCKED", "The conversation is busy")
-            }
-            Self::EngineUnavailable => {
-                (S::SERVICE_UNAVAILABLE, "ENGINE_UNAVAILABLE", "The engine cannot run here")
-            }
-            Self::SandboxUnavailable => (
-                S::SERVICE_UNAVAILABLE,
-                "SANDBOX_UNAVAILABLE",
-                "The engine cannot be confined here",
-            ),
-            Self::MethodNotAllowed => {
-                (S::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "Method not allowed")
-            }
-            Self::RequestTimeout => (S::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", "Request too slow"),
-            Self::Conflict => (S::CONFLICT, "CONFLICT", "Not possible now"),
-            Self::PayloadTooLarge => (S::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", "Body too large"),
-            Self::UnsupportedMediaType => {
-                (S::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", "Unsupported media type")
-            }
-            Self::LimitExceeded => (S::TOO_MANY_REQUESTS, "LIMIT_EXCEEDED", "Limit exceeded"),
-            Self::QuotaExceeded => {
-                (S::INSUFFICIENT_STORAGE, "QUOTA_EXCEEDED", "The tenant's quota is used up")
-            }
-            Self::InternalError => (S::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "Internal error"),
-            Self::Unavailable => (S::SERVICE_UNAVAILABLE, "UNAVAILABLE", "Unavailable"),
-        }
-    }
-}
+pub use crate::problem_code::ProblemCode;
 
 /// A failure as it is sent to the caller. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq)]
@@ -379,19 +229,5 @@ fn missing(kind: &str) -> ProblemCode {
         "execution" => ProblemCode::ExecutionNotFound,
         "open question" => ProblemCode::QuestionNotFound,
         _ => ProblemCode::NotFound,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_is_listed() {
-        for (index, code) in ProblemCode::ALL.into_iter().enumerate() {
-            assert_eq!(code as usize, index, "{code:?}");
-        }
-        // The last one of the enum.
-        assert_eq!(ProblemCode::ALL.last(), Some(&ProblemCode::Unavailable));
     }
 }

@@ -173,6 +173,7 @@ impl SecretRedactor {
 mod tests {
     use serde_json::json;
     use shikiri_model::execution::{SubagentStart, ToolUse};
+    use shikiri_model::run::WarningCode;
 
     use super::*;
 
@@ -216,7 +217,11 @@ mod tests {
             [
                 EngineMessage::ToolUse(ToolUse { id: "t".into(), name, input, parent: None }),
                 EngineMessage::SubagentStarted(start),
-                EngineMessage::Warning { code: "C", message: "m".into(), server },
+                EngineMessage::Warning {
+                    code: WarningCode::PriceUnknown,
+                    message: "m".into(),
+                    server,
+                },
             ]
         };
         for (told, clean) in named("a hunter22").into_iter().zip(named("a [REDACTED]")) {

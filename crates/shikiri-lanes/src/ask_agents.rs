@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shikiri_model::ids::InquiryId;
 use shikiri_model::lane::{CallerIdentity, MAX_QUESTION, ProviderQuestion, ProviderQuestionState};
+use shikiri_model::run::RunErrorCode;
 use shikiri_runtime::AppError;
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext, UnknownStepPolicy};
 use shikiri_store::StoreExt;
@@ -179,8 +180,8 @@ impl DurableAgent for AskAgent {
     }
 
     async fn run(&self, context: RunContext, input: Value) -> Result<Value, AgentError> {
-        let AskInput { question, .. } =
-            AskInput::read(&input).map_err(|reason| AgentError::new("INVALID_REQUEST", reason))?;
+        let AskInput { question, .. } = AskInput::read(&input)
+            .map_err(|reason| AgentError::new(RunErrorCode::InvalidRequest.as_str(), reason))?;
         let lanes = Lanes::new(context.runtime().clone(), Arc::clone(&self.lanes));
         let (who, session) = identify_caller(&context);
         let meters = AskProgressMeter::of(self.tool.providers.len());
@@ -243,9 +244,13 @@ async fn outcome(
     };
     let found =
         context.runtime().store().load::<ProviderQuestion>(context.tenant(), id.as_str()).await;
-    let found = found.map_err(|error| AgentError::new("STEP_FAILED", error.to_string()))?;
+    let found = found
+        .map_err(|error| AgentError::new(RunErrorCode::StepFailed.as_str(), error.to_string()))?;
     let Some(question) = found.map(|stored| stored.value) else {
-        return Err(AgentError::new("STEP_FAILED", "what was answered is not kept any more"));
+        return Err(AgentError::new(
+            RunErrorCode::StepFailed.as_str(),
+            "what was answered is not kept any more",
+        ));
     };
     let lane = Some(question.lane_name.clone());
     if question.state == ProviderQuestionState::Answered {

@@ -1,68 +1,74 @@
 //! Why a question was not answered, with the code that callers know it by.
 
+use shikiri_model::documented_enum;
 use shikiri_model::lane::ProviderQuestionError;
+use shikiri_model::run::RunErrorCode;
 use shikiri_runtime::AppError;
 use shikiri_store::{CommitError, StoreError};
 
 use super::page_driver::AskErrorCause;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneErrorCode {
-    LanesFull,
-    QueueFull,
-    UnknownProvider,
-    LoginRequired,
-    BrowserUnavailable,
-    PageChanged,
-    AnswerTimeout,
-    /// The chat is gone, and a new one was gone too.
-    ThreadGone,
-    /// Whether the provider has the question is unknown.
-    UnknownOutcome,
-    Cancelled,
-    BrowserFailed,
+documented_enum! {
+    /// Why a question was not answered. The comments are the reference page of errors.
+    pub enum LaneErrorCode {
+        /// There are as many lanes as allowed, and each has a question under way.
+        ///
+        /// Try again later, or raise `max_agents`.
+        LanesFull = "LANES_FULL",
+        /// Too many questions wait in this process, or this one waited too long. Nothing was asked.
+        ///
+        /// Try again later. See `max_questions`, `max_queued_questions` and `question_wait_seconds`.
+        QueueFull = "QUEUE_FULL",
+        /// There is no provider of this name.
+        ///
+        /// Name `chatgpt`, `gemini`, or one of `.shikiri/providers.toml`.
+        UnknownProvider = "UNKNOWN_PROVIDER",
+        /// The page asks for a login. It is never passed.
+        ///
+        /// Log in by hand: `shikiri browser login`.
+        LoginRequired = "LOGIN_REQUIRED",
+        /// No Chrome was found, or it did not start.
+        ///
+        /// Install one, or name one with `SHIKIRI_CHROME_BIN` or `SHIKIRI_BROWSER_URL`. `shikiri doctor` tells what is used.
+        BrowserUnavailable = "BROWSER_UNAVAILABLE",
+        /// A part of the page was not found. The message names its selector.
+        ///
+        /// Look with `shikiri browser check`, and correct the selector in `.shikiri/providers.toml`.
+        PageChanged = "PAGE_CHANGED",
+        /// The question was sent, and no answer was complete in time.
+        ///
+        /// Open the chat's address: the answer may stand there. `seconds.answer` of the provider sets the time.
+        AnswerTimeout = "ANSWER_TIMEOUT",
+        /// The chat is gone, and a new one was gone too.
+        ///
+        /// Look at the page by hand: `shikiri browser login`.
+        ThreadGone = "THREAD_GONE",
+        /// Whether the provider has the question is unknown. It is not sent again.
+        ///
+        /// Look at the chat's address before you ask again.
+        UnknownOutcome = "UNKNOWN_OUTCOME",
+        /// The question was given up.
+        ///
+        /// Ask again if that was not meant.
+        Cancelled = "CANCELLED",
+        /// The browser failed. The message says how.
+        ///
+        /// Ask again. `shikiri doctor` checks the browser.
+        BrowserFailed = "BROWSER_FAILED",
+    }
 }
 
 impl LaneErrorCode {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::LanesFull => "LANES_FULL",
-            Self::QueueFull => "QUEUE_FULL",
-            Self::UnknownProvider => "UNKNOWN_PROVIDER",
-            Self::LoginRequired => "LOGIN_REQUIRED",
-            Self::BrowserUnavailable => "BROWSER_UNAVAILABLE",
-            Self::PageChanged => "PAGE_CHANGED",
-            Self::AnswerTimeout => "ANSWER_TIMEOUT",
-            Self::ThreadGone => "THREAD_GONE",
-            Self::UnknownOutcome => "UNKNOWN_OUTCOME",
-            Self::Cancelled => "CANCELLED",
-            Self::BrowserFailed => "BROWSER_FAILED",
-        }
-    }
-
     /// The code in an agent's error.
     pub(super) fn known(code: &str) -> &'static str {
-        ALL.iter().map(|known| known.as_str()).find(|known| *known == code).unwrap_or("STEP_FAILED")
+        let mut known = Self::ALL.into_iter().map(Self::as_str);
+        known.find(|known| *known == code).unwrap_or(RunErrorCode::StepFailed.as_str())
     }
 
     pub(super) fn because(self, message: impl Into<String>) -> LaneRefusal {
         LaneRefusal { code: self, message: message.into() }
     }
 }
-
-const ALL: [LaneErrorCode; 11] = [
-    LaneErrorCode::LanesFull,
-    LaneErrorCode::QueueFull,
-    LaneErrorCode::UnknownProvider,
-    LaneErrorCode::LoginRequired,
-    LaneErrorCode::BrowserUnavailable,
-    LaneErrorCode::PageChanged,
-    LaneErrorCode::AnswerTimeout,
-    LaneErrorCode::ThreadGone,
-    LaneErrorCode::UnknownOutcome,
-    LaneErrorCode::Cancelled,
-    LaneErrorCode::BrowserFailed,
-];
 
 /// Nothing was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,6 +6,24 @@ use serde_json::{Map, Value, json};
 use shikiri_app::problem::Problem;
 use shikiri_runtime::AppError;
 
+/// The codes that are used, for the reference page of errors.
+pub const RPC_ERRORS: [(ErrorCode, &str); 8] = [
+    (ErrorCode::PARSE_ERROR, "the message is no JSON, or names a field twice"),
+    (ErrorCode::INVALID_REQUEST, "the message is no request, or cannot be done as things are"),
+    (ErrorCode::METHOD_NOT_FOUND, "there is no such method"),
+    (ErrorCode::INVALID_PARAMS, "a parameter is missing or wrong, or names what is not there"),
+    (ErrorCode::INTERNAL_ERROR, "a fault of the server; `error_id` is in its log"),
+    (ErrorCode::HEADER_MISMATCH, "a header does not say what the body says"),
+    (
+        ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+        "the revision is not spoken here; `supported` lists those that are",
+    ),
+    (
+        ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+        "the client has not declared what this needs: `requiredCapabilities`",
+    ),
+];
+
 /// An error that answers a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RpcError {
@@ -69,7 +87,7 @@ impl RpcError {
     }
 
     /// The HTTP status that the newer era gives it; the older one always says 200.
-    pub(crate) fn status(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         match ErrorCode(self.code) {
             ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION

@@ -24,6 +24,7 @@ use crate::run_questions::{capability, clear_answer};
 use crate::run_view::tool_error;
 use crate::server::{McpService, RequestAnswer, finish_result};
 use crate::tasks;
+use crate::tools::RunToolErrorCode;
 
 /// How Claude Code marks a call, on every connection that its subagents share.
 const TOOL_USE_ID: &str = "claudecode/toolUseId";
@@ -113,7 +114,12 @@ fn without_wait(mut arguments: JsonObject) -> Result<(bool, Value), Value> {
     let wait = match arguments.remove("wait") {
         None | Some(Value::Null) => false,
         Some(Value::Bool(wait)) => wait,
-        Some(_) => return Err(tool_error("invalid_argument", "wait: must be true or false")),
+        Some(_) => {
+            return Err(tool_error(
+                RunToolErrorCode::InvalidArgument.as_str(),
+                "wait: must be true or false",
+            ));
+        }
     };
     Ok((wait, Value::Object(arguments)))
 }
@@ -193,7 +199,10 @@ impl ToolCallRequest<'_> {
             Ok(following) => following,
             Err(fault) => {
                 return self
-                    .answer_immediately(Ok(tool_error("invalid_argument", &fault.message)))
+                    .answer_immediately(Ok(tool_error(
+                        RunToolErrorCode::InvalidArgument.as_str(),
+                        &fault.message,
+                    )))
                     .await;
             }
         };
@@ -206,7 +215,12 @@ impl ToolCallRequest<'_> {
             Ok(view) => view,
             Err(AppError::NotFound { .. }) => {
                 let message = format!("there is no run {}", following.run);
-                return self.answer_immediately(Ok(tool_error("run_not_found", &message))).await;
+                return self
+                    .answer_immediately(Ok(tool_error(
+                        RunToolErrorCode::RunNotFound.as_str(),
+                        &message,
+                    )))
+                    .await;
             }
             Err(error) => return Err(error.into()),
         };
@@ -252,7 +266,7 @@ impl ToolCallRequest<'_> {
         let (view, number) = match app.tenancy.start_called_run(connection, new, call).await {
             Ok(started) => started,
             Err(AppError::Invalid { field: "input", reason }) => {
-                let refused = tool_error("invalid_argument", &reason);
+                let refused = tool_error(RunToolErrorCode::InvalidArgument.as_str(), &reason);
                 return self.answer_immediately(Ok(refused)).await;
             }
             Err(error) => return Err(error.into()),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::event::EventRef;
-use crate::run::{QuestionAnswer, RunError, RunOutcome};
+use crate::run::{QuestionAnswer, RunError, RunErrorCode, RunOutcome};
 use crate::time::Timestamp;
 
 /// A durable operation. `name` distinguishes uses of one kind.
@@ -248,7 +248,9 @@ impl JournalEventFields {
                 self.error
                     .clone()
                     .and_then(|error| serde_json::from_value(error).ok())
-                    .unwrap_or_else(|| RunError::new("INTERNAL_ERROR", "the child failed")),
+                    .unwrap_or_else(|| {
+                        RunError::new(RunErrorCode::InternalError.as_str(), "the child failed")
+                    }),
             ),
         }
     }

@@ -30,6 +30,40 @@ macro_rules! text_enum {
     };
 }
 
+/// Declares a [`text_enum`] whose comments are shown to users as well: the reference pages are made of
+/// them. The first paragraph says what a name means. The second one is given by `more`: the fields of
+/// an event, or what to do about a failure.
+#[macro_export]
+macro_rules! documented_enum {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[doc = $doc:literal])+ $variant:ident = $text:literal),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl $name {
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
+
+            /// The name that callers see.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)+
+                }
+            }
+
+            /// The name's comment: what it means, then an empty line and more about it.
+            pub fn comment(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc, "\n"),+),)+
+                }
+            }
+        }
+    };
+}
+
 /// Implements [`Document`](crate::record::Document): the type, its kind, the field with its tenant
 /// (or `system`), the field with its id, and its searched columns where it has some.
 macro_rules! document {

@@ -4,6 +4,7 @@ use serde::Serialize;
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{DialogueId, MessageId, TenantId};
 use shikiri_model::record::{RecordQuery, StoredDocument};
+use shikiri_model::run::DialogueEventName;
 use shikiri_model::team::{
     Delegation, DelegationOutcome, Dialogue, DialogueEndReason, DialogueMessage, DialogueOpening,
     DialogueSide, DialogueState, InboxItem, InboxItemKind, MAX_CONTENT, ProjectMember, RefusalCode,
@@ -103,7 +104,8 @@ impl AgentSessionHandle {
         let said = self.utterance(&transaction, &wanted.initial_message)?;
         transaction.require(&membership);
         transaction.add(&dialogue)?;
-        transaction.tell(&dialogue, vec![NewEvent::new("message", &said)?]);
+        transaction
+            .tell(&dialogue, vec![NewEvent::new(DialogueEventName::Message.as_str(), &said)?]);
         let invitation = InboxItemKind::Invitation { dialogue: dialogue.id.clone(), said };
         transaction
             .add_inbox_item(&self.teams, dialogue.place(DialogueSide::Participant), invitation)
@@ -154,7 +156,10 @@ impl AgentSessionHandle {
             return transaction.try_commit(&self.teams, spoken).await;
         }
         transaction.put(&dialogue)?;
-        transaction.tell(&dialogue.value, vec![NewEvent::new("message", &utterance)?]);
+        transaction.tell(
+            &dialogue.value,
+            vec![NewEvent::new(DialogueEventName::Message.as_str(), &utterance)?],
+        );
         let own_turn = InboxItem::turn_id(&dialogue.value.id, self.agent());
         transaction.remove_inbox_item(&self.teams, &own_turn).await?;
         let turn = dialogue.value.turn_after(utterance);
@@ -223,9 +228,9 @@ impl Teams {
         transaction.put(dialogue)?;
         let mut events = Vec::new();
         if let Some(last) = last {
-            events.push(NewEvent::new("message", last)?);
+            events.push(NewEvent::new(DialogueEventName::Message.as_str(), last)?);
         }
-        events.push(NewEvent::new("conversation_ended", end)?);
+        events.push(NewEvent::new(DialogueEventName::ConversationEnded.as_str(), end)?);
         transaction.tell(talk, events);
         for side in [DialogueSide::Initiator, DialogueSide::Participant] {
             let turn = InboxItem::turn_id(&talk.id, talk.agent(side));

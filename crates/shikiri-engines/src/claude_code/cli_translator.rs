@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use shikiri_model::execution::{EngineFinish, EngineMessage, TokenSpender, TokenUsage, ToolUse};
+use shikiri_model::run::WarningCode;
 
 use super::SYNTHETIC;
 use super::subagent_tracker::SubagentTracker;
@@ -293,7 +294,7 @@ fn errors(line: &Value, result: &str) -> Vec<String> {
 
 pub(super) fn unavailable(server: &str, why: &str) -> EngineMessage {
     EngineMessage::Warning {
-        code: "MCP_SERVER_UNAVAILABLE",
+        code: WarningCode::McpServerUnavailable,
         message: format!("the MCP server {server:?} cannot be used: {why}"),
         server: Some(server.to_owned()),
     }

@@ -129,7 +129,7 @@ fn servers_that_cannot_be_used_are_told_once() {
         EngineMessage::Warning { code, server, .. } => Some((*code, server.clone().unwrap())),
         _ => None,
     };
-    let code = "MCP_SERVER_UNAVAILABLE";
+    let code = WarningCode::McpServerUnavailable;
     let expected = [(code, "bad".to_owned()), (code, "shy".to_owned())];
     assert_eq!(told.iter().filter_map(named).collect::<Vec<_>>(), expected);
     assert!(translator.take(&init).is_empty(), "again, on the CLI's next turn");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use shikiri_model::execution::{EngineMessage, TokenSpender, TokenUsage};
+use shikiri_model::run::WarningCode;
 
 /// Requests by the id of their message.
 #[derive(Debug, Default)]
@@ -133,7 +134,7 @@ impl CliUsageLedger {
             let surplus = serde_json::json!(surplus);
             let message =
                 format!("Claude Code counted fewer tokens than its requests show: {surplus}");
-            messages.push(warning("USAGE_DIFFERS", message));
+            messages.push(warning(WarningCode::UsageDiffers, message));
         }
         messages
     }
@@ -143,7 +144,7 @@ impl CliUsageLedger {
         let cut = self.requests.values().filter(|r| r.source == UsageQuality::Open).count();
         (cut > 0).then(|| {
             let message = format!("requests that were cut off, their output not counted: {cut}");
-            warning("USAGE_INCOMPLETE", message)
+            warning(WarningCode::UsageIncomplete, message)
         })
     }
 
@@ -185,7 +186,7 @@ fn rest(model: String, usage: TokenUsage) -> EngineMessage {
     EngineMessage::Spent { who: TokenSpender::Main, request: format!("rest:{model}"), model, usage }
 }
 
-fn warning(code: &'static str, message: String) -> EngineMessage {
+fn warning(code: WarningCode, message: String) -> EngineMessage {
     EngineMessage::Warning { code, message, server: None }
 }
 

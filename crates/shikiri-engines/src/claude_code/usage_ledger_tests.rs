@@ -116,12 +116,12 @@ fn requests_that_were_cut_off_are_told_and_may_be_counted_or_not() {
     let Some(EngineMessage::Warning { code, .. }) = ledger.incomplete_usage_warning() else {
         panic!("not told")
     };
-    assert_eq!(code, "USAGE_INCOMPLETE");
+    assert_eq!(code, WarningCode::UsageIncomplete);
     let with_cut = json!({ "opus": { "inputTokens": 20, "outputTokens": 11 } });
     ledger.count(&json!({ "modelUsage": with_cut }));
     assert!(ledger.unexplained_usage().is_empty(), "one that broke off is counted");
     ledger.count(&count(7));
     let told = ledger.unexplained_usage();
     let [EngineMessage::Warning { code, .. }] = &told[..] else { panic!("{told:?}") };
-    assert_eq!(*code, "USAGE_DIFFERS");
+    assert_eq!(*code, WarningCode::UsageDiffers);
 }

@@ -9,6 +9,7 @@ use shikiri_model::execution::{EngineMessage, TokenSpender, TokenUsage};
 use shikiri_model::native::{
     MAX_DEPTH, ModelReply, ReservationId, SpendGrant, ThreadEnding, ThreadId, TurnEntry,
 };
+use shikiri_model::run::WarningCode;
 use uuid::Uuid;
 
 use super::turn_driver::NativeTurnDriver;
@@ -170,7 +171,7 @@ impl NativeTurnDriver {
         self.answer_is_over();
         self.turn().spend(thread, model, &stream.usage());
         let text = format!("{failure}; the output of that reply is not known");
-        self.warn("USAGE_INCOMPLETE", text).await;
+        self.warn(WarningCode::UsageIncomplete, text).await;
     }
 
     fn reply(

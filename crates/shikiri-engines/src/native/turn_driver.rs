@@ -11,6 +11,7 @@ use shikiri_model::execution::{EngineFinish, EngineMessage, total};
 use shikiri_model::native::{
     ModelToolCall, NativeTurn, ReplayMode, ThreadAction, ThreadEnding, ThreadId, TurnEntry,
 };
+use shikiri_model::run::WarningCode;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -130,7 +131,7 @@ impl NativeTurnDriver {
         self.persist_entry(TurnEntry::Opened { session_id, model }).await?;
         for (tool, why) in &self.offered.left_out {
             let message = format!("the tool {tool} is left out: {why}");
-            self.warn("TOOL_LEFT_OUT", message).await;
+            self.warn(WarningCode::ToolLeftOut, message).await;
         }
         Ok(())
     }
@@ -165,7 +166,7 @@ impl NativeTurnDriver {
         if was_asking {
             let why = "the server that ran it is gone: what a request to the model used that was \
                        under way then is not known";
-            self.warn("USAGE_INCOMPLETE", why.to_owned()).await;
+            self.warn(WarningCode::UsageIncomplete, why.to_owned()).await;
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ impl NativeTurnDriver {
         let cut = self.begun.load(Ordering::SeqCst) > self.over.load(Ordering::SeqCst);
         if cut {
             let why = "it was stopped while the model answered: the output of that is not known";
-            self.warn("USAGE_INCOMPLETE", why.to_owned()).await;
+            self.warn(WarningCode::UsageIncomplete, why.to_owned()).await;
         }
         let is_asking = cut || self.turn().is_asking();
         let error = if is_asking { "aborted_streaming" } else { "aborted_tools" };
@@ -223,7 +224,7 @@ impl NativeTurnDriver {
         }
     }
 
-    pub(super) async fn warn(&self, code: &'static str, message: String) {
+    pub(super) async fn warn(&self, code: WarningCode, message: String) {
         self.tell(EngineMessage::Warning { code, message, server: None }).await;
     }
 

@@ -10,7 +10,7 @@ use shikiri_model::execution::{
 };
 use shikiri_model::lease::LeaseChange;
 use shikiri_model::record::{ExpectedVersion, RecordChange, StoredDocument};
-use shikiri_model::run::{Run, RunCommand, RunError, decide};
+use shikiri_model::run::{Run, RunCommand, RunError, RunErrorCode, decide};
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::run::apply;
 use shikiri_runtime::storage::StorageExcess;
@@ -91,7 +91,9 @@ fn ending(
     limit: Duration,
     rows: &[UsageRow],
 ) -> ExecutionOutcome {
-    let error = |code, message: String| ExecutionOutcome::Error(RunError::new(code, message));
+    let error = |code: RunErrorCode, message: String| {
+        ExecutionOutcome::Error(RunError::new(code.as_str(), message))
+    };
     let (usage, cost) = total(rows);
     let result = |text: &str, is_error: bool, errors: &[String], turns: u64, partial: bool| {
         json!({
@@ -108,29 +110,32 @@ fn ending(
     };
     match (ended.stopped, &ended.outcome, processor.finish()) {
         (Some(ExecutionStopReason::Cancelled), ..) => {
-            error("CANCELLED", "the execution was cancelled".to_owned())
+            error(RunErrorCode::Cancelled, "the execution was cancelled".to_owned())
         }
-        (Some(ExecutionStopReason::Interrupted), ..) => {
-            error("INTERRUPTED", "the server stopped before the engine ended".to_owned())
-        }
+        (Some(ExecutionStopReason::Interrupted), ..) => error(
+            RunErrorCode::Interrupted,
+            "the server stopped before the engine ended".to_owned(),
+        ),
         (Some(ExecutionStopReason::OverQuota(excess)), ..) => {
             let StorageExcess { used, limit } = excess;
             let message = format!(
                 "the run was ended: its tenant stores {used} bytes, and stored_bytes allows \
                  {limit}. Remove conversations or files, or ask the admin of the server to raise it"
             );
-            error("QUOTA_EXCEEDED", message)
+            error(RunErrorCode::QuotaExceeded, message)
         }
         (Some(ExecutionStopReason::Timeout), ..) if processor.text().is_empty() => {
-            error("TIMEOUT", format!("no output within {} s", limit.as_secs_f64()))
+            error(RunErrorCode::Timeout, format!("no output within {} s", limit.as_secs_f64()))
         }
         (Some(ExecutionStopReason::Timeout), ..) => {
             let errors = [format!("stopped after {} s", limit.as_secs_f64())];
             let data = result(processor.text(), false, &errors, 0, true);
             ExecutionOutcome::Result { data, error: None }
         }
-        (None, Err(failed), _) => error("SDK_ERROR", failed.to_string()),
-        (None, Ok(()), None) => error("SDK_ERROR", "the engine ended without a result".to_owned()),
+        (None, Err(failed), _) => error(RunErrorCode::SdkError, failed.to_string()),
+        (None, Ok(()), None) => {
+            error(RunErrorCode::SdkError, "the engine ended without a result".to_owned())
+        }
         (None, Ok(()), Some(finish)) => {
             let mut data =
                 result(&finish.result, finish.is_error, &finish.errors, finish.num_turns, false);
@@ -141,7 +146,8 @@ fn ending(
                 true => finish.result.clone(),
                 false => finish.errors.join("; "),
             };
-            let error = finish.is_error.then(|| RunError::new("SDK_ERROR", why()));
+            let error =
+                finish.is_error.then(|| RunError::new(RunErrorCode::SdkError.as_str(), why()));
             ExecutionOutcome::Result { data, error }
         }
     }

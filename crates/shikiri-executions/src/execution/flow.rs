@@ -25,7 +25,7 @@ use shikiri_model::execution::{EngineMessage, MessageProcessor, ProcessorConfig,
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::LeaseGuard;
 use shikiri_model::record::StoredDocument;
-use shikiri_model::run::Run;
+use shikiri_model::run::{ExecutionEventName, Run, WarningCode};
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::AppError;
 use shikiri_runtime::run::{Outbox, StopSignals};
@@ -251,12 +251,14 @@ impl<'a> ExecutionContext<'a> {
     ) -> Result<(), AppError> {
         let executions = self.executions;
         let left_out = self.resolved.unreachable.iter().map(|(server, why)| {
-            let code = "MCP_SERVER_UNAVAILABLE";
+            let code = WarningCode::McpServerUnavailable.as_str();
             let data = json!({ "code": code, "message": why, "server": server });
-            NewEvent::from_value("warning", &data)
+            NewEvent::from_value(ExecutionEventName::Warning.as_str(), &data)
         });
-        let tool_warnings =
-            self.tool_warnings.iter().map(|data| NewEvent::from_value("warning", data));
+        let tool_warnings = self
+            .tool_warnings
+            .iter()
+            .map(|data| NewEvent::from_value(ExecutionEventName::Warning.as_str(), data));
         // Before the model sees the tools.
         self.append_events(left_out.chain(tool_warnings).collect()).await?;
         // 6. engine run, with 7. messages and 8. tools inside
@@ -436,8 +438,10 @@ impl<'a> ExecutionContext<'a> {
         let warning = |model: String| {
             let text =
                 format!("no model record has prices for {model}: its tokens cost nothing here");
-            let data = json!({ "code": "PRICE_UNKNOWN", "message": text, "model": model });
-            NewEvent::from_value("warning", &data)
+            let data = json!({
+                "code": WarningCode::PriceUnknown.as_str(), "message": text, "model": model,
+            });
+            NewEvent::from_value(ExecutionEventName::Warning.as_str(), &data)
         };
         self.append_events(unknown.into_iter().map(warning).collect()).await
     }
@@ -450,7 +454,8 @@ impl<'a> ExecutionContext<'a> {
             self.processor.process(spent, Timestamp::default());
         }
         let data = json!({ "title": text });
-        self.append_events(vec![NewEvent::from_value("title", &data)]).await?;
+        self.append_events(vec![NewEvent::from_value(ExecutionEventName::Title.as_str(), &data)])
+            .await?;
         Ok(text)
     }
 }

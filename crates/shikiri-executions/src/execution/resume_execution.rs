@@ -7,7 +7,7 @@ use shikiri_model::execution::Execution;
 use shikiri_model::lease::LeaseGuard;
 use shikiri_model::native::ExecutionLimits;
 use shikiri_model::record::StoredDocument;
-use shikiri_model::run::{Run, RunError};
+use shikiri_model::run::{Run, RunError, RunErrorCode};
 use shikiri_runtime::AppError;
 use shikiri_runtime::run::StopSignals;
 use shikiri_store::{CommitError, StoreExt};
@@ -35,7 +35,7 @@ pub(crate) async fn resume_execution(
 ) -> Result<(), AppError> {
     let run = &started.value;
     if run.cancel_requested {
-        let error = RunError::new("CANCELLED", "the execution was cancelled");
+        let error = RunError::new(RunErrorCode::Cancelled.as_str(), "the execution was cancelled");
         return give_up(executions, run, error, &node).await;
     }
     match prepare(executions, run).await {
@@ -43,7 +43,8 @@ pub(crate) async fn resume_execution(
         Err(error @ (AppError::Unavailable(_) | AppError::Unknown(_))) => Err(error),
         Err(error) => {
             let text = format!("the server that ran it is gone, and it cannot go on: {error}");
-            give_up(executions, run, RunError::new("INTERRUPTED", text), &node).await
+            give_up(executions, run, RunError::new(RunErrorCode::Interrupted.as_str(), text), &node)
+                .await
         }
     }
 }

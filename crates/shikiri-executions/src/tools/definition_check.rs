@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use shikiri_client::ServerToolList;
 use shikiri_model::ids::TenantId;
+use shikiri_model::run::WarningCode;
 use shikiri_model::server::McpServerTransport;
 use shikiri_model::tool::{ToolChange, ToolChangeKind, ToolDefinition};
 use shikiri_tenancy::tool_pins::PinOwner;
@@ -82,7 +83,7 @@ impl<'a> DefinitionCheck<'a> {
                 0 => first.clone(),
                 _ => format!("{first}; and {more} more of the kind"),
             };
-            let code = "TOOL_LEFT_OUT";
+            let code = WarningCode::ToolLeftOut.as_str();
             self.warnings.push(json!({ "code": code, "message": message, "server": server.name }));
         }
         let listed: Vec<_> =
@@ -153,6 +154,9 @@ fn changed_warning(tenant: &TenantId, server: &ResolvedServer, changes: &[ToolCh
         ));
     }
     json!({
-        "code": "TOOL_DEFINITION_CHANGED", "message": message, "server": server.name, "tools": tools,
+        "code": WarningCode::ToolDefinitionChanged.as_str(),
+        "message": message,
+        "server": server.name,
+        "tools": tools,
     })
 }

@@ -18,12 +18,47 @@ use std::sync::Arc;
 use rmcp::model::{Icon, Tool, ToolAnnotations};
 use serde_json::Value;
 use shikiri_app::App;
+use shikiri_model::documented_enum;
 use shikiri_runtime::AppError;
 
 use crate::catalogue::{McpExtras, object, run_schema};
 use crate::rpc_error::RpcError;
 use crate::run_view::tool_error;
 use crate::server::ICON;
+
+documented_enum! {
+    /// Why a tool about runs was refused. The comments are the reference page of errors.
+    pub enum RunToolErrorCode {
+        /// The tenant has no such run.
+        ///
+        /// Take the id from the call that started it, or from `run_list`.
+        RunNotFound = "run_not_found",
+        /// The tenant has no such conversation.
+        ///
+        /// `shikiri conversations list`
+        ConversationNotFound = "conversation_not_found",
+        /// The run has no such open question: it was answered, is over, or never was.
+        ///
+        /// Read the open questions with `run_status`.
+        QuestionNotFound = "question_not_found",
+        /// What the call names is not there. The message says what.
+        ///
+        /// Correct the name.
+        NotFound = "not_found",
+        /// An argument is missing or wrong.
+        ///
+        /// Correct it. The message names it.
+        InvalidArgument = "invalid_argument",
+        /// The state of the run does not allow it, such as an answer to a run that has ended.
+        ///
+        /// Look at it with `run_status`.
+        NotNow = "not_now",
+        /// The tenant is inactive.
+        ///
+        /// An admin makes it active: `shikiri tenants set ID --status active`.
+        TenantInactive = "tenant_inactive",
+    }
+}
 
 /// Adds the built-in tools, resources and prompts to those of this server.
 pub(crate) fn with_builtin_tools(app: &App, mut extras: McpExtras) -> McpExtras {
@@ -69,14 +104,14 @@ fn answer_or_refuse(outcome: Result<Value, AppError>) -> Result<Value, RpcError>
         Err(error) => error,
     };
     let code = match &error {
-        AppError::NotFound { kind: "run", .. } => "run_not_found",
-        AppError::NotFound { kind: "conversation", .. } => "conversation_not_found",
-        AppError::NotFound { kind: "open question", .. } => "question_not_found",
-        AppError::NotFound { .. } => "not_found",
-        AppError::Invalid { .. } => "invalid_argument",
-        AppError::NotNow(_) => "not_now",
-        AppError::Inactive { .. } => "tenant_inactive",
+        AppError::NotFound { kind: "run", .. } => RunToolErrorCode::RunNotFound,
+        AppError::NotFound { kind: "conversation", .. } => RunToolErrorCode::ConversationNotFound,
+        AppError::NotFound { kind: "open question", .. } => RunToolErrorCode::QuestionNotFound,
+        AppError::NotFound { .. } => RunToolErrorCode::NotFound,
+        AppError::Invalid { .. } => RunToolErrorCode::InvalidArgument,
+        AppError::NotNow(_) => RunToolErrorCode::NotNow,
+        AppError::Inactive { .. } => RunToolErrorCode::TenantInactive,
         _ => return Err(error.into()),
     };
-    Ok(tool_error(code, &error.to_string()))
+    Ok(tool_error(code.as_str(), &error.to_string()))
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::token_usage::TokenUsage;
+use crate::run::WarningCode;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineMessage {
@@ -47,7 +48,7 @@ pub enum EngineMessage {
     },
     /// A problem that does not stop the run.
     Warning {
-        code: &'static str,
+        code: WarningCode,
         message: String,
         server: Option<String>,
     },

@@ -8,6 +8,7 @@ use super::engine_message::{EngineFinish, EngineMessage, SubagentStart, TokenSpe
 use super::tool_tracker::{ToolCall, ToolTracker};
 use super::usage_ledger::{PriceList, UsageLedger, UsageRow};
 use crate::event::NewEvent;
+use crate::run::ExecutionEventName;
 use crate::time::Timestamp;
 
 /// A stored message of the conversation.
@@ -69,7 +70,7 @@ impl MessageProcessor {
             EngineMessage::Started { session_id, model } => self.started(session_id, &model, now),
             EngineMessage::TextDelta { text } => {
                 self.text.push_str(&text);
-                vec![event("text_delta", &json!({ "text": text }))]
+                vec![event(ExecutionEventName::TextDelta, &json!({ "text": text }))]
             }
             EngineMessage::Text { text, parent, streamed } => {
                 self.wrote(text, parent, streamed, now)
@@ -78,7 +79,7 @@ impl MessageProcessor {
                 let content = json!({ "type": "thinking", "thinking": text });
                 self.keep(MessageKind::Assistant, None, content, parent.clone(), now);
                 let data = with_parent(json!({ "text": text }), parent.as_deref());
-                vec![event("thinking", &data)]
+                vec![event(ExecutionEventName::Thinking, &data)]
             }
             EngineMessage::ToolUse(tool) => self.tool_called(tool, now),
             EngineMessage::ToolResult { tool_use_id, content, is_error, parent } => {
@@ -94,11 +95,11 @@ impl MessageProcessor {
                 Vec::new()
             }
             EngineMessage::Warning { code, message, server } => {
-                let mut data = json!({ "code": code, "message": message });
+                let mut data = json!({ "code": code.as_str(), "message": message });
                 if let Some(server) = server {
                     data["server"] = json!(server);
                 }
-                vec![event("warning", &data)]
+                vec![event(ExecutionEventName::Warning, &data)]
             }
             EngineMessage::Note { subtype, content } => {
                 let told = (subtype == API_RETRY).then(|| retry_warning(&content));
@@ -147,7 +148,7 @@ impl MessageProcessor {
             return Vec::new();
         }
         self.keep(MessageKind::System, Some("init".to_owned()), data.clone(), None, now);
-        vec![event("session_start", &data)]
+        vec![event(ExecutionEventName::SessionStart, &data)]
     }
 
     fn wrote(
@@ -166,7 +167,7 @@ impl MessageProcessor {
             self.text.push_str(&text);
         }
         let data = with_parent(json!({ "text": text }), parent.as_deref());
-        vec![event("text_delta", &data)]
+        vec![event(ExecutionEventName::TextDelta, &data)]
     }
 
     fn tool_called(&mut self, tool: ToolUse, now: Timestamp) -> Vec<NewEvent> {
@@ -179,7 +180,7 @@ impl MessageProcessor {
         let content = json!({
             "type": "tool_use", "id": tool.id, "name": tool.name, "input": tool.input,
         });
-        let event = event("tool_use", &with_parent(data, tool.parent.as_deref()));
+        let event = event(ExecutionEventName::ToolUse, &with_parent(data, tool.parent.as_deref()));
         self.keep(MessageKind::Assistant, None, content, tool.parent, now);
         vec![event]
     }
@@ -194,7 +195,8 @@ impl MessageProcessor {
     ) -> Vec<NewEvent> {
         self.tools.end(tool_use_id, is_error, now);
         let data = json!({ "tool_use_id": tool_use_id, "content": content, "is_error": is_error });
-        let event = event("tool_result", &with_parent(data.clone(), parent.as_deref()));
+        let event =
+            event(ExecutionEventName::ToolResult, &with_parent(data.clone(), parent.as_deref()));
         let mut kept = data;
         kept["type"] = json!("tool_result");
         self.keep(MessageKind::User, None, kept, parent, now);
@@ -206,7 +208,7 @@ impl MessageProcessor {
         let is_new = !self.subagents.contains_key(&start.tool_use_id);
         let data = self.about(&start);
         self.subagents.insert(start.tool_use_id.clone(), start);
-        is_new.then(|| event("subagent_start", &data)).into_iter().collect()
+        is_new.then(|| event(ExecutionEventName::SubagentStart, &data)).into_iter().collect()
     }
 
     fn subagent_ended(&mut self, tool_use_id: &str, is_error: bool) -> Option<NewEvent> {
@@ -216,7 +218,7 @@ impl MessageProcessor {
         data["is_error"] = json!(is_error);
         data["usage"] = json!(usage);
         data["cost_usd"] = json!(cost);
-        Some(event("subagent_end", &data))
+        Some(event(ExecutionEventName::SubagentEnd, &data))
     }
 
     fn about(&self, start: &SubagentStart) -> Value {
@@ -282,8 +284,8 @@ impl MessageProcessor {
     }
 }
 
-fn event(kind: &'static str, data: &Value) -> NewEvent {
-    NewEvent::from_value(kind, data)
+fn event(name: ExecutionEventName, data: &Value) -> NewEvent {
+    NewEvent::from_value(name.as_str(), data)
 }
 
 /// Tells readers why nothing comes for a while.

@@ -1,6 +1,7 @@
 use super::super::engine_message::TokenSpender;
 use super::super::token_usage::TokenUsage;
 use super::*;
+use crate::run::WarningCode;
 
 fn taken(processor: &mut MessageProcessor, message: EngineMessage) -> Vec<(&'static str, Value)> {
     let events = processor.process(message, Timestamp::from_millis(5));
@@ -133,7 +134,7 @@ fn the_last_finish_counts() {
 fn warnings_name_the_server_and_notes_are_only_kept() {
     let mut processor = MessageProcessor::new(expected());
     let warning = EngineMessage::Warning {
-        code: "MCP_SERVER_UNAVAILABLE",
+        code: WarningCode::McpServerUnavailable,
         message: "no answer".into(),
         server: Some("docs".into()),
     };

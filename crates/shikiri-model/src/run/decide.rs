@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{QuestionAnswer, Run, RunError, RunOutcome, RunQuestion, RunStatus};
+use super::{
+    QuestionAnswer, Run, RunError, RunErrorCode, RunEventName, RunOutcome, RunQuestion, RunStatus,
+};
 use crate::event::NewEvent;
 use crate::execution::{ExecutionConclusion, ExecutionOutcome};
 use crate::ids::{NodeId, QuestionId};
@@ -116,14 +118,14 @@ struct RunTransition {
 }
 
 impl RunTransition {
-    fn tell(&mut self, kind: &'static str, data: &Value) {
-        self.events.push(NewEvent::from_value(kind, data));
+    fn tell(&mut self, name: RunEventName, data: &Value) {
+        self.events.push(NewEvent::from_value(name.as_str(), data));
     }
 
     /// Internal events. Readers of an execution get only the events of its engine.
-    fn tell_of_agent(&mut self, kind: &'static str, data: &Value) {
+    fn tell_of_agent(&mut self, name: RunEventName, data: &Value) {
         if self.run.execution.is_none() {
-            self.tell(kind, data);
+            self.tell(name, data);
         }
     }
 
@@ -137,7 +139,7 @@ impl RunTransition {
         if let Some(origin) = &self.run.origin {
             data["origin"] = origin.clone();
         }
-        self.tell_of_agent("queued", &data);
+        self.tell_of_agent(RunEventName::Queued, &data);
         self.done()
     }
 
@@ -146,7 +148,7 @@ impl RunTransition {
         self.run.node = Some(node);
         self.run.due_at = None;
         self.run.starts += 1;
-        self.tell_of_agent("started", &json!({ "attempt": self.run.starts }));
+        self.tell_of_agent(RunEventName::Started, &json!({ "attempt": self.run.starts }));
         self.expire_questions(now);
         self.done()
     }
@@ -172,7 +174,7 @@ impl RunTransition {
         if let Some(name) = &question.name {
             data["name"] = json!(name);
         }
-        self.tell("question", &data);
+        self.tell(RunEventName::Question, &data);
         self.run.questions.push(question);
         self.done()
     }
@@ -206,7 +208,7 @@ impl RunTransition {
         if let Some(reason) = &answer.reason {
             data["reason"] = json!(reason);
         }
-        self.tell("answer", &data);
+        self.tell(RunEventName::Answer, &data);
     }
 
     fn redirected(mut self, input: Value) -> Result<RunDecision, RunRefusal> {
@@ -218,7 +220,7 @@ impl RunTransition {
             return Err(RunRefusal::LargeInput(bytes));
         }
         let number = self.run.inputs.len() + 1;
-        self.tell("input", &json!({ "number": number, "input": input }));
+        self.tell(RunEventName::Input, &json!({ "number": number, "input": input }));
         self.run.inputs.push(input);
         Ok(self.done())
     }
@@ -242,7 +244,7 @@ impl RunTransition {
             "result": result,
             "error": error,
         });
-        self.tell("child_ended", &data);
+        self.tell(RunEventName::ChildEnded, &data);
         self.wake(now);
         self.done()
     }
@@ -272,7 +274,7 @@ impl RunTransition {
             let deadlines = self.run.questions.iter().filter_map(|q| q.expires_at);
             self.run.due_at = deadlines.chain(until).min();
             self.run.status = RunStatus::Waiting;
-            self.tell("waiting", &json!({ "until": self.run.due_at }));
+            self.tell(RunEventName::Waiting, &json!({ "until": self.run.due_at }));
         }
         self.done()
     }
@@ -287,7 +289,7 @@ impl RunTransition {
         match outcome {
             RunOutcome::Completed(result) => {
                 self.run.status = RunStatus::Completed;
-                self.tell("result", &json!({ "result": result }));
+                self.tell(RunEventName::Result, &json!({ "result": result }));
                 self.run.result = Some(result);
             }
             RunOutcome::Failed(error) => {
@@ -296,7 +298,7 @@ impl RunTransition {
             }
             RunOutcome::Cancelled => {
                 self.run.status = RunStatus::Cancelled;
-                self.fail(RunError::new("CANCELLED", "the run was cancelled"));
+                self.fail(RunError::new(RunErrorCode::Cancelled.as_str(), "the run was cancelled"));
             }
         }
         self.ended(now)
@@ -322,14 +324,14 @@ impl RunTransition {
         (execution.usage, execution.total_cost_usd) = (usage, total_cost_usd);
         match ending {
             ExecutionOutcome::Result { data, error } => {
-                self.tell("result", &data);
+                self.tell(RunEventName::Result, &data);
                 self.run.status =
                     if error.is_some() { RunStatus::Failed } else { RunStatus::Completed };
                 self.run.result = Some(data);
                 self.run.error = error;
             }
             ExecutionOutcome::Error(error) => {
-                let is_cancelled = error.code == "CANCELLED";
+                let is_cancelled = error.code == RunErrorCode::Cancelled.as_str();
                 self.run.status =
                     if is_cancelled { RunStatus::Cancelled } else { RunStatus::Failed };
                 self.fail(error);
@@ -339,14 +341,14 @@ impl RunTransition {
     }
 
     fn fail(&mut self, error: RunError) {
-        self.tell("error", &json!({ "code": error.code, "message": error.message }));
+        self.tell(RunEventName::Error, &json!({ "code": error.code, "message": error.message }));
         self.run.error = Some(error);
     }
 
     fn cancel_requested(mut self) -> RunDecision {
         if !self.run.cancel_requested {
             self.run.cancel_requested = true;
-            self.tell_of_agent("cancel_requested", &json!({}));
+            self.tell_of_agent(RunEventName::CancelRequested, &json!({}));
         }
         self.done()
     }
@@ -362,7 +364,7 @@ impl RunTransition {
         self.run.status = RunStatus::Queued;
         self.run.node = None;
         self.run.due_at = Some(now + pause);
-        self.tell_of_agent("node_lost", &json!({}));
+        self.tell_of_agent(RunEventName::NodeLost, &json!({}));
         self.done()
     }
 }

@@ -5,6 +5,8 @@
 
 mod answer_form;
 mod decide;
+mod error_code;
+mod event_names;
 mod question;
 mod run_counts;
 
@@ -13,6 +15,8 @@ use serde_json::Value;
 
 pub use answer_form::fill_form_defaults;
 pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
+pub use error_code::{RunErrorCode, WarningCode};
+pub use event_names::{DialogueEventName, ExecutionEventName, RunEventName};
 pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
 pub use run_counts::{RUN_COUNTS, RunCounts, StatusCounts, count_key};
 

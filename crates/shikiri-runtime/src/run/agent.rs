@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use shikiri_model::run::{QuestionKind, RunError};
+use shikiri_model::run::{QuestionKind, RunError, RunErrorCode};
 
 use super::run_context::{RunContext, StepError};
 
@@ -97,10 +97,10 @@ impl AgentError {
 impl From<StepError> for AgentError {
     fn from(error: StepError) -> Self {
         let code = match error {
-            StepError::Failed(_) => "STEP_FAILED",
-            StepError::Unknown { .. } => "UNKNOWN_OUTCOME",
+            StepError::Failed(_) => RunErrorCode::StepFailed,
+            StepError::Unknown { .. } => RunErrorCode::UnknownOutcome,
         };
-        Self::new(code, error.to_string())
+        Self::new(code.as_str(), error.to_string())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shikiri_model::ids::{NodeId, RunId, TenantId};
 use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Document, RecordQuery};
-use shikiri_model::run::{Run, RunCommand, RunError, RunStatus};
+use shikiri_model::run::{Run, RunCommand, RunError, RunErrorCode, RunStatus};
 use shikiri_model::time::Timestamp;
 use shikiri_store::{Commit, CommitError, StoreExt, StreamAppend, store};
 use tokio_util::sync::CancellationToken;
@@ -136,7 +136,8 @@ pub(super) async fn requeue_or_abort_run(
     if let Some(handler) = services.handler(&found.value)
         && (!found.value.is_resumable() || found.value.losses >= MOST_LOSSES)
     {
-        let error = RunError::new("INTERRUPTED", "the server that ran it is gone");
+        let error =
+            RunError::new(RunErrorCode::Interrupted.as_str(), "the server that ran it is gone");
         return handler.abort(&found.value, node, error, None).await;
     }
     let command = |_: &Run| RunCommand::Lose { node: node.clone() };

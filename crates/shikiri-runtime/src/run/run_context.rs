@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::journal::{JournalEntry, JournalOperation, OperationKind};
-use shikiri_model::run::{QuestionAnswer, QuestionKind, RunOutcome};
+use shikiri_model::run::{QuestionAnswer, QuestionKind, RunEventName, RunOutcome};
 use shikiri_model::time::Timestamp;
 
 use super::run_driver::{NewRunQuestion, RunDriver};
@@ -98,7 +98,7 @@ impl RunContext {
     /// nothing.
     pub async fn show_progress(&self, progress: f64, total: f64, message: &str) {
         let note = json!({ "progress": progress, "total": total, "message": message });
-        let event = NewEvent::from_value("progress", &note);
+        let event = NewEvent::from_value(RunEventName::Progress.as_str(), &note);
         self.driver.push_event(event, Some(note.to_string())).await;
     }
 
@@ -110,7 +110,7 @@ impl RunContext {
         message: &str,
     ) -> impl Future<Output = ()> + use<> {
         let note = json!({ "progress": progress, "total": total, "message": message });
-        self.note("progress", note.clone(), Some(note.to_string()))
+        self.note(RunEventName::Progress, note.clone(), Some(note.to_string()))
     }
 
     pub fn log(
@@ -119,22 +119,26 @@ impl RunContext {
         logger: &str,
         message: &str,
     ) -> impl Future<Output = ()> + use<> {
-        self.note("log", json!({ "level": level, "logger": logger, "message": message }), None)
+        self.note(
+            RunEventName::Log,
+            json!({ "level": level, "logger": logger, "message": message }),
+            None,
+        )
     }
 
     /// Reports a partial result, which can be read before the run ends.
     pub fn partial(&self, data: &Value) -> impl Future<Output = ()> + use<> {
-        self.note("partial", json!({ "data": data }), None)
+        self.note(RunEventName::Partial, json!({ "data": data }), None)
     }
 
     /// Releases callers that can come back, because no events will follow for a while.
     pub fn release_callers(&self) -> impl Future<Output = ()> + use<> {
-        self.note("callers_released", json!({}), None)
+        self.note(RunEventName::CallersReleased, json!({}), None)
     }
 
     fn note(
         &self,
-        kind: &'static str,
+        event: RunEventName,
         mut data: Value,
         note: Option<String>,
     ) -> impl Future<Output = ()> + use<> {
@@ -142,9 +146,10 @@ impl RunContext {
         data["index"] = index.into();
         let driver = Arc::clone(&self.driver);
         async move {
-            let operation = JournalOperation { kind: OperationKind::Note, name: kind.to_owned() };
+            let name = event.as_str();
+            let operation = JournalOperation { kind: OperationKind::Note, name: name.to_owned() };
             if driver.recall(index, &operation).await.is_none() {
-                driver.push_event(NewEvent::from_value(kind, &data), note).await;
+                driver.push_event(NewEvent::from_value(name, &data), note).await;
             }
         }
     }
@@ -177,7 +182,7 @@ impl RunContext {
             }
             let started =
                 json!({ "index": index, "name": operation.name, "attempt": attempts + 1 });
-            driver.record("step_started", &started).await;
+            driver.record(RunEventName::StepStarted, &started).await;
             let outcome = match driver.busy(work).await {
                 Ok(value) => serde_json::to_value(&value).map_err(|e| e.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -185,12 +190,12 @@ impl RunContext {
             match outcome {
                 Ok(value) => {
                     let ended = json!({ "index": index, "name": operation.name, "result": value });
-                    driver.record("step_completed", &ended).await;
+                    driver.record(RunEventName::StepCompleted, &ended).await;
                     read_back(value)
                 }
                 Err(error) => {
                     let ended = json!({ "index": index, "name": operation.name, "error": error });
-                    driver.record("step_failed", &ended).await;
+                    driver.record(RunEventName::StepFailed, &ended).await;
                     Err(StepError::Failed(error))
                 }
             }
@@ -275,14 +280,15 @@ impl RunContext {
                 _ => {
                     let until = until(driver.now().await);
                     let set = json!({ "index": index, "until": until });
-                    driver.record("timer_set", &set).await;
+                    driver.record(RunEventName::TimerSet, &set).await;
                     until
                 }
             };
             if driver.now().await < until {
                 return driver.wait(Some(until)).await;
             }
-            let fired = NewEvent::from_value("timer_fired", &json!({ "index": index }));
+            let fired =
+                NewEvent::from_value(RunEventName::TimerFired.as_str(), &json!({ "index": index }));
             driver.push_event(fired, None).await;
         }
     }

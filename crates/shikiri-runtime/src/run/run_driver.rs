@@ -14,7 +14,8 @@ use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::journal::{Journal, JournalEntry, JournalMismatch, JournalOperation};
 use shikiri_model::lease::LeaseGuard;
 use shikiri_model::run::{
-    QuestionKind, Run, RunCommand, RunOutcome, RunParent, RunQuestion, child_key,
+    QuestionKind, Run, RunCommand, RunErrorCode, RunEventName, RunOutcome, RunParent, RunQuestion,
+    child_key,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_store::StreamAppend;
@@ -111,7 +112,7 @@ impl RunDriver {
         let work = agent.run(RunContext::new(Arc::clone(self)), self.run.input.clone());
         let result = tokio::select! {
             result = self.poll(work) => result,
-            () = self.overstayed() => Some(Err(AgentError::new("CANCELLED", "did not stop in time"))),
+            () = self.overstayed() => Some(Err(AgentError::new(RunErrorCode::Cancelled.as_str(), "did not stop in time"))),
         };
         if let Some(stop) = self.lock().stop.clone() {
             return match stop {
@@ -193,11 +194,12 @@ impl RunDriver {
     }
 
     /// Writes an event and waits until it is durable.
-    pub(super) async fn record(&self, kind: &'static str, data: &Value) {
+    pub(super) async fn record(&self, name: RunEventName, data: &Value) {
         failpoint::hit("journal.before_record");
         let recorded = self
             .busy(async {
-                let ticket = self.outbox.push(NewEvent::from_value(kind, data), None).await?;
+                let ticket =
+                    self.outbox.push(NewEvent::from_value(name.as_str(), data), None).await?;
                 self.outbox.wait_committed(ticket).await
             })
             .await;
@@ -230,7 +232,7 @@ impl RunDriver {
             child.idempotency_key = Some(child_key(&self.run.id, index));
             child.parent = Some(RunParent { run: self.run.id.clone(), index });
             let data = json!({ "index": index, "agent": agent, "child_run_id": child.id });
-            let event = NewEvent::from_value("child_started", &data);
+            let event = NewEvent::from_value(RunEventName::ChildStarted.as_str(), &data);
             self.outbox.wait_all_committed().await?;
             let (tenant, stream) = (self.run.tenant.clone(), self.run.stream());
             let commit = enqueue(&child, now)?
@@ -317,5 +319,5 @@ impl Drop for DriverBusyGuard<'_> {
 }
 
 fn mismatch(mismatch: &JournalMismatch) -> shikiri_model::run::RunError {
-    shikiri_model::run::RunError::new("JOURNAL_MISMATCH", mismatch.to_string())
+    shikiri_model::run::RunError::new(RunErrorCode::JournalMismatch.as_str(), mismatch.to_string())
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::journal::{JournalEntry, JournalOperation, OperationKind};
-use shikiri_model::run::{RunCommand, RunRefusal};
+use shikiri_model::run::{RunCommand, RunEventName, RunRefusal};
 
 use super::run_context::RunContext;
 use super::run_driver::RunDriver;
@@ -68,7 +68,9 @@ impl RunDriver {
             let run = self.runtime.load_run(&self.run.tenant, &self.run.id).await?;
             let inputs = run.value.inputs.get(*taken..).unwrap_or_default().to_vec();
             let data = json!({ "index": index, "from": *taken, "inputs": inputs });
-            self.outbox.push(NewEvent::from_value("inputs_taken", &data), None).await?;
+            self.outbox
+                .push(NewEvent::from_value(RunEventName::InputsTaken.as_str(), &data), None)
+                .await?;
             *taken += inputs.len();
             Ok::<_, AppError>(inputs)
         };

@@ -11,7 +11,7 @@ use shikiri_model::ids::{NodeId, RunId, TenantId};
 use shikiri_model::journal::Journal;
 use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Document, Record, RecordClaim, StoredDocument};
-use shikiri_model::run::{Run, RunCommand, RunError, RunOutcome, RunStatus};
+use shikiri_model::run::{Run, RunCommand, RunError, RunErrorCode, RunOutcome, RunStatus};
 use shikiri_store::{Commit, CommitError, HubTopic, StoreError, store};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -254,8 +254,10 @@ impl Worker {
         };
         let run = &started.value;
         tracing::error!(run.id = %run.id, error, "run {} failed: {error}", run.id);
-        let reported =
-            RunError::new("INTERNAL_ERROR", "something went wrong; the server's log says what");
+        let reported = RunError::new(
+            RunErrorCode::InternalError.as_str(),
+            "something went wrong; the server's log says what",
+        );
         match self.services.handler(run) {
             Some(handler) => handler.abort(run, &self.node, reported, Some(&self.guard)).await,
             None => Err(AppError::Broken(format!("run {} has no handler", run.id))),
@@ -316,7 +318,10 @@ impl Worker {
             // What cannot be read now will not be read later either.
             Err(error @ StoreError::Broken(_)) => {
                 tracing::error!(run.id = %run.id, %error, "a journal cannot be read");
-                let error = RunError::new("INTERNAL_ERROR", "the run's journal cannot be read");
+                let error = RunError::new(
+                    RunErrorCode::InternalError.as_str(),
+                    "the run's journal cannot be read",
+                );
                 RunAttemptOutcome::Finished(RunOutcome::Failed(error))
             }
             Err(error) => RunAttemptOutcome::Lost(error.to_string()),
@@ -346,7 +351,7 @@ impl Worker {
                 return RunAttemptOutcome::Lost(message);
             }
             return RunAttemptOutcome::Finished(RunOutcome::Failed(RunError::new(
-                "UNKNOWN_AGENT",
+                RunErrorCode::UnknownAgent.as_str(),
                 message,
             )));
         };
@@ -488,7 +493,7 @@ async fn catch_panic(attempt: impl Future<Output = RunAttemptOutcome>) -> RunAtt
     match std::panic::AssertUnwindSafe(attempt).catch_unwind().await {
         Ok(ending) => ending,
         Err(_) => {
-            let error = RunError::new("INTERNAL_ERROR", "the agent panicked");
+            let error = RunError::new(RunErrorCode::InternalError.as_str(), "the agent panicked");
             RunAttemptOutcome::Finished(RunOutcome::Failed(error))
         }
     }

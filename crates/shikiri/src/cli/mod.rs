@@ -29,6 +29,8 @@ mod my_login;
 mod openapi;
 mod parts;
 mod projects;
+#[cfg(test)]
+mod reference_tests;
 mod run;
 mod runs;
 mod serve;

@@ -1,7 +1,6 @@
 //! `docs/reference/configuration.md`, generated from the table of settings.
 
-use std::fs;
-use std::path::Path;
+use shikiri_testkit::{check_reference_page, table_cell};
 
 use super::Config;
 use super::table::{DefaultText, FlagScope, GROUPS, ProjectRule, Setting};
@@ -10,7 +9,7 @@ use crate::env_vars;
 const HEAD: &str = "\
 # Configuration
 
-<!-- Made from crates/shikiri/src/config/settings.rs by a test; CONTRIBUTING.md says how. -->
+<!-- Made by `cargo xtask reference` from crates/shikiri/src/config/settings.rs. -->
 
 A flag wins over the environment, the environment over `shikiri.toml` in the project's folder, that
 over `$XDG_CONFIG_HOME/shikiri/config.toml`, and that over the default. The keys below are those of
@@ -32,7 +31,7 @@ fn page() -> String {
     page.push_str("\n## Other variables\n\nThese have no key in a file.\n\n");
     page.push_str("| environment | meaning |\n|---|---|\n");
     for variable in env_vars::others() {
-        page.push_str(&format!("| `{}` | {} |\n", variable.name, escaped(variable.about)));
+        page.push_str(&format!("| `{}` | {} |\n", variable.name, table_cell(variable.about)));
     }
     page
 }
@@ -40,7 +39,7 @@ fn page() -> String {
 fn row(setting: &Setting) -> String {
     let variables: Vec<_> = setting.variables.iter().map(|name| format!("`{name}`")).collect();
     let (key, value) = (setting.key, (setting.form)());
-    let (meaning, default) = (escaped(&meaning(setting)), default(setting));
+    let (meaning, default) = (table_cell(&meaning(setting)), default(setting));
     format!("| `{key}` | {meaning} | {value} | {default} | {} |\n", variables.join(", "))
 }
 
@@ -77,24 +76,7 @@ fn default(setting: &Setting) -> String {
     }
 }
 
-/// A bar would end the table cell.
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|")
-}
-
 #[test]
-fn the_reference_says_what_the_table_of_settings_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
-    let new = path.with_extension("md.new");
-    let (page, written) = (page(), fs::read_to_string(&path).unwrap_or_default());
-    if page != written {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&new, page).unwrap();
-        panic!(
-            "the table of settings has changed: read {}, then move it to {}",
-            new.display(),
-            path.display()
-        );
-    }
-    let _ = fs::remove_file(new);
+fn the_reference_has_every_setting() {
+    check_reference_page("configuration.md", &page());
 }

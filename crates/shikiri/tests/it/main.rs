@@ -25,7 +25,6 @@ mod mcp;
 mod program;
 mod public_surface;
 mod quotas;
-mod readme;
 mod releases;
 mod secrets;
 mod teams;

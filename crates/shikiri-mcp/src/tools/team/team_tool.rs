@@ -187,7 +187,7 @@ fn refused(error: TeamError) -> Result<Value, RpcError> {
     match error {
         TeamError::Refused(refusal) => Ok(tool_error(refusal.code.as_str(), &refusal.message)),
         TeamError::App(error @ AppError::Invalid { .. }) => {
-            Ok(tool_error("invalid_argument", &error.to_string()))
+            Ok(tool_error(RefusalCode::InvalidArgument.as_str(), &error.to_string()))
         }
         TeamError::App(error) => Err(error.into()),
     }

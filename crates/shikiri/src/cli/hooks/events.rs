@@ -16,37 +16,48 @@ const TIMEOUT: u64 = 5;
 const HTTP_PATH: &str = "/hooks/claude";
 
 /// An event with its matcher.
-pub(super) struct Event {
-    pub(super) name: &'static str,
-    pub(super) matcher: Option<&'static str>,
+pub(in crate::cli) struct Event {
+    pub(in crate::cli) name: &'static str,
+    pub(in crate::cli) matcher: Option<&'static str>,
+    /// What a hook does for it, as the reference page says.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the reference page is made by a test"))]
+    pub(in crate::cli) does: &'static str,
 }
 
-const fn every(name: &'static str) -> Event {
-    Event { name, matcher: None }
+const fn every(name: &'static str, does: &'static str) -> Event {
+    Event { name, matcher: None, does }
 }
 
 /// Matches only the calls that start subagents, so that other tool calls start one process, not
 /// two.
-const fn spawning(name: &'static str) -> Event {
-    Event { name, matcher: Some("Agent|Task") }
+const fn spawning(name: &'static str, does: &'static str) -> Event {
+    Event { name, matcher: Some("Agent|Task"), does }
 }
 
 /// Events that have an effect, and events that a reader of the log needs to see what happened in
 /// between: prompts, compactions, idle teammates.
-const EVENTS: [Event; 13] = [
-    every("SessionStart"),
-    every("UserPromptSubmit"),
-    Event { name: "PreToolUse", matcher: Some("*") },
-    spawning("PostToolUse"),
-    spawning("PostToolUseFailure"),
-    every("SubagentStart"),
-    every("SubagentStop"),
-    every("TeammateIdle"),
-    every("PreCompact"),
-    every("PostCompact"),
-    every("Stop"),
-    every("StopFailure"),
-    every("SessionEnd"),
+pub(in crate::cli) const EVENTS: [Event; 13] = [
+    every(
+        "SessionStart",
+        "ends calls of an earlier process; after a compaction, tells texts again",
+    ),
+    every("UserPromptSubmit", "is logged"),
+    Event {
+        name: "PreToolUse",
+        matcher: Some("*"),
+        does: "says who calls, tells its text if it has not got it, applies the rules, and notes \
+               calls that start a subagent",
+    },
+    spawning("PostToolUse", "joins a subagent with the call that started it"),
+    spawning("PostToolUseFailure", "notes that no subagent started"),
+    every("SubagentStart", "records the subagent, finds its role and tells its text"),
+    every("SubagentStop", "records its end and what it used"),
+    every("TeammateIdle", "is logged"),
+    every("PreCompact", "is logged"),
+    every("PostCompact", "lets the main agent have its text again"),
+    every("Stop", "ends calls that will start no subagent any more"),
+    every("StopFailure", "records that a subagent failed"),
+    every("SessionEnd", "ends all subagents of the session"),
 ];
 
 /// A hook as it is written in the settings.

@@ -2,7 +2,7 @@
 
 mod check;
 mod edit;
-mod events;
+pub(super) mod events;
 mod http_key;
 mod init;
 mod install;

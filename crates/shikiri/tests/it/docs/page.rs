@@ -46,6 +46,12 @@ pub(super) fn steps(page: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
+/// The texts of all shell blocks, also of those that are not run.
+pub(super) fn shell_blocks(page: &str) -> Result<Vec<String>, String> {
+    let blocks = blocks(page)?.into_iter();
+    Ok(blocks.filter(|block| block.language == "sh").map(|block| block.text).collect())
+}
+
 fn blocks(page: &str) -> Result<Vec<Block<'_>>, String> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().zip(1..);

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use shikiri_testkit::{Cli, script};
@@ -332,32 +332,6 @@ fn status_tells_what_is_installed_where() {
     for words in ["the plugin", "more than once", "disableAllHooks", "no hook for SubagentStart"] {
         assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
     }
-}
-
-/// The README's section, as it is written.
-#[test]
-fn the_readmes_commands_run() {
-    let readme = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md"));
-    let (_, section) = readme.split_once("\n## Subagents and conventions\n").unwrap();
-    let (_, block) = section.split_once("\n```sh\n").unwrap();
-    let (block, _) = block.split_once("\n```").unwrap();
-    let world = World::new();
-    let programs = Path::new(PROGRAM).parent().unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let done = Command::new("bash")
-        .args(["--noprofile", "--norc", "-euc", block])
-        .current_dir(world.folder.path().join("project"))
-        .env_clear()
-        .env("PATH", path)
-        .env("HOME", world.folder.path().join("home"))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let (said, errors) =
-        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "{said}\n{errors}");
-    assert!(said.contains("testers change tests only"), "{said}");
-    assert!(read(world.settings()).contains("SubagentStart"));
 }
 
 /// A link that a repository brings could name any file of the user's; one that the user made may.

@@ -20,26 +20,3 @@ fn lanes_and_history_are_shown_to_people() {
     assert_eq!(history(&cli, &["--agent", "調査係"]).len(), 1);
     cli.run(&["history", "--limit", "0"]).refused(2, &["--limit"]);
 }
-
-/// The README's lines run as they are written, beside a server.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_readmes_lines_about_lanes_run() {
-    let readme = include_str!("../../../../../README.md");
-    let (_, section) = readme.split_once("\n## Lanes\n").expect("a section about lanes");
-    let (_, block) = section.split_once("```sh\n").expect("a block");
-    let (block, _) = block.split_once("```").expect("its end");
-    let (serve, lines) = block.split_once('\n').expect("two lines");
-    assert!(serve.starts_with("SHIKIRI_PAGES=offline shikiri serve &"), "{serve}");
-    let app = super::server().start().await;
-    let programs = std::path::Path::new(crate::PROGRAM).parent().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    for line in lines.lines() {
-        let mut shell = std::process::Command::new("bash");
-        shell.args(["-c", line]).env_clear().current_dir(app.root());
-        shell.env("PATH", format!("{}:{path}", programs.display()));
-        let ended = shell.output().unwrap();
-        let told = String::from_utf8_lossy(&ended.stdout).into_owned();
-        assert!(ended.status.success(), "{line}: {told}{:?}", ended.stderr);
-        assert!(told.contains("offline") || told.contains("local"), "{line}: {told}");
-    }
-}

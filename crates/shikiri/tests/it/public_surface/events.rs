@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use shikiri_model::run::{ExecutionEventName, RunEventName};
 use shikiri_testkit::{Cut, TestApp};
 
 use super::json_shape::{json_shape, merge, pretty};
@@ -27,6 +28,26 @@ impl Shapes {
         self.0.insert(event.to_owned(), shape);
     }
 
+    /// Every event and field is one that the reference page has, by the comments of its names, and
+    /// what is not marked as optional there is in each event.
+    fn check_names(&self, names: &[(&str, &str)]) {
+        for (event, shape) in &self.0 {
+            let found = names.iter().find(|(name, _)| name == event);
+            let (_, comment) = found.unwrap_or_else(|| panic!("{event} has no name"));
+            let (_, fields) = comment.split_once("\n\n").expect("fields");
+            let fields: Vec<_> = fields.split('`').skip(1).step_by(2).collect();
+            let everywhere = ["seq", "at", "run_id", "execution_id"];
+            let sent: Vec<_> = shape.as_object().unwrap().keys().map(String::as_str).collect();
+            for field in sent.iter().filter(|field| !everywhere.contains(field)) {
+                let is_known = fields.iter().any(|known| known.trim_end_matches('?') == *field);
+                assert!(is_known, "{event} has {field}, which its comment does not name");
+            }
+            for field in fields.iter().filter(|field| !field.ends_with('?')) {
+                assert!(sent.contains(field), "{event} has no {field}");
+            }
+        }
+    }
+
     fn text(&self) -> String {
         pretty(&json!(self.0))
     }
@@ -42,6 +63,7 @@ async fn events_of_executions() {
             shapes.add(&event.kind, &event.data);
         }
     }
+    shapes.check_names(&ExecutionEventName::ALL.map(|name| (name.as_str(), name.comment())));
     insta::assert_snapshot!("execution_events", shapes.text());
 }
 
@@ -66,5 +88,6 @@ async fn events_of_runs() {
             }
         }
     }
+    shapes.check_names(&RunEventName::ALL.map(|name| (name.as_str(), name.comment())));
     insta::assert_snapshot!("run_events", shapes.text());
 }
