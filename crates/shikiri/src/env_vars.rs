@@ -1,5 +1,5 @@
 //! The environment variables that are not settings (those are in `config/settings.rs`), and the
-//! list of all in `shikiri --help`.
+//! list of all in `shikiri help env`.
 
 use crate::config::table::{GROUPS, Setting};
 
@@ -75,7 +75,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     settings.copied().chain(others().map(|variable| variable.name))
 }
 
-/// All variables as a section of the help text.
+/// The text of `shikiri help env`: all variables.
 pub fn manual() -> String {
     let plain =
         |variables: &[EnvVar]| variables.iter().map(|v| (v.name, v.about.to_owned())).collect();
@@ -86,7 +86,10 @@ pub fn manual() -> String {
     let width = names().map(str::len).max().unwrap_or(0);
     let lines =
         groups.concat().into_iter().map(|(name, about)| format!("  {name:width$}  {about}\n"));
-    format!("Environment:\n{}", lines.collect::<String>())
+    format!(
+        "Environment variables. A flag wins over its variable, that over the configuration files.\n\n{}",
+        lines.collect::<String>()
+    )
 }
 
 fn lines_of(setting: &Setting) -> impl Iterator<Item = (&'static str, String)> {

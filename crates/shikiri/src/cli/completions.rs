@@ -1,6 +1,6 @@
 //! `shikiri completions SHELL`.
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
 use crate::exit::{Exit, Failure};
@@ -15,7 +15,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Into memory first: the generator panics if its writer fails.
     let mut script = Vec::new();
-    let mut command = super::Arguments::command();
+    let mut command = super::command_line();
     clap_complete::generate(arguments.shell, &mut command, "shikiri", &mut script);
     let script = String::from_utf8(script).map_err(|error| Failure::told(Exit::Failed, error))?;
     Output::stdout().line(script.trim_end())

@@ -1,6 +1,9 @@
 //! The program as people and scripts call it.
 
+mod command_line;
 mod database;
+mod file_schemas;
+mod help_examples;
 mod outputs;
 mod places;
 mod runs;
