@@ -40,6 +40,8 @@ pub const TRUST: EnvVar =
 pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config and ~/.local/state");
 pub const USER: EnvVar = var("USER", "on whose behalf `shikiri run` acts [local]");
 pub const PATH: EnvVar = var("PATH", "where the claude program is looked for");
+pub const COMPLETE: EnvVar =
+    var("SHIKIRI_COMPLETE", "a shell: print its script that completes ids and names too");
 pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
 pub const TERM: EnvVar = var("TERM", "dumb: no colours");
 /// Read in `shikiri-runtime/src/failpoint.rs`, in debug builds only.
@@ -59,6 +61,7 @@ const OTHERS: &[EnvVar] = &[
     HOME,
     USER,
     PATH,
+    COMPLETE,
     NO_COLOR,
     TERM,
     FAILPOINT,

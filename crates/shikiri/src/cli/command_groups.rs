@@ -4,6 +4,7 @@
 use clap::builder::styling::Style;
 use clap::{Arg, Command};
 
+use super::complete_values::with_completions;
 use super::examples;
 use super::unused_options::always_unused;
 
@@ -65,7 +66,8 @@ fn complete(command: Command, path: &str, inherited: &[Arg], style: Style) -> Co
         .collect();
     let mut known = inherited.to_vec();
     known.extend(command.get_arguments().filter(|arg| arg.is_global_set()).cloned());
-    let command = command.args(hidden).mut_args(with_short_flag).mut_subcommands(|sub| {
+    let command = command.args(hidden).mut_args(|arg| with_completions(path, with_short_flag(arg)));
+    let command = command.mut_subcommands(|sub| {
         let path = format!("{path} {}", sub.get_name());
         complete(sub, &path, &known, style)
     });

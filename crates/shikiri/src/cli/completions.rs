@@ -8,7 +8,8 @@ use crate::output::Output;
 
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The shell that will read the script
+    /// The shell that will read the script. `source <(SHIKIRI_COMPLETE=bash shikiri)` in its start file
+    /// completes ids and names of the project's store as well
     shell: Shell,
 }
 

@@ -19,6 +19,9 @@ pub(super) async fn explain(global: &Global, scope: &LookupScope, failure: Failu
         Failure::Told { missing: Some(missing), .. } => missing,
         other => return other,
     };
+    if let Some(server) = &scope.server {
+        return failure_of(&missing, &format!(" at {server}"), None, scope);
+    }
     let settings = global.settings();
     let config = Config::load_for(&[ConfigUse::Store], settings, &Surroundings::of_process());
     let Ok(config) = config else { return failure_of(&missing, "", None, scope) };
@@ -30,8 +33,10 @@ pub(super) async fn explain(global: &Global, scope: &LookupScope, failure: Failu
     failure_of(&missing, &place, near, scope)
 }
 
-/// The tenant and the project of the command line.
+/// Where the command line says to look.
 pub(super) struct LookupScope {
+    /// Not in the store of this project.
+    server: Option<String>,
     tenant: Option<TenantId>,
     project: Option<ProjectId>,
 }
@@ -44,15 +49,20 @@ impl LookupScope {
         }
         let tenant = at.try_get_one::<TenantId>("tenant").ok().flatten().cloned();
         let project = at.try_get_one::<ProjectId>("project").ok().flatten().cloned();
-        Self { tenant, project }
+        // `run --server URL`; elsewhere an argument of this name is an id.
+        let server = at.try_get_one::<String>("server").ok().flatten().cloned();
+        Self { server, tenant, project }
     }
 
     /// Its flags, as far as they are not the defaults.
     fn flags(&self) -> String {
-        let tenant = self.tenant.as_ref().filter(|tenant| **tenant != TenantId::local());
-        let tenant = tenant.map(|tenant| format!(" --tenant {tenant}"));
         let project = self.project.as_ref().map(|project| format!(" --project {project}"));
-        [tenant, project].into_iter().flatten().collect()
+        self.tenant_flag() + &project.unwrap_or_default()
+    }
+
+    fn tenant_flag(&self) -> String {
+        let tenant = self.tenant.as_ref().filter(|tenant| **tenant != TenantId::local());
+        tenant.map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default()
     }
 }
 
@@ -68,7 +78,7 @@ fn failure_of(
     let what = format!("there is no {noun} {id}{place}{near}");
     let flags = match *kind {
         "tenant" | "model" => String::new(),
-        "project" => LookupScope { tenant: scope.tenant.clone(), project: None }.flags(),
+        "project" => scope.tenant_flag(),
         _ => scope.flags(),
     };
     match list_command(kind) {

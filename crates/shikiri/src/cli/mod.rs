@@ -8,6 +8,7 @@ mod audit;
 mod browser;
 mod cancel;
 mod command_groups;
+mod complete_values;
 mod completions;
 mod conversations;
 mod db;
@@ -214,6 +215,12 @@ struct CommonArguments {
 /// The whole program.
 pub fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    match complete_values::answer_shell(&words) {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        // A shell that asks has no place for an explanation.
+        Err(_) => return ExitCode::FAILURE,
+    }
     let parsed = command_line().try_get_matches_from(&words).and_then(|matches| {
         let arguments = Arguments::from_arg_matches(&matches)?;
         Ok((arguments, matches))

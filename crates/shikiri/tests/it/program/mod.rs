@@ -1,6 +1,7 @@
 //! The program as people and scripts call it.
 
 mod command_line;
+mod completions;
 mod database;
 mod file_schemas;
 mod help_examples;
