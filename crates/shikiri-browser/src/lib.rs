@@ -32,4 +32,4 @@ pub use browser_bridge::BrowserBridge;
 pub use chrome::{BrowserOptions, BrowserPlan, plan_browser, run_keeper_if_requested};
 pub use error::{BrowserError, ProviderFileError};
 pub use page_check::{LoginPage, PageCheck, PageCheckState, SelectorMatch};
-pub use provider::DescriptionCheck;
+pub use provider::{DescriptionCheck, provider_file_schema};

@@ -1,5 +1,5 @@
 //! The environment variables that are not settings (those are in `config/settings.rs`), and the
-//! list of all in `shikiri --help`.
+//! list of all in `shikiri help env`.
 
 use crate::config::table::{GROUPS, Setting};
 
@@ -40,6 +40,8 @@ pub const TRUST: EnvVar =
 pub const HOME: EnvVar = var("HOME", "your folder, for ~/.config and ~/.local/state");
 pub const USER: EnvVar = var("USER", "on whose behalf `shikiri run` acts [local]");
 pub const PATH: EnvVar = var("PATH", "where the claude program is looked for");
+pub const COMPLETE: EnvVar =
+    var("SHIKIRI_COMPLETE", "a shell: print its script that completes ids and names too");
 pub const NO_COLOR: EnvVar = var("NO_COLOR", "anything: no colours");
 pub const TERM: EnvVar = var("TERM", "dumb: no colours");
 /// Read in `shikiri-runtime/src/failpoint.rs`, in debug builds only.
@@ -59,6 +61,7 @@ const OTHERS: &[EnvVar] = &[
     HOME,
     USER,
     PATH,
+    COMPLETE,
     NO_COLOR,
     TERM,
     FAILPOINT,
@@ -75,7 +78,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     settings.copied().chain(others().map(|variable| variable.name))
 }
 
-/// All variables as a section of the help text.
+/// The text of `shikiri help env`: all variables.
 pub fn manual() -> String {
     let plain =
         |variables: &[EnvVar]| variables.iter().map(|v| (v.name, v.about.to_owned())).collect();
@@ -86,7 +89,10 @@ pub fn manual() -> String {
     let width = names().map(str::len).max().unwrap_or(0);
     let lines =
         groups.concat().into_iter().map(|(name, about)| format!("  {name:width$}  {about}\n"));
-    format!("Environment:\n{}", lines.collect::<String>())
+    format!(
+        "Environment variables. A flag wins over its variable, that over the configuration files.\n\n{}",
+        lines.collect::<String>()
+    )
 }
 
 fn lines_of(setting: &Setting) -> impl Iterator<Item = (&'static str, String)> {

@@ -25,11 +25,18 @@ pub enum Exit {
     Unavailable = 5,
 }
 
+/// A record that was looked up and is not there.
+#[derive(Debug)]
+pub struct MissingRecord {
+    pub kind: &'static str,
+    pub id: String,
+}
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// Printed on stderr as `shikiri: <what>: <what to do next>`.
-    Told { exit: Exit, line: String },
+    Told { exit: Exit, line: String, missing: Option<Box<MissingRecord>> },
     /// The reader of our output has gone. This is no error, and no message is printed.
     ReaderGone,
     /// Ended by the signal of this number.
@@ -43,7 +50,14 @@ impl Failure {
 
     /// For messages that name the next step themselves.
     pub fn told(exit: Exit, line: impl fmt::Display) -> Self {
-        Self::Told { exit, line: cut_middle(&one_line(&line.to_string()), MAX_LINE) }
+        let line = cut_middle(&one_line(&line.to_string()), MAX_LINE);
+        Self::Told { exit, line, missing: None }
+    }
+
+    fn missing(kind: &'static str, id: String, line: impl fmt::Display) -> Self {
+        let line = cut_middle(&one_line(&line.to_string()), MAX_LINE);
+        let missing = Some(Box::new(MissingRecord { kind, id }));
+        Self::Told { exit: Exit::NotFound, line, missing }
     }
 
     pub fn usage(what: impl fmt::Display, next: &str) -> Self {
@@ -82,12 +96,11 @@ impl std::error::Error for Failure {}
 impl From<AppError> for Failure {
     fn from(error: AppError) -> Self {
         match error {
-            AppError::NotFound { kind, .. } => match list_command(kind) {
-                Some(command) => {
-                    Self::new(Exit::NotFound, &error, &format!("`{command}` shows what there is"))
-                }
-                None => Self::told(Exit::NotFound, error),
-            },
+            AppError::NotFound { kind, ref id } => {
+                let next = list_command(kind);
+                let next = next.map(|command| format!(": `{command}` shows what there is"));
+                Self::missing(kind, id.clone(), format!("{error}{}", next.unwrap_or_default()))
+            }
             AppError::Invalid { .. } | AppError::MissingToken(_) | AppError::NoSuchSkill(_) => {
                 Self::told(Exit::Usage, error)
             }
@@ -120,7 +133,8 @@ impl From<AppError> for Failure {
     }
 }
 
-fn list_command(kind: &str) -> Option<&'static str> {
+/// The command that lists records of this kind.
+pub fn list_command(kind: &str) -> Option<&'static str> {
     match kind {
         "run" | "stream" => Some("shikiri runs list"),
         "tenant" => Some("shikiri tenants list"),

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Method;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use shikiri_app::App;
 use shikiri_mcp::McpService;
 use shikiri_runtime::run::WorkerNode;
@@ -14,7 +16,7 @@ use shikiri_web::{BindError, WebOptions, WebServer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::reachable;
+use crate::client::{Client, reachable};
 use crate::config::{Config, Durability};
 use crate::exit::{Exit, Failure};
 use crate::lane_files;
@@ -37,6 +39,8 @@ pub struct Running {
     server: JoinHandle<std::io::Result<()>>,
 }
 
+/// How long a program that has our port may take to say what it is.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// How long the start waits to become a node. An unavailable store is connected later.
 const JOIN_WAIT: Duration = Duration::from_secs(5);
 
@@ -46,7 +50,10 @@ impl Running {
     pub async fn start(config: &Config, offer: Offer) -> Result<Self, Failure> {
         let options = web_options(config);
         // First, because a failure here has changed nothing.
-        let listener = shikiri_web::bind(&options).await.map_err(not_bound)?;
+        let listener = match shikiri_web::bind(&options).await {
+            Ok(listener) => listener,
+            Err(error) => return Err(not_bound(error).await),
+        };
         let address = listener.local_addr().map_err(|error| Failure::told(Exit::Failed, error))?;
         let app = wiring::open_app(config, &offer, Access::Write).await?;
         wiring::ensure_sealed(&app).await?;
@@ -166,14 +173,27 @@ fn web_options(config: &Config) -> WebOptions {
     }
 }
 
-fn not_bound(error: BindError) -> Failure {
+async fn not_bound(error: BindError) -> Failure {
     match error {
+        BindError::InUse(address) if is_shikiri(address).await => {
+            let what = format!("{address} is in use: a Shikiri server listens there already");
+            let next = "use that one, or for another project choose another port with --listen";
+            Failure::new(Exit::Unavailable, what, next)
+        }
         BindError::NotLoopback(_) | BindError::Denied(_) => Failure::told(Exit::Refused, error),
         BindError::InUse(_) | BindError::NotOurs(_) => Failure::told(Exit::Unavailable, error),
         BindError::Other { .. } => {
             Failure::new(Exit::Unavailable, error, "choose another address with --listen")
         }
     }
+}
+
+/// Whether the program that listens there is a Shikiri server. No key is sent to it.
+async fn is_shikiri(address: SocketAddr) -> bool {
+    let client = Client::new(address, String::new());
+    let asked = client.request(Method::GET, "/healthz", None);
+    let answer = tokio::time::timeout(ANSWER_WAIT, asked).await;
+    matches!(answer, Ok(Ok((_, health))) if health == json!({ "status": "ok" }))
 }
 
 /// Each stream needs a file descriptor, and the usual soft limit is 1,024.

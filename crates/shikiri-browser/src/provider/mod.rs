@@ -6,8 +6,9 @@ mod url_pattern;
 
 use std::time::Duration;
 
-pub use provider_file::DescriptionCheck;
 pub(crate) use provider_file::ProviderCatalog;
+pub use provider_file::{DescriptionCheck, provider_file_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 use url_pattern::UrlPattern;
@@ -26,7 +27,7 @@ pub(crate) struct ProviderSpec {
 }
 
 /// CSS selectors; of each list the first one that matches is used, of `question` and `answer` all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PageSelectors {
     /// The input box.

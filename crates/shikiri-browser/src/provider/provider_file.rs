@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::map::Entry;
@@ -45,22 +46,33 @@ struct ProviderEntryError {
 }
 
 /// One provider in a file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct ProviderFileEntry {
+    /// What people call it.
     name: Option<String>,
+    /// If false, it is not asked.
     enabled: Option<bool>,
+    /// The address of a new chat.
     new_chat: Option<String>,
+    /// Patterns of the addresses of chats, with `*` for a part.
     conversation: Vec<String>,
+    /// Patterns of the addresses of login pages.
     login: Vec<String>,
     selectors: PageSelectors,
     seconds: TimeoutSeconds,
 }
 
+/// The JSON Schema of `providers.toml`.
+pub fn provider_file_schema() -> schemars::Schema {
+    schemars::schema_for!(ProviderFileEntries)
+}
+
 type ProviderFileEntries = BTreeMap<String, ProviderFileEntry>;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+/// Time limits of a question, in seconds.
 struct TimeoutSeconds {
     input: f64,
     send: f64,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::role_source::without_number;
@@ -10,7 +11,7 @@ use super::role_source::without_number;
 /// longer texts to a file.
 pub const LONGEST_TEXT: usize = 9_000;
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conventions {
     /// For the main agent.
@@ -23,7 +24,7 @@ pub struct Conventions {
 }
 
 /// A text and the way it is delivered.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConventionText {
     pub text: String,
@@ -45,7 +46,7 @@ impl Default for ConventionText {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConventionDelivery {
     /// As context, at the agent's start or with its first tool call. In the prompt if the agent
@@ -59,7 +60,7 @@ pub enum ConventionDelivery {
 }
 
 /// A rule that comments on a tool call or refuses it.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolRule {
     pub name: String,
@@ -79,7 +80,9 @@ pub struct ToolRule {
     pub token_threshold: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleSeverity {
     /// Given to each agent once.

@@ -2,10 +2,13 @@
 //! what applies.
 
 mod agents;
+mod ask;
 mod attach;
 mod audit;
 mod browser;
 mod cancel;
+mod command_groups;
+mod complete_values;
 mod completions;
 mod conversations;
 mod db;
@@ -13,6 +16,7 @@ mod delegations;
 mod demo;
 mod dialogues;
 mod doctor;
+mod examples;
 mod executions;
 mod history;
 mod hook_reports;
@@ -23,6 +27,7 @@ mod keys;
 mod lanes;
 mod mcp;
 mod messages;
+mod missing_record;
 mod misuse;
 mod models;
 mod my_login;
@@ -33,6 +38,7 @@ mod projects;
 mod reference_tests;
 mod run;
 mod runs;
+mod schema;
 mod serve;
 mod servers;
 mod skills;
@@ -41,18 +47,21 @@ mod tasks;
 mod team;
 mod tenants;
 mod trust;
+mod unused_options;
 mod usage;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use shikiri_app::App;
 use shikiri_model::ids::TenantId;
 
+use self::missing_record::LookupScope;
 use crate::config::{Config, GlobalFlags, Settings, Surroundings};
 use crate::exit::{Exit, Failure};
-use crate::output::complain;
+use crate::output::{Output, complain};
 use crate::trust::ConfigUse;
 use crate::wiring::{self, Access};
 use crate::{env_vars, lane_files, logging, player, times, trust_audit};
@@ -65,8 +74,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
     name = "shikiri",
     bin_name = "shikiri",
     version,
-    about = "The session layer for teams of AI agents",
-    after_long_help = env_vars::manual()
+    about = "The session layer for teams of AI agents"
 )]
 struct Arguments {
     #[command(flatten)]
@@ -88,93 +96,100 @@ struct Global {
 #[derive(Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one command in a process")]
 enum Command {
-    /// Play a story: a run that survives the death of its server
+    /// See agents at work while servers are killed; no work is lost
     Demo(demo::Arguments),
-    /// Serve REST and event streams, and carry runs
+    /// Start the server: REST, MCP, runs and teams at one address
     Serve(serve::Arguments),
-    /// Do one turn of a conversation, told as it happens; Ctrl-C cancels it
+    /// Say something to a model: one turn of a conversation
     Run(run::Arguments),
-    /// Serve MCP over stdin and stdout, on the same store
+    /// Serve MCP over stdin and stdout, for Claude Code and others
     Mcp(mcp::Arguments),
-    /// Answer one event of Claude Code: read from stdin, answered on stdout
+    /// Answer one event of Claude Code (its settings call this)
     Hook,
-    /// Claude Code's hooks and conventions: install, uninstall, status, init, check, log, stats
+    /// Give Claude Code's agents their rules, and see what they do
     Hooks(hooks::Arguments),
-    /// Call tools of MCP servers: list, tools, call, resume, tokens
+    /// Call tools of MCP servers, one by one or by a plan
     Host(host::Arguments),
-    /// Owners of everything: create, list, show, set, delete
+    /// Customers or groups: they own all data, and are kept apart
     #[command(subcommand)]
     Tenants(tenants::Command),
-    /// API keys: create, list, revoke a tenant's; rotate-admin
+    /// API keys of tenants, and the admin key
     #[command(subcommand)]
     Keys(keys::Command),
-    /// Who changed who may do what: tenants, keys, models, servers, agents
+    /// Show who changed who may do what
     Audit(audit::Arguments),
-    /// AI models with their engines and prices: create, list, show, set
+    /// The models that conversations use: engines, names and prices
     #[command(subcommand)]
     Models(models::Command),
-    /// MCP servers of a tenant: create, list, show, set, remove, check
+    /// MCP servers whose tools the turns of conversations may call
     #[command(subcommand)]
     Servers(servers::Command),
-    /// Skills of a tenant: create, list, show, set, remove
+    /// Skills that the turns of conversations may use
     #[command(subcommand)]
     Skills(skills::Command),
-    /// Conversations of a tenant: create, list, show, set, archive, messages, remove
+    /// Talks of a user with a model: create, list, read, archive
     #[command(subcommand)]
     Conversations(conversations::Command),
-    /// Places where agents work together: create, list, show
+    /// The projects that teams of agents work in
     #[command(subcommand)]
     Projects(projects::Command),
-    /// Agents of a project, AI or human: add, list, show
+    /// The members of a project: AI agents and people
     #[command(subcommand)]
     Agents(agents::Command),
-    /// Work of a project's agents: add, list, show, set
+    /// What the members of a project are to do
     #[command(subcommand)]
     Tasks(tasks::Command),
-    /// Messages between agents: send, list, show
+    /// What members of a project wrote to each other outside dialogues
     #[command(subcommand)]
     Messages(messages::Command),
-    /// What agents' task sessions asked their chat sessions to talk about: list, show
+    /// What an agent at a task asked its chat session to settle
     #[command(subcommand)]
     Delegations(delegations::Command),
-    /// Talks between two agents: list, show, cancel
+    /// Talks between two members of a project
     #[command(subcommand)]
     Dialogues(dialogues::Command),
-    /// Durable runs of agents: start, list, show
+    /// Durable runs of agents that are programs: start, list, show
     #[command(subcommand)]
     Runs(runs::Command),
-    /// Turns of conversations: list, show
+    /// The turns of conversations: answers, tools used, bills
     #[command(subcommand)]
     Executions(executions::Command),
-    /// Agents' own chats at ChatGPT and Gemini: list, show, import, export, clean
+    /// Which agent owns which chat at ChatGPT and Gemini
     #[command(subcommand)]
     Lanes(lanes::Command),
-    /// Who asked what at the providers
+    /// Ask ChatGPT or Gemini in a browser, and print the answer
+    Ask(ask::Arguments),
+    /// Show who asked what at ChatGPT and Gemini
     History(history::Arguments),
-    /// Subagents of Claude Code, as its hooks tell of them: a tree with roles, tokens and cost
+    /// Show Claude Code's subagents, with roles, tokens and cost
     Subagents(subagents::Arguments),
-    /// The browser in which providers are asked: login, check
+    /// The browser for chat pages: log in once, check the pages
     #[command(subcommand)]
     Browser(browser::Command),
-    /// Tokens and what they cost
+    /// Show tokens and what they cost
     Usage(usage::Arguments),
-    /// Follow a run or an execution, from its first event on; Ctrl-C detaches
+    /// Follow a run, or a turn of a conversation, to its end
     Attach(attach::Arguments),
-    /// Stop a run or an execution
+    /// Stop a run, or a turn of a conversation
     Cancel(cancel::Arguments),
-    /// The database: check, backup, restore, migrate
+    /// Check, back up, restore or migrate the database
     #[command(subcommand)]
     Db(db::Command),
-    /// Agree to what a project's own files start, open or receive; take it back; list agreements
+    /// Agree to what a project's own files start, open or receive
     Trust(trust::Arguments),
-    /// Look at everything that could be wrong
+    /// Look for problems of the project, its store and this machine
     Doctor(doctor::Arguments),
     /// Play an agent of a team: started by a server, for agents whose model is the offline one
     #[command(hide = true, name = player::COMMAND)]
     Play,
-    /// Print a completion script for a shell
+    /// The environment variables that this program reads
+    #[command(hide = true, help_template = env_vars::manual())]
+    Env,
+    /// Print the JSON Schema of a file that you write, for editors
+    Schema(schema::Arguments),
+    /// Print a completion script for your shell
     Completions(completions::Arguments),
-    /// Print the OpenAPI document of the server
+    /// Print the OpenAPI document of the REST API
     Openapi,
 }
 
@@ -205,11 +220,22 @@ struct CommonArguments {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return misuse::answer(&error),
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match complete_values::answer_shell(&words) {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        // A shell that asks has no place for an explanation.
+        Err(_) => return ExitCode::FAILURE,
+    }
+    let parsed = command_line().try_get_matches_from(&words).and_then(|matches| {
+        let arguments = Arguments::from_arg_matches(&matches)?;
+        Ok((arguments, matches))
+    });
+    let (arguments, matches) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return misuse::answer(&error, &words),
     };
-    match run(arguments) {
+    match unused_options::refuse(&matches).and_then(|()| run(arguments, &matches)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&failure);
@@ -218,12 +244,23 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Failure> {
+/// The command line with its groups, short flags and examples.
+fn command_line() -> clap::Command {
+    command_groups::arrange(Arguments::command())
+}
+
+fn run(arguments: Arguments, matches: &ArgMatches) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Failure::new(Exit::Unavailable, format!("cannot start threads: {error}"), "free resources")
     })?;
-    let done = runtime.block_on(dispatch(arguments));
+    let (global, scope) = (arguments.global.clone(), LookupScope::of(matches));
+    let done = runtime.block_on(async {
+        match dispatch(arguments).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(missing_record::explain(&global, &scope, failure).await),
+        }
+    });
     runtime.shutdown_timeout(SHUTDOWN);
     done
 }
@@ -247,10 +284,13 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
     match command {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Openapi => openapi::run(),
+        Command::Schema(arguments) => schema::run(&arguments),
+        Command::Env => Output::stdout().line(env_vars::manual().trim_end()),
         Command::Play => player::run().await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp(arguments) => mcp::run(&global, arguments).await,
+        Command::Ask(arguments) => ask::run(&global, arguments).await,
         Command::Browser(command) => browser::run(&global, command).await,
         // `hook` alone is answered earlier. It takes no further arguments.
         Command::Hook => shikiri_hook::answer_and_exit(),
@@ -326,10 +366,8 @@ async fn open(config: &Config, access: Access) -> Result<App, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     #[test]
     fn the_command_line_is_well_formed() {
-        super::Arguments::command().debug_assert();
+        super::command_line().debug_assert();
     }
 }

@@ -90,7 +90,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
         None => &[ConfigUse::Store, ConfigUse::Engines],
     };
     let config = global.config_for(uses)?;
-    let prompt = prompt(&arguments.prompt)?;
+    let prompt = read_prompt(&arguments.prompt, "user_input")?;
     let mut signals = Signals::catch()?;
     let tenant = arguments.tenant.id.clone();
     let backend = match &arguments.server {
@@ -268,8 +268,9 @@ pub(super) fn active(id: &str, models: &[ModelChoice]) -> Result<String, Failure
     }
 }
 
-/// The prompt. A server would refuse the same input, but only after creating a conversation.
-fn prompt(argument: &str) -> Result<String, Failure> {
+/// The prompt, or stdin for `-`. A server would refuse the same input, but only after creating a
+/// conversation. Errors name `field`.
+pub(super) fn read_prompt(argument: &str, field: &'static str) -> Result<String, Failure> {
     let mut text = String::new();
     if argument == "-" {
         // Reading one byte more than allowed is enough to refuse it.
@@ -279,9 +280,9 @@ fn prompt(argument: &str) -> Result<String, Failure> {
         argument.clone_into(&mut text);
     }
     let wrong = if text.trim().is_empty() {
-        AppError::invalid("user_input", "must not be empty")
+        AppError::invalid(field, "must not be empty")
     } else if text.len() as u64 > MAX_PROMPT {
-        AppError::invalid("user_input", "must have at most 1 MiB")
+        AppError::invalid(field, "must have at most 1 MiB")
     } else {
         return Ok(text);
     };

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
+use crate::near_name::nearest;
 use crate::output::{Output, note};
 use crate::table::TableColumn;
 use crate::text::short;
@@ -68,6 +69,7 @@ impl Command {
 pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<(), Failure> {
     match command {
         Command::Start { agent, input, idempotency_key, follow, common } => {
+            require_agent(app, &agent)?;
             let new = NewRun { agent, input, idempotency_key, origin: None };
             let view = app.runtime.start_run(&common.tenant.id, new).await?;
             warn_if_alone(config).await;
@@ -93,6 +95,18 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
 fn read_input(text: &str) -> Result<Value, String> {
     serde_json::from_str(text)
         .map_err(|error| format!(r#"this is not JSON ({error}); write it like '{{"steps": 5}}'"#))
+}
+
+/// An agent here is a program of this one's, not a member of a team.
+fn require_agent(app: &App, name: &str) -> Result<(), Failure> {
+    let known = app.runtime.agent_names();
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let near = nearest(name, known.iter().copied());
+    let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let what = format!("no agent {name:?} can be run{near}");
+    Err(Failure::usage(what, &format!("there are: {}", known.join(", "))))
 }
 
 /// Warns the user: without a server the run stays in the queue.

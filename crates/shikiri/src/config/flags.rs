@@ -8,6 +8,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use super::table::{Flag, FlagScope, Setting};
 use super::{LogFormat, Settings};
 
+/// Behind a command's own options.
+const LAST: usize = 900;
+
 /// A type of flag values.
 pub(super) trait FlagValue: Sized {
     fn argument(argument: Arg) -> Arg;
@@ -66,6 +69,9 @@ impl Flag {
             .long(self.name().trim_start_matches('-'))
             .help(self.help.replace("[default]", &default))
             .global(self.scope == FlagScope::Global);
+        if self.scope == FlagScope::Global {
+            argument = argument.display_order(LAST).help_heading("Common options");
+        }
         if let Some((_, value)) = self.usage.split_once(' ') {
             argument = argument.value_name(value.trim_matches(['<', '>']));
         }

@@ -7,6 +7,7 @@ use super::table::{ProjectRule, Setting};
 use super::written::{FromVariable, Variable};
 use super::{Settings, Surroundings};
 use crate::exit::{Exit, Failure};
+use crate::near_name::nearest;
 
 pub(crate) struct Layer {
     pub(crate) origin: Origin,
@@ -79,6 +80,9 @@ pub(super) fn read_variables<T: FromVariable>(
     found.map(T::from_variable).transpose()
 }
 
+/// The next step for a file with a mistake.
+pub(super) const CORRECT_FILE: &str = "correct the file; `shikiri schema config` has its keys";
+
 /// None if there is no such file.
 pub(crate) fn file_layer(path: &Path) -> Result<Option<Layer>, Failure> {
     let text = match std::fs::read_to_string(path) {
@@ -89,9 +93,8 @@ pub(crate) fn file_layer(path: &Path) -> Result<Option<Layer>, Failure> {
             return Err(Failure::new(Exit::Unavailable, what, "make it readable or remove it"));
         }
     };
-    let settings = settings_of(&text).map_err(|error| {
-        Failure::usage(format!("{} {error}", path.display()), "correct the file")
-    })?;
+    let settings = settings_of(&text)
+        .map_err(|error| Failure::usage(format!("{} {error}", path.display()), CORRECT_FILE))?;
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     Ok(Some(Layer { origin: Origin::File(path.to_owned()), settings, folder }))
 }
@@ -107,8 +110,19 @@ pub(crate) struct SettingsError {
 fn settings_of(text: &str) -> Result<Settings, SettingsError> {
     toml::from_str(text).map_err(|error| SettingsError {
         line: error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count()),
-        message: error.message().to_owned(),
+        message: with_near_key(error.message()),
     })
+}
+
+/// For an unknown key the one that was probably meant, else all.
+fn with_near_key(message: &str) -> String {
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let near =
+        unknown.and_then(|(key, _)| Some((key, nearest(key, Setting::all().map(|s| s.key))?)));
+    match near {
+        Some((key, near)) => format!("unknown field `{key}`, did you mean `{near}`?"),
+        None => message.to_owned(),
+    }
 }
 
 /// The settings of a project's file, and the keys in it that never count there.

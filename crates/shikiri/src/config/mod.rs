@@ -18,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::data_folder;
@@ -40,7 +41,7 @@ const PROJECT_FILE: &str = "shikiri.toml";
 const USER_FILE: &str = "shikiri/config.toml";
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     Text,
@@ -48,7 +49,7 @@ pub enum LogFormat {
 }
 
 /// When a commit to the embedded store counts as done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     Full,

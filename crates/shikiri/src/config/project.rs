@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::layers::{Layer, Origin, parse_settings};
+use super::layers::{CORRECT_FILE, Layer, Origin, parse_settings};
 use super::table::Setting;
 use super::{Settings, Surroundings};
 use crate::exit::{Exit, Failure};
@@ -29,7 +29,7 @@ pub(crate) fn project_layer(
         }
     };
     let (mut settings, forbidden) = parse_settings(&text)
-        .map_err(|what| Failure::usage(format!("{} {what}", path.display()), "correct the file"))?;
+        .map_err(|what| Failure::usage(format!("{} {what}", path.display()), CORRECT_FILE))?;
     if let Some(key) = forbidden.first().filter(|_| uses.contains(&ConfigUse::Engines)) {
         let what = format!("`{key}` in {} never counts", path.display());
         let next = "take it out; set it by flag, environment or your own configuration";

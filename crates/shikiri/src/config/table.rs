@@ -123,7 +123,7 @@ macro_rules! settings {
         }
     )* })*) => {
         /// What one source says; the keys of the configuration files.
-        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, schemars::JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct Settings {
             $($(pub $key: Option<<$kind as SettingKind>::Written>,)*)*

@@ -1,10 +1,12 @@
 //! Values as written in flags, variables and files, and the parsing of variables.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 
 use super::table::Setting;
@@ -113,6 +115,24 @@ from_variable!(word: Durability, LogFormat);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LenientNumber(pub String);
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum NumberOrText {
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl JsonSchema for LenientNumber {
+    fn schema_name() -> Cow<'static, str> {
+        "LenientNumber".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        NumberOrText::json_schema(generator)
+    }
+}
+
 impl FromVariable for LenientNumber {
     fn from_variable(variable: Variable) -> Result<Self, Failure> {
         variable.text().map(Self)
@@ -121,17 +141,10 @@ impl FromVariable for LenientNumber {
 
 impl<'de> Deserialize<'de> for LenientNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Whole(i64),
-            Number(f64),
-            Text(String),
-        }
-        Ok(Self(match Written::deserialize(deserializer)? {
-            Written::Whole(number) => number.to_string(),
-            Written::Number(number) => number.to_string(),
-            Written::Text(text) => text,
+        Ok(Self(match NumberOrText::deserialize(deserializer)? {
+            NumberOrText::Whole(number) => number.to_string(),
+            NumberOrText::Number(number) => number.to_string(),
+            NumberOrText::Text(text) => text,
         }))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -15,7 +16,7 @@ pub const MAX_PLAN: usize = 1024 * 1024;
 /// The timeout of a task that sets none.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostPlan {
     /// The goal of the plan, for people.
@@ -27,13 +28,14 @@ pub struct HostPlan {
     pub synthesis: PlanSynthesis,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanTask {
     pub id: String,
     pub tool: String,
     /// Servers for this task, in order of preference. None: any server that offers the tool.
     #[serde(default, rename = "server", skip_serializing_if = "ServerNames::is_empty")]
+    #[schemars(with = "OneOrManyNames")]
     pub servers: ServerNames,
     /// Its strings may hold `${task.path}`.
     #[serde(default)]
@@ -68,14 +70,15 @@ impl ServerNames {
     }
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`server` is a name or a list of names")]
+enum OneOrManyNames {
+    One(String),
+    Several(Vec<String>),
+}
+
 impl<'de> Deserialize<'de> for ServerNames {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "`server` is a name or a list of names")]
-        enum OneOrManyNames {
-            One(String),
-            Several(Vec<String>),
-        }
         Ok(match OneOrManyNames::deserialize(deserializer)? {
             OneOrManyNames::One(name) => Self(vec![name]),
             OneOrManyNames::Several(names) => Self(names),
@@ -84,7 +87,7 @@ impl<'de> Deserialize<'de> for ServerNames {
 }
 
 /// How the results become one text. By default they are listed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSynthesis {
     /// A text with `${task}` and `${task.path}`.

@@ -10,10 +10,13 @@ use clap::Args;
 use crate::config::Config;
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
+use crate::file_schemas::FileSchema;
 use crate::output::{Output, note};
 
 /// The conventions of a new project.
-pub(super) const STARTER: &str = include_str!("starter.toml");
+const STARTER: &str = include_str!("starter.toml");
+/// Beside the conventions. Git ignores it there; `shikiri schema conventions` prints it.
+const SCHEMA: &str = "conventions.schema.json";
 
 #[derive(Args)]
 pub(super) struct Init {
@@ -26,34 +29,37 @@ impl Init {
     pub(super) fn run(&self, config: &Config) -> Result<(), Failure> {
         data_folder::prepare(&config.data_folder())?;
         let path = config.data_folder().join("conventions.toml");
-        self.write(&path)?;
+        place(&path, STARTER, self.force)?;
+        // The first line of the conventions names it, for editors.
+        let schema = format!("{:#}\n", FileSchema::Conventions.document());
+        place(&config.data_folder().join(SCHEMA), &schema, true)?;
         Output::stdout().line(&path.display().to_string())?;
         note("change it to what your agents should know, then look with `shikiri hooks check`");
         Ok(())
     }
+}
 
-    /// Writes the file atomically: a hook may read it at any moment.
-    fn write(&self, path: &Path) -> Result<(), Failure> {
-        let written = (|| {
-            let folder = path.parent().unwrap_or(Path::new("."));
-            let mode = Permissions::from_mode(0o666);
-            let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
-            file.write_all(STARTER.as_bytes())?;
-            let placed = match self.force {
-                true => file.persist(path),
-                false => file.persist_noclobber(path),
-            };
-            placed.map(drop).map_err(|error| error.error)
-        })();
-        written.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => {
-                let what = format!("{} is there already", path.display());
-                Failure::new(Exit::Refused, what, "change it, or replace it with --force")
-            }
-            _ => {
-                let what = format!("cannot write {}: {error}", path.display());
-                Failure::new(Exit::Failed, what, "make it writable")
-            }
-        })
-    }
+/// Writes the file atomically: a hook may read it at any moment.
+fn place(path: &Path, text: &str, replaces: bool) -> Result<(), Failure> {
+    let written = (|| {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mode = Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        let placed = match replaces {
+            true => file.persist(path),
+            false => file.persist_noclobber(path),
+        };
+        placed.map(drop).map_err(|error| error.error)
+    })();
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            let what = format!("{} is there already", path.display());
+            Failure::new(Exit::Refused, what, "change it, or replace it with --force")
+        }
+        _ => {
+            let what = format!("cannot write {}: {error}", path.display());
+            Failure::new(Exit::Failed, what, "make it writable")
+        }
+    })
 }

@@ -1,6 +1,7 @@
 //! Lanes as agents meet them: real processes and connections, and pages that answer without a
 //! browser.
 
+mod ask_command;
 mod asking;
 mod chaos;
 mod collision;

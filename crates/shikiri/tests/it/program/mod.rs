@@ -1,6 +1,10 @@
 //! The program as people and scripts call it.
 
+mod command_line;
+mod completions;
 mod database;
+mod file_schemas;
+mod help_examples;
 mod outputs;
 mod places;
 mod prices;

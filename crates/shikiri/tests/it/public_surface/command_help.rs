@@ -5,12 +5,12 @@ use tempfile::TempDir;
 
 use crate::PROGRAM;
 
-/// The commands that a help text lists.
+/// The commands that a help text lists, in groups or not.
 fn listed(help: &str) -> Vec<String> {
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let commands = commands.take_while(|line| !line.is_empty());
-    // A line that goes on from the one before is indented further.
-    let named = commands.filter(|line| !line.starts_with("   "));
+    let before = help.lines().take_while(|line| !line.starts_with("Options"));
+    let named = before.filter_map(|line| line.strip_prefix("  "));
+    // Arguments begin with a bracket; a line that goes on from the one before is indented further.
+    let named = named.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
     let names = named.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
@@ -32,5 +32,7 @@ fn help_of_every_command() {
     let cli = Cli::new(PROGRAM, folder.path()).env("COLUMNS", "100");
     let mut texts = String::new();
     describe(&cli, &[], &mut texts);
+    let variables = cli.run(&["help", "env"]).done().stdout;
+    texts.push_str(&format!("$ shikiri help env\n{variables}"));
     insta::assert_snapshot!(texts);
 }
