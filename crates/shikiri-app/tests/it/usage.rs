@@ -289,7 +289,8 @@ async fn add_bills_from_before(world: &World) {
         world.app.tenancy.total_old_bills(),
         bill(world, "local", "bo", "cnv_2", &new),
     );
-    (one.unwrap(), other.unwrap());
+    one.unwrap();
+    other.unwrap();
     let (days, total) = report().await;
     assert_eq!(days, before.0);
     assert_eq!(total.usage.input_tokens, before.1.usage.input_tokens + 7);

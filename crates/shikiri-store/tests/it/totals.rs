@@ -169,7 +169,8 @@ async fn change_runs_at_random(store: std::sync::Arc<dyn Store>, mut rng: Rng) -
                 doc: "{}".to_owned(),
             },
         };
-        let sum = share("p", *rng.pick(&["a", "b"]), &[1], None);
+        let name = *rng.pick(&["a", "b"]);
+        let sum = share("p", name, &[1], None);
         written += i128::from(store.commit(adding(&[sum]).record(change)).await.is_ok());
     }
     written
