@@ -5,6 +5,7 @@
 
 mod answer_form;
 mod decide;
+mod node_record;
 mod question;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub use answer_form::fill_form_defaults;
 pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
+pub use node_record::{NodeProcess, NodeRecord};
 pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
 
 use crate::event::StreamId;

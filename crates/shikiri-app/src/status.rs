@@ -1,0 +1,185 @@
+//! What goes on in a tenant, for a person who asks: what waits for them, what runs, what it costs.
+
+use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::lane::Lane;
+use shikiri_model::record::StoredDocument;
+use shikiri_model::run::{Run, RunQuestion, RunStatus};
+use shikiri_model::team::{Dialogue, DialogueEndReason};
+use shikiri_model::time::Timestamp;
+use shikiri_runtime::AppError;
+use shikiri_runtime::run::{NodeView, RunView};
+use shikiri_subagents::ClaudeSessionView;
+use shikiri_tenancy::usage::{GroupBy, ReportPeriod, UsageReport};
+
+use crate::App;
+
+/// Records of a kind that are read to find those that matter now.
+const MOST_READ: u32 = 100;
+/// Sessions of Claude Code, and runs with their progress.
+const MOST_SHOWN: u32 = 10;
+
+/// A tenant's affairs at one moment. Every list is newest first and bounded.
+#[derive(Clone, Debug)]
+pub struct StatusReport {
+    pub at: Timestamp,
+    /// Processes of the whole store.
+    pub nodes: Vec<NodeView>,
+    pub claude_sessions: Vec<ClaudeSessionView>,
+    pub counts: RunCounts,
+    /// Runs and executions that run or are in the queue.
+    pub active: Vec<RunView>,
+    pub questions: Vec<OpenRunQuestion>,
+    /// Runs and executions that failed today.
+    pub failed: Vec<StoredDocument<Run>>,
+    /// Dialogues that have not ended.
+    pub dialogues: Vec<StoredDocument<Dialogue>>,
+    /// Dialogues that were cancelled today.
+    pub cancelled_dialogues: Vec<StoredDocument<Dialogue>>,
+    pub lanes: Vec<StoredDocument<Lane>>,
+    /// What executions spent today, by model.
+    pub spend: Option<UsageReport>,
+}
+
+/// A question of a run that has no answer yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenRunQuestion {
+    pub run: RunId,
+    pub agent: String,
+    pub question: RunQuestion,
+    /// Since when the run has been waiting.
+    pub since: Timestamp,
+}
+
+/// How many runs of a tenant have which status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunCounts {
+    /// Runs of agents.
+    pub agents: StatusCounts,
+    pub executions: StatusCounts,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusCounts([u64; RunStatus::ALL.len()]);
+
+impl StatusCounts {
+    pub fn of(&self, status: RunStatus) -> u64 {
+        RunStatus::ALL.iter().zip(self.0).filter(|(one, _)| **one == status).map(|(_, n)| n).sum()
+    }
+}
+
+impl App {
+    /// What goes on in a tenant, where "today" began at `today`.
+    pub async fn status(
+        &self,
+        tenant: &TenantId,
+        today: Timestamp,
+    ) -> Result<StatusReport, AppError> {
+        let mut report = StatusReport {
+            at: self.runtime.store().now().await?,
+            nodes: self.runtime.list_nodes().await?,
+            claude_sessions: Vec::new(),
+            counts: RunCounts::default(),
+            active: Vec::new(),
+            questions: Vec::new(),
+            failed: Vec::new(),
+            dialogues: Vec::new(),
+            cancelled_dialogues: Vec::new(),
+            lanes: Vec::new(),
+            spend: None,
+        };
+        report.claude_sessions =
+            self.subagents.claude_sessions(tenant, MOST_SHOWN as usize).await?;
+        match self.runtime.tenant(tenant).await {
+            Ok(_) => {}
+            // Hooks write for it before it is created.
+            Err(AppError::NotFound { .. }) if *tenant == TenantId::local() => return Ok(report),
+            Err(error) => return Err(error),
+        }
+        self.read_runs(tenant, today, &mut report).await?;
+        self.read_dialogues(tenant, today, &mut report).await?;
+        report.lanes = self.lanes.list_lanes(tenant, false, None, MOST_READ).await?.0;
+        report.lanes.sort_by_key(|lane| std::cmp::Reverse(lane.value.last_access));
+        let period = ReportPeriod { from: Some(today), to: None };
+        report.spend = Some(self.tenancy.usage(Some(tenant), GroupBy::Model, period).await?);
+        Ok(report)
+    }
+
+    async fn read_runs(
+        &self,
+        tenant: &TenantId,
+        today: Timestamp,
+        report: &mut StatusReport,
+    ) -> Result<(), AppError> {
+        report.counts = self.count_runs(tenant).await?;
+        for status in [RunStatus::Running, RunStatus::Queued] {
+            let found = self.runtime.list_runs(tenant, Some(status), None, MOST_SHOWN).await?.0;
+            for run in found {
+                match self.runtime.run(tenant, &run.value.id).await {
+                    Ok(view) => report.active.push(view),
+                    // Its tenant is being removed.
+                    Err(AppError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        report.questions = self.open_questions(tenant).await?;
+        let failed = Some(RunStatus::Failed);
+        report.failed = self.runtime.list_runs(tenant, failed, None, MOST_READ).await?.0;
+        report.failed.retain(|run| run.value.ended_at.is_some_and(|at| at >= today));
+        Ok(())
+    }
+
+    async fn count_runs(&self, tenant: &TenantId) -> Result<RunCounts, AppError> {
+        let mut counts = RunCounts::default();
+        let mut after = None;
+        loop {
+            let (page, next) = self.runtime.list_runs(tenant, None, after, 1_000).await?;
+            for StoredDocument { value: run, .. } in &page {
+                let of_kind = match run.execution {
+                    Some(_) => &mut counts.executions,
+                    None => &mut counts.agents,
+                };
+                for (status, count) in RunStatus::ALL.iter().zip(&mut of_kind.0) {
+                    *count += u64::from(*status == run.status);
+                }
+            }
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(counts),
+            }
+        }
+    }
+
+    async fn open_questions(&self, tenant: &TenantId) -> Result<Vec<OpenRunQuestion>, AppError> {
+        let waiting = Some(RunStatus::Waiting);
+        let (waiting, _) = self.runtime.list_runs(tenant, waiting, None, MOST_READ).await?;
+        let mut open = Vec::new();
+        for StoredDocument { value: run, updated_at: since, .. } in waiting {
+            open.extend(run.questions.into_iter().map(|question| OpenRunQuestion {
+                run: run.id.clone(),
+                agent: run.agent.clone(),
+                question,
+                since,
+            }));
+        }
+        Ok(open)
+    }
+
+    async fn read_dialogues(
+        &self,
+        tenant: &TenantId,
+        today: Timestamp,
+        report: &mut StatusReport,
+    ) -> Result<(), AppError> {
+        for dialogue in self.teams.newest_dialogues(tenant, MOST_READ).await? {
+            match &dialogue.value.end {
+                None => report.dialogues.push(dialogue),
+                Some(end) if end.reason == DialogueEndReason::Cancelled && end.at >= today => {
+                    report.cancelled_dialogues.push(dialogue);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
