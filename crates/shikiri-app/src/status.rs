@@ -1,5 +1,7 @@
 //! What goes on in a tenant, for a person who asks: what waits for them, what runs, what it costs.
 
+use std::time::Duration;
+
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::lane::Lane;
 use shikiri_model::record::StoredDocument;
@@ -18,12 +20,16 @@ const MOST_READ: u32 = 100;
 /// Sessions of Claude Code, and runs with their progress.
 const MOST_SHOWN: u32 = 10;
 
+/// A session of Claude Code without an event for so long is not shown: it may have ended untold.
+const RECENT: Duration = Duration::from_secs(24 * 3_600);
+
 /// A tenant's affairs at one moment. Every list is newest first and bounded.
 #[derive(Clone, Debug)]
 pub struct StatusReport {
     pub at: Timestamp,
     /// Processes of the whole store.
     pub nodes: Vec<NodeView>,
+    /// Those with an event in the last 24 hours.
     pub claude_sessions: Vec<ClaudeSessionView>,
     pub counts: RunCounts,
     /// Runs and executions that run or are in the queue.
