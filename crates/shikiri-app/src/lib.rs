@@ -15,4 +15,4 @@ mod status;
 mod tenant_removal;
 
 pub use app::{App, AppOptions};
-pub use status::{OpenRunQuestion, RunCounts, StatusCounts, StatusReport};
+pub use status::{StatusReport, WaitingQuestion};

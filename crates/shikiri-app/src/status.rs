@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::ids::TenantId;
 use shikiri_model::lane::Lane;
 use shikiri_model::record::StoredDocument;
-use shikiri_model::run::{Run, RunQuestion, RunStatus};
+use shikiri_model::run::{QuestionKind, Run, RunCounts, RunStatus};
 use shikiri_model::team::{Dialogue, DialogueEndReason};
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::AppError;
-use shikiri_runtime::run::{NodeView, RunView};
+use shikiri_runtime::run::{NodeView, OpenQuestion, RunView};
 use shikiri_subagents::ClaudeSessionView;
 use shikiri_tenancy::usage::{GroupBy, ReportPeriod, UsageReport};
 
@@ -34,7 +34,9 @@ pub struct StatusReport {
     pub counts: RunCounts,
     /// Runs and executions that run or are in the queue.
     pub active: Vec<RunView>,
-    pub questions: Vec<OpenRunQuestion>,
+    /// Questions to a person, of which there may be more.
+    pub questions: Vec<WaitingQuestion>,
+    pub question_count: usize,
     /// Runs and executions that failed today.
     pub failed: Vec<StoredDocument<Run>>,
     /// Dialogues that have not ended.
@@ -46,31 +48,11 @@ pub struct StatusReport {
     pub spend: Option<UsageReport>,
 }
 
-/// A question of a run that has no answer yet.
+/// A question that waits for a person.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OpenRunQuestion {
-    pub run: RunId,
-    pub agent: String,
-    pub question: RunQuestion,
-    /// Since when the run has been waiting.
+pub struct WaitingQuestion {
+    pub open: OpenQuestion,
     pub since: Timestamp,
-}
-
-/// How many runs of a tenant have which status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RunCounts {
-    /// Runs of agents.
-    pub agents: StatusCounts,
-    pub executions: StatusCounts,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StatusCounts([u64; RunStatus::ALL.len()]);
-
-impl StatusCounts {
-    pub fn of(&self, status: RunStatus) -> u64 {
-        RunStatus::ALL.iter().zip(self.0).filter(|(one, _)| **one == status).map(|(_, n)| n).sum()
-    }
 }
 
 impl App {
@@ -87,6 +69,7 @@ impl App {
             counts: RunCounts::default(),
             active: Vec::new(),
             questions: Vec::new(),
+            question_count: 0,
             failed: Vec::new(),
             dialogues: Vec::new(),
             cancelled_dialogues: Vec::new(),
@@ -116,7 +99,7 @@ impl App {
         today: Timestamp,
         report: &mut StatusReport,
     ) -> Result<(), AppError> {
-        report.counts = self.count_runs(tenant).await?;
+        report.counts = self.runtime.count_runs_by_status(tenant).await?;
         for status in [RunStatus::Running, RunStatus::Queued] {
             let found = self.runtime.list_runs(tenant, Some(status), None, MOST_SHOWN).await?.0;
             for run in found {
@@ -128,47 +111,32 @@ impl App {
                 }
             }
         }
-        report.questions = self.open_questions(tenant).await?;
-        let failed = Some(RunStatus::Failed);
-        report.failed = self.runtime.list_runs(tenant, failed, None, MOST_READ).await?.0;
+        self.read_questions(tenant, report).await?;
+        report.failed = self.runtime.newest_failed_runs(tenant, MOST_READ).await?;
         report.failed.retain(|run| run.value.ended_at.is_some_and(|at| at >= today));
         Ok(())
     }
 
-    async fn count_runs(&self, tenant: &TenantId) -> Result<RunCounts, AppError> {
-        let mut counts = RunCounts::default();
-        let mut after = None;
-        loop {
-            let (page, next) = self.runtime.list_runs(tenant, None, after, 1_000).await?;
-            for StoredDocument { value: run, .. } in &page {
-                let of_kind = match run.execution {
-                    Some(_) => &mut counts.executions,
-                    None => &mut counts.agents,
-                };
-                for (status, count) in RunStatus::ALL.iter().zip(&mut of_kind.0) {
-                    *count += u64::from(*status == run.status);
+    /// The newest questions to a person. The run's last change tells since when it waits.
+    async fn read_questions(
+        &self,
+        tenant: &TenantId,
+        report: &mut StatusReport,
+    ) -> Result<(), AppError> {
+        let mut open = self.runtime.open_questions(tenant).await?;
+        open.retain(|open| open.question.kind == QuestionKind::Human);
+        report.question_count = open.len();
+        for open in open.into_iter().rev().take(MOST_READ as usize) {
+            match self.runtime.load_run(tenant, &open.run).await {
+                Ok(run) => {
+                    report.questions.push(WaitingQuestion { open, since: run.updated_at });
                 }
-            }
-            match next {
-                Some(next) => after = Some(next),
-                None => return Ok(counts),
+                // Its tenant is being removed.
+                Err(AppError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
-    }
-
-    async fn open_questions(&self, tenant: &TenantId) -> Result<Vec<OpenRunQuestion>, AppError> {
-        let waiting = Some(RunStatus::Waiting);
-        let (waiting, _) = self.runtime.list_runs(tenant, waiting, None, MOST_READ).await?;
-        let mut open = Vec::new();
-        for StoredDocument { value: run, updated_at: since, .. } in waiting {
-            open.extend(run.questions.into_iter().map(|question| OpenRunQuestion {
-                run: run.id.clone(),
-                agent: run.agent.clone(),
-                question,
-                since,
-            }));
-        }
-        Ok(open)
+        Ok(())
     }
 
     async fn read_dialogues(

@@ -63,3 +63,4 @@ pub mod team;
 pub mod tenant;
 pub mod time;
 pub mod tool;
+pub mod total;

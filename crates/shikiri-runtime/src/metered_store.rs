@@ -14,6 +14,7 @@ use shikiri_model::record::{
 };
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{StoredTotal, TotalQuery};
 use shikiri_store::{
     ChunkPage, Commit, CommitError, CommitReceipt, HookStore, Hub, Store, StoreError, StreamState,
 };
@@ -164,6 +165,10 @@ impl Store for MeteredStore {
 
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError> {
         self.store.list(query).await
+    }
+
+    async fn totals(&self, query: TotalQuery) -> Result<Vec<StoredTotal>, StoreError> {
+        self.store.totals(query).await
     }
 
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {

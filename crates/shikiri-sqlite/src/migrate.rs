@@ -37,6 +37,11 @@ pub const MIGRATIONS: &[SqliteMigration] = &[
         name: "stream_bytes",
         sql: include_str!("../migrations/0006_stream_bytes.sql"),
     },
+    SqliteMigration {
+        number: 7,
+        name: "totals",
+        sql: include_str!("../migrations/0007_totals.sql"),
+    },
 ];
 
 /// The schema version of this program.

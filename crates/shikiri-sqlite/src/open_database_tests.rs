@@ -126,13 +126,13 @@ fn a_newer_schema_is_refused_and_left_alone() {
     let (folder, path) = place();
     let database = open(&path).unwrap();
     database
-        .execute("INSERT INTO schema_version (version, applied_at) VALUES (7, '')", [])
+        .execute("INSERT INTO schema_version (version, applied_at) VALUES (8, '')", [])
         .unwrap();
     drop(database);
     let error = open(&path).unwrap_err();
     let known = migrate::latest_version();
     let expected = format!(
-        "{} was made by a newer Shikiri (schema 7, this one knows {known}): upgrade, or restore a backup",
+        "{} was made by a newer Shikiri (schema 8, this one knows {known}): upgrade, or restore a backup",
         path.display()
     );
     assert_eq!(error.to_string(), expected);

@@ -5,6 +5,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Lease, LeaseChange, LeaseGuard};
 use shikiri_model::record::{Record, RecordChange, RecordClaim, RecordKey};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::TotalChange;
 
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
@@ -16,6 +17,7 @@ pub struct Commit {
     pub records: Vec<RecordChange>,
     pub appends: Vec<StreamAppend>,
     pub claims: Vec<RecordClaim>,
+    pub totals: Vec<TotalChange>,
 }
 
 /// Events to append to one stream.
@@ -107,7 +109,10 @@ impl Commit {
 
     /// Whether it only acquires, renews or releases leases.
     pub fn is_lease_only(&self) -> bool {
-        self.records.is_empty() && self.appends.is_empty() && self.claims.is_empty()
+        self.records.is_empty()
+            && self.appends.is_empty()
+            && self.claims.is_empty()
+            && self.totals.is_empty()
     }
 
     /// The approximate number of bytes, for limiting batches.
@@ -117,6 +122,6 @@ impl Commit {
             RecordChange::Put { doc, .. } => doc.len() + 200,
             RecordChange::Delete { .. } => 100,
         });
-        events.chain(docs).sum::<usize>() + 64
+        events.chain(docs).sum::<usize>() + self.totals.len() * 100 + 64
     }
 }

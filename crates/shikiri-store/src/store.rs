@@ -10,6 +10,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Lease, LeaseChange, LeaseGuard, LeaseRefusal};
 use shikiri_model::record::{Document, Record, RecordKey, RecordQuery, StoredDocument};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{StoredTotal, TotalQuery};
 
 use crate::commit::{Commit, CommitReceipt};
 use crate::error::{CommitError, StoreError};
@@ -71,6 +72,10 @@ pub trait Store: Send + Sync + 'static {
     /// Reads a page of records. Without a tenant, only the first page is supported.
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError>;
 
+    /// Reads totals. The number of runs by status is among them: the store counts the records that
+    /// [`count_key`](shikiri_model::run::count_key) names, in the commit that changes them.
+    async fn totals(&self, query: TotalQuery) -> Result<Vec<StoredTotal>, StoreError>;
+
     /// When the next record of this kind is due, if any.
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError>;
 
@@ -88,7 +93,7 @@ pub trait Store: Send + Sync + 'static {
     /// number of removed chunks. The journal of a running run is never touched.
     async fn purge(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 
-    /// Removes a tenant's streams, events, records and hook rows permanently.
+    /// Removes a tenant's streams, events, records, totals and hook rows permanently.
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError>;
 
     /// The bytes of a tenant's events and of its records of these kinds.

@@ -7,6 +7,7 @@ mod answer_form;
 mod decide;
 mod node_record;
 mod question;
+mod run_counts;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +16,7 @@ pub use answer_form::fill_form_defaults;
 pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
 pub use node_record::{NodeProcess, NodeRecord};
 pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
+pub use run_counts::{RUN_COUNTS, RunCounts, StatusCounts, count_key};
 
 use crate::event::StreamId;
 use crate::execution::Execution;

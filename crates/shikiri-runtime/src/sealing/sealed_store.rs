@@ -8,6 +8,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Record, RecordChange, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{StoredTotal, TotalQuery};
 use shikiri_store::{
     ChunkPage, Commit, CommitError, CommitReceipt, HookStore, Hub, Store, StoreError, StreamState,
 };
@@ -110,6 +111,10 @@ impl Store for SealedStore {
             opened.push(self.open(record).await);
         }
         Ok(opened)
+    }
+
+    async fn totals(&self, query: TotalQuery) -> Result<Vec<StoredTotal>, StoreError> {
+        self.store.totals(query).await
     }
 
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {

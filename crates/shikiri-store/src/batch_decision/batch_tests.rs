@@ -73,8 +73,8 @@ fn only_the_first_of_two_gets_the_lease_the_id_and_the_unique_value() {
             Ok(()),
             refused("n is held by 甲"),
             Ok(()),
-            refused("thing a exists already"),
-            refused("thing a has the same unique value"),
+            refused("run a exists already"),
+            refused("run a has the same unique value"),
             Ok(()),
             Ok(()),
         ]
@@ -224,5 +224,5 @@ fn whoever_waits_for_a_freed_lease_or_due_records_is_woken_once() {
         Commit::new().claim(claim("丙", 1)),
     ];
     let (_, writes) = decide_batch(&batch, rows.load(&batch));
-    assert_eq!(writes.wakes, [HubTopic::Due("thing"), HubTopic::Lease("n".into())]);
+    assert_eq!(writes.wakes, [HubTopic::Due("run"), HubTopic::Lease("n".into())]);
 }

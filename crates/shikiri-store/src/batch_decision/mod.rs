@@ -6,6 +6,7 @@
 
 mod chunk_packing;
 mod commit_draft;
+mod total_changes;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,9 +15,11 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Lease, LeaseTime};
 use shikiri_model::record::{Record, RecordChange, RecordClaim, RecordKey};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{TotalKey, TotalValue};
 
 use self::chunk_packing::PendingChunks;
 use self::commit_draft::{CommitChanges, CommitDraft};
+use self::total_changes::PendingTotals;
 use crate::commit::{Commit, CommitReceipt, StreamAppend};
 use crate::error::CommitError;
 use crate::hub::HubTopic;
@@ -31,6 +34,11 @@ pub struct BatchNeeds<'a> {
     /// (kind, tenant, unique value) of puts with a unique value.
     pub uniques: BTreeSet<(&'static str, &'a TenantId, &'a str)>,
     pub claims: Vec<&'a RecordClaim>,
+    /// Totals that commits add to. The totals that count changed records are not known before the
+    /// records are loaded: see [`BatchNeeds::total_keys`].
+    pub totals: BTreeSet<&'a TotalKey>,
+    /// Changed records with their new states; None: deleted.
+    counted: Vec<(&'a RecordKey, Option<&'a str>)>,
 }
 
 impl<'a> BatchNeeds<'a> {
@@ -41,9 +49,11 @@ impl<'a> BatchNeeds<'a> {
             needs.leases.extend(commit.leases.iter().map(|change| change.name()));
             needs.streams.extend(commit.appends.iter().map(|append| &append.stream));
             needs.claims.extend(&commit.claims);
+            needs.totals.extend(commit.totals.iter().map(|change| &change.key));
             needs.records.extend(commit.requires.iter().map(|(key, _)| key));
             for change in &commit.records {
                 needs.records.insert(change.key());
+                needs.counted.push((change.key(), total_changes::state_after(change)));
                 if let RecordChange::Put { key, columns, .. } = change
                     && let Some(unique) = &columns.unique
                 {
@@ -81,6 +91,7 @@ pub struct LoadedRows {
     pub leases: HashMap<String, Lease>,
     pub streams: HashMap<StreamId, StreamRow>,
     pub records: HashMap<RecordKey, Record>,
+    pub totals: HashMap<TotalKey, TotalValue>,
     /// The present holders of unique values.
     pub uniques: HashMap<UniqueSlot, String>,
     /// Due records for the batch's claims: for each claim the oldest due ones, up to
@@ -100,6 +111,8 @@ pub struct BatchWrites {
     /// yet.
     pub vacated: Vec<RecordKey>,
     pub records: Vec<Record>,
+    /// Totals with their new values, in the order of their keys.
+    pub totals: Vec<(TotalKey, TotalValue)>,
     pub wakes: Vec<HubTopic>,
 }
 
@@ -125,6 +138,7 @@ impl BatchWrites {
             && self.streams.is_empty()
             && self.records.is_empty()
             && self.deleted.is_empty()
+            && self.totals.is_empty()
     }
 }
 
@@ -149,6 +163,7 @@ struct BatchState {
     /// Streams in the order of their first change.
     order: Vec<StreamId>,
     due_kinds: BTreeSet<&'static str>,
+    totals: PendingTotals,
 }
 
 impl BatchState {
@@ -158,6 +173,7 @@ impl BatchState {
             claimable.insert(candidate.key.clone());
             loaded.records.insert(candidate.key.clone(), candidate);
         }
+        let totals = PendingTotals::before(&loaded.records);
         Self {
             loaded,
             claimable,
@@ -167,6 +183,7 @@ impl BatchState {
             pending: HashMap::new(),
             order: Vec::new(),
             due_kinds: BTreeSet::new(),
+            totals,
         }
     }
 
@@ -185,6 +202,7 @@ impl BatchState {
         // After this point nothing is refused.
         self.pack(&commit.appends);
         self.apply_changes(changes);
+        self.totals.add(&commit.totals);
         let claimed = commit.claims.iter().flat_map(|claim| self.claim(claim)).collect();
         Ok(CommitReceipt { at: self.loaded.now, appended, leases, versions, claimed })
     }
@@ -255,6 +273,7 @@ impl BatchState {
             }
             writes.leases.push(lease);
         }
+        writes.totals = self.totals.finish(&self.changed_records, &mut self.loaded);
         for key in self.changed_records {
             match self.loaded.records.remove(&key) {
                 Some(record) => writes.records.push(record),

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use shikiri_model::lease::{LeaseChange, LeaseGuard};
 use shikiri_model::record::{ExpectedVersion, RecordChange, RecordClaim, RecordColumns};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::TotalChange;
 
-use super::rows::{MemoryRows, append, claim, key, put, tenant, told};
+use super::rows::{MemoryRows, append, claim, key, put, sum, tenant, told};
 use crate::commit::{Commit, StreamAppend};
 
 /// Stands for the version or fence that the writer has just read; most writers have.
@@ -47,13 +48,16 @@ fn informed(rows: &MemoryRows, mut commit: Commit) -> Commit {
 fn any_change() -> impl Strategy<Value = RecordChange> {
     let id = prop::sample::select(vec!["a", "b", "c", "d"]);
     let expect = prop_oneof![1 => Just(ExpectedVersion::New), 9 => any_version().prop_map(ExpectedVersion::Version)];
-    let columns = (prop::option::of(0..3u8), prop::option::of(0..30i64), prop::option::of(0..2u8))
-        .prop_map(|(unique, due, parent)| RecordColumns {
-            unique: unique.map(|n| format!("鍵{n}")),
-            due_at: due.map(Timestamp::from_millis),
-            parent: parent.map(|n| format!("親{n}")),
-            ..RecordColumns::default()
-        });
+    let state = prop::sample::select(vec!["", "waiting", "failed"]);
+    let columns =
+        (prop::option::of(0..3u8), prop::option::of(0..30i64), prop::option::of(0..2u8), state)
+            .prop_map(|(unique, due, parent, state)| RecordColumns {
+                state: state.to_owned(),
+                unique: unique.map(|n| format!("鍵{n}")),
+                due_at: due.map(Timestamp::from_millis),
+                parent: parent.map(|n| format!("親{n}")),
+                ..RecordColumns::default()
+            });
     prop_oneof![
         4 => (id.clone(), expect, columns).prop_map(|(id, expect, columns)| put(id, expect, columns)),
         1 => (id, any_version()).prop_map(|(id, version)| RecordChange::Delete { key: key(id), version }),
@@ -101,6 +105,11 @@ fn any_claim() -> impl Strategy<Value = RecordClaim> {
     })
 }
 
+fn any_sum() -> impl Strategy<Value = TotalChange> {
+    ("[xy]", -3..9i128, prop::option::of(0..5i64))
+        .prop_map(|(name, amount, note)| sum(&name, amount, note))
+}
+
 fn any_commit() -> impl Strategy<Value = Commit> {
     use prop::collection::vec;
     (
@@ -110,14 +119,16 @@ fn any_commit() -> impl Strategy<Value = Commit> {
         vec(any_change(), 0..3),
         vec(any_append(), 0..2),
         vec(any_claim(), 0..2),
+        vec(any_sum(), 0..2),
     )
-        .prop_map(|(guards, requires, leases, records, appends, claims)| Commit {
+        .prop_map(|(guards, requires, leases, records, appends, claims, totals)| Commit {
             guards,
             requires,
             leases,
             records,
             appends,
             claims,
+            totals,
         })
 }
 

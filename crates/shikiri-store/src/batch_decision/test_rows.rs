@@ -1,7 +1,7 @@
 //! Rows in memory for the tests of `decide_batch`. Like a backend, it loads the rows that a batch
 //! needs and stores what the batch writes, and it checks the database's constraints.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::json;
 use shikiri_model::event::{Chunk, NewEvent, StreamId};
@@ -10,7 +10,9 @@ use shikiri_model::lease::Lease;
 use shikiri_model::record::{
     ExpectedVersion, Record, RecordChange, RecordClaim, RecordColumns, RecordKey,
 };
+use shikiri_model::run::count_key;
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{TotalChange, TotalKey, TotalNote, TotalValue};
 
 use super::{BatchNeeds, BatchWrites, LoadedRows, StreamRow, decide_batch};
 use crate::commit::{Commit, CommitReceipt, StreamAppend};
@@ -23,6 +25,7 @@ pub(super) struct MemoryRows {
     pub(super) leases: BTreeMap<String, Lease>,
     pub(super) streams: BTreeMap<StreamId, MemoryStream>,
     pub(super) records: BTreeMap<RecordKey, Record>,
+    pub(super) totals: BTreeMap<TotalKey, TotalValue>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +49,7 @@ impl MemoryRows {
 
     pub(super) fn load(&self, batch: &[Commit]) -> LoadedRows {
         let needs = BatchNeeds::of(batch);
-        LoadedRows {
+        let mut loaded = LoadedRows {
             now: self.now,
             lease_now: self.lease_now,
             leases: needs
@@ -65,8 +68,14 @@ impl MemoryRows {
                 .filter_map(|key| Some(((*key).clone(), self.records.get(*key)?.clone())))
                 .collect(),
             uniques: needs.uniques.iter().filter_map(|slot| self.taken(*slot)).collect(),
+            totals: HashMap::new(),
             candidates: self.candidates(&needs),
-        }
+        };
+        let keys = needs.total_keys(&loaded.records);
+        let found =
+            keys.into_iter().filter_map(|key| Some((key.clone(), self.totals.get(&key)?.clone())));
+        loaded.totals = found.collect();
+        loaded
     }
 
     fn taken(
@@ -112,6 +121,10 @@ impl MemoryRows {
             // Checked after every step, like a unique index.
             self.check_uniques();
         }
+        self.totals.extend(writes.totals);
+        // Settled one by one, a total may have risen and fallen to a zero that is stored.
+        self.totals.retain(|_, value| !value.is_nothing());
+        self.check_counts();
         for write in writes.streams {
             assert_eq!(write.is_new, !self.streams.contains_key(&write.stream));
             let stream = self.streams.entry(write.stream).or_insert_with(|| MemoryStream {
@@ -121,6 +134,18 @@ impl MemoryRows {
             });
             stream.keep(write.row, write.note, &write.chunks);
         }
+    }
+
+    /// The totals must be what a count of the records says.
+    fn check_counts(&self) {
+        let mut counts = BTreeMap::<TotalKey, i128>::new();
+        for record in self.records.values() {
+            *counts.entry(count_key(&record.key, &record.columns.state).unwrap()).or_default() += 1;
+        }
+        for (key, value) in self.totals.iter().filter(|(key, _)| key.kind != SUM) {
+            assert_eq!(counts.remove(key).unwrap_or(0), value.amounts[0], "{key:?}");
+        }
+        assert!(counts.is_empty(), "not counted: {counts:?}");
     }
 
     /// Rows that violate the database's unique index.
@@ -149,12 +174,14 @@ impl MemoryStream {
     }
 }
 
+const SUM: &str = "sum";
+
 pub(super) fn tenant(name: &str) -> TenantId {
     name.parse().unwrap()
 }
 
 pub(super) fn key(id: &str) -> RecordKey {
-    RecordKey { kind: "thing", tenant: tenant("acme"), id: id.to_owned() }
+    RecordKey { kind: "run", tenant: tenant("acme"), id: id.to_owned() }
 }
 
 pub(super) fn put(id: &str, expect: ExpectedVersion, columns: RecordColumns) -> RecordChange {
@@ -177,13 +204,21 @@ pub(super) fn append(stream: &str, texts: &[&str]) -> StreamAppend {
 
 pub(super) fn claim(owner: &str, limit: u32) -> RecordClaim {
     RecordClaim {
-        kind: "thing",
+        kind: "run",
         tenant: None,
         parent: None,
         owner: Some(owner.to_owned()),
         hold: std::time::Duration::from_millis(100),
         limit,
     }
+}
+
+pub(super) fn sum(name: &str, amount: i128, note: Option<i64>) -> TotalChange {
+    let key =
+        TotalKey { kind: SUM, tenant: tenant("acme"), period: "p".into(), name: name.to_owned() };
+    let latest =
+        note.map(|at| TotalNote { at: Timestamp::from_millis(at), text: format!("覚え{at}") });
+    TotalChange { key, add: TotalValue { amounts: vec![amount, 1], latest } }
 }
 
 /// Outcomes as text, because errors cannot be compared.

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use shikiri_model::event::StreamId;
 use shikiri_model::record::RecordKey;
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::TotalKey;
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
 
 use super::row_mapping::{self, clock_ms, record_columns, signed, unsigned};
+use super::total_rows::load_totals;
 use crate::batch_decision::{BatchNeeds, LoadedRows, StreamRow};
 use crate::clock::Clock;
 use crate::commit::Commit;
@@ -23,25 +25,31 @@ pub(super) struct ExistingRows {
     pub(super) streams: HashMap<StreamId, i64>,
     pub(super) leases: HashSet<String>,
     pub(super) records: HashSet<RecordKey>,
+    pub(super) totals: HashSet<TotalKey>,
+    /// The slot of this writer's totals.
+    pub(super) slot: i16,
 }
 
 pub(super) async fn load(
     tx: &mut PgConnection,
     batch: &[Commit],
     clock: Option<&Arc<dyn Clock>>,
+    slot: i16,
 ) -> Result<(LoadedRows, ExistingRows), sqlx::Error> {
     let needs = BatchNeeds::of(batch);
     let mut loaded = LoadedRows::default();
-    let mut known = ExistingRows::default();
+    let mut known = ExistingRows { slot, ..ExistingRows::default() };
     load_leases(tx, batch, &needs, &mut loaded).await?;
     load_streams(tx, &needs, &mut loaded, &mut known).await?;
     load_records(tx, &needs, &mut loaded).await?;
+    load_totals(tx, &needs, &mut loaded, slot).await?;
     load_uniques(tx, &needs, &mut loaded).await?;
     (loaded.now, loaded.lease_now) = match clock {
         Some(clock) => (clock.now(), clock.lease_now()),
         None => database_time(tx).await.map(|ms| (Timestamp::from_millis(ms), ms))?,
     };
     load_candidates(tx, &needs, &mut loaded).await?;
+    known.totals.extend(loaded.totals.keys().cloned());
     known.leases.extend(loaded.leases.keys().cloned());
     known.records.extend(loaded.records.keys().cloned());
     known.records.extend(loaded.candidates.iter().map(|record| record.key.clone()));

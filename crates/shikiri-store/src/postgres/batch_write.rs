@@ -12,6 +12,7 @@ use sqlx::{Postgres, Row};
 
 use super::batch_load::ExistingRows;
 use super::row_mapping::signed;
+use super::total_rows::write_totals;
 use crate::batch_decision::{BatchWrites, StreamWrite};
 
 #[derive(Debug)]
@@ -41,7 +42,8 @@ pub(super) async fn write(
     let (old, new): (Vec<_>, Vec<_>) =
         writes.records.iter().partition(|record| known.records.contains(&record.key));
     update_records(tx, &old).await?;
-    insert_records(tx, &new).await
+    insert_records(tx, &new).await?;
+    write_totals(tx, &writes.totals, known).await
 }
 
 async fn write_leases(
@@ -260,6 +262,6 @@ async fn put_records(
     expect_rows(written.rows_affected(), records.len())
 }
 
-fn expect_rows(written: u64, expected: usize) -> Result<(), PostgresWriteError> {
+pub(super) fn expect_rows(written: u64, expected: usize) -> Result<(), PostgresWriteError> {
     if written == expected as u64 { Ok(()) } else { Err(PostgresWriteError::Overtaken) }
 }

@@ -45,6 +45,11 @@ pub const MIGRATIONS: &[PostgresMigration] = &[
         name: "stream_bytes",
         sql: include_str!("../../migrations/postgres/0006_stream_bytes.sql"),
     },
+    PostgresMigration {
+        number: 7,
+        name: "totals",
+        sql: include_str!("../../migrations/postgres/0007_totals.sql"),
+    },
 ];
 
 /// Shared by all nodes; the letters of "shikiri".

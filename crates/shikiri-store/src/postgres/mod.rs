@@ -16,6 +16,7 @@ mod notify_listener;
 mod read_queries;
 mod row_mapping;
 mod store_maintenance;
+mod total_rows;
 mod wake_notify;
 mod writer_task;
 
@@ -28,6 +29,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Record, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{StoredTotal, TotalQuery};
 use sqlx::Row;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use tokio::sync::{mpsc, oneshot};
@@ -114,6 +116,7 @@ impl PostgresStore {
             clock: options.clock.clone(),
             hub: Arc::clone(&hub),
             tag: tag.clone(),
+            slot: total_rows::choose_slot(),
             connection: Some(connection),
             down: false,
         };
@@ -224,6 +227,10 @@ impl Store for PostgresStore {
 
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError> {
         read_queries::list(&self.pool, &query).await
+    }
+
+    async fn totals(&self, query: TotalQuery) -> Result<Vec<StoredTotal>, StoreError> {
+        total_rows::totals(&self.pool, &query).await
     }
 
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {

@@ -70,6 +70,18 @@ pub(super) async fn erase(pool: &PgPool, tenant: &TenantId, tag: &str) -> Result
             break;
         }
     }
+    // After the records, because totals count them.
+    let sql = "DELETE FROM totals t USING (
+                   SELECT kind, tenant, period, name, slot FROM totals WHERE tenant = $1
+                   ORDER BY kind, tenant, period, name, slot LIMIT $2 FOR UPDATE) k
+               WHERE t.kind = k.kind AND t.tenant = k.tenant AND t.period = k.period
+                 AND t.name = k.name AND t.slot = k.slot";
+    loop {
+        let erased = sqlx::query(sql).bind(tenant.as_str()).bind(ERASED_ROWS).execute(pool).await?;
+        if erased.rows_affected() == 0 {
+            break;
+        }
+    }
     hook_store::erase(pool, tenant, ERASED_ROWS).await?;
     sqlx::query("SELECT pg_notify($1, $2)")
         .bind(CHANNEL)

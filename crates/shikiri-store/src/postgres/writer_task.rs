@@ -45,6 +45,8 @@ pub(super) struct PostgresWriter {
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) hub: Arc<Hub>,
     pub(super) tag: String,
+    /// Where its totals are.
+    pub(super) slot: i16,
     /// A connection outside the pool, so that readers cannot starve the writer.
     pub(super) connection: Option<PgConnection>,
     /// The last batch found no server. The next one tries once instead of waiting again.
@@ -160,7 +162,8 @@ impl PostgresWriter {
             Some(connection) => connection,
             None => connect(&self.options).await?,
         };
-        let result = transact(&mut connection, batch, self.clock.as_ref(), &self.tag).await;
+        let clock = self.clock.as_ref();
+        let result = transact(&mut connection, batch, clock, &self.tag, self.slot).await;
         let usable = match &result {
             Ok(_) | Err(PostgresAttemptError::Overtaken) => true,
             Err(PostgresAttemptError::Before(cause)) => {
@@ -198,9 +201,10 @@ async fn transact(
     batch: &[Commit],
     clock: Option<&Arc<dyn Clock>>,
     tag: &str,
+    slot: i16,
 ) -> Result<(Vec<CommitOutcome>, BatchWrites), PostgresAttemptError> {
     let mut tx = within(ATTEMPT_TIMEOUT, connection.begin()).await?;
-    match within(ATTEMPT_TIMEOUT, decide_and_write(&mut tx, batch, clock, tag)).await {
+    match within(ATTEMPT_TIMEOUT, decide_and_write(&mut tx, batch, clock, tag, slot)).await {
         // Every commit was refused, so there is nothing to write.
         Ok((outcomes, writes)) if writes.is_empty() => {
             within(ROLLBACK_TIMEOUT, tx.rollback()).await?;
@@ -225,8 +229,9 @@ async fn decide_and_write(
     batch: &[Commit],
     clock: Option<&Arc<dyn Clock>>,
     tag: &str,
+    slot: i16,
 ) -> Result<(Vec<CommitOutcome>, BatchWrites), PostgresAttemptError> {
-    let (loaded, known) = load(tx, batch, clock).await?;
+    let (loaded, known) = load(tx, batch, clock, slot).await?;
     let now = loaded.now;
     let (outcomes, writes) = decide_batch(batch, loaded);
     if !writes.is_empty() {

@@ -8,6 +8,7 @@ use shikiri_model::ids::TenantId;
 use super::error_mapping::signed;
 use super::row_mapping::{known_stream, lease, record};
 use super::stream_cache::StreamCache;
+use super::total_rows::load_totals;
 use crate::batch_decision::{BatchNeeds, LoadedRows};
 
 /// Loads everything except the times, which the caller has.
@@ -20,6 +21,7 @@ pub(super) fn load(
     load_streams(connection, needs, known, loaded)?;
     load_leases(connection, needs, loaded)?;
     load_records(connection, needs, loaded)?;
+    load_totals(connection, needs, loaded)?;
     load_candidates(connection, needs, loaded)
 }
 

@@ -8,6 +8,7 @@ use shikiri_model::time::Timestamp;
 use super::error_mapping::signed;
 use super::foreign_writes::{OwnWrites, record_quiet_changes};
 use super::stream_cache::{CachedStream, StreamCache};
+use super::total_rows::write_totals;
 use crate::batch_decision::{BatchWrites, StreamWrite};
 
 /// Writes the batch; returns the writes that are not news to this process.
@@ -30,6 +31,7 @@ pub(super) fn write(
     delete_records(connection, &writes.deleted)?;
     vacate_uniques(connection, &writes.vacated)?;
     write_records(connection, &writes.records)?;
+    write_totals(connection, &writes.totals)?;
     Ok(OwnWrites { last_event, quiet })
 }
 

@@ -12,6 +12,7 @@ mod reader_pool;
 mod row_mapping;
 mod store_maintenance;
 mod stream_cache;
+mod total_rows;
 mod write_queue;
 mod writer_thread;
 
@@ -29,6 +30,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::{Record, RecordKey, RecordQuery};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::{StoredTotal, TotalQuery};
 use shikiri_sqlite::{DatabaseOptions, SqliteDatabase, SynchronousMode};
 use tokio::sync::oneshot;
 
@@ -191,6 +193,10 @@ impl Store for SqliteStore {
 
     async fn list(&self, query: RecordQuery) -> Result<Vec<Record>, StoreError> {
         self.readers.read_short(move |c| read_queries::list(c, query)).await
+    }
+
+    async fn totals(&self, query: TotalQuery) -> Result<Vec<StoredTotal>, StoreError> {
+        self.readers.read_short(move |c| total_rows::totals(c, &query)).await
     }
 
     async fn next_due(&self, kind: &'static str) -> Result<Option<Timestamp>, StoreError> {

@@ -97,14 +97,27 @@ pub(super) fn find(
     Ok(found.optional()?)
 }
 
-/// The conditions are listed one by one, so that SQLite can choose the right index.
 pub(super) fn list(connection: &Connection, query: RecordQuery) -> Outcome<Vec<Record>> {
+    let kind = query.kind;
+    let (sql, values) = listing(query);
+    let mut select = connection.prepare_cached(&sql)?;
+    let rows = select
+        .query_map(rusqlite::params_from_iter(values), |row| row_mapping::record(kind, row))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The conditions are listed one by one, so that SQLite can choose the right index.
+fn listing(query: RecordQuery) -> (String, Vec<Value>) {
     let mut sql = String::from(
         "SELECT tenant, id, version, attempts, state, parent, owner, uniq, due_at, created_at,
                 updated_at, doc
          FROM records WHERE kind = ?",
     );
     let mut values: Vec<Value> = vec![Value::from(query.kind.to_owned())];
+    // Only then the index by state can be chosen. A parent or an owner has fewer records.
+    if query.parent.is_none() && query.owner.is_none() && query.state.as_deref() != Some("") {
+        sql.push_str(if query.state.is_some() { " AND state <> ''" } else { "" });
+    }
     let equals = [
         (" AND tenant = ?", query.tenant.map(|tenant| tenant.as_str().to_owned())),
         (" AND parent = ?", query.parent),
@@ -130,11 +143,7 @@ pub(super) fn list(connection: &Connection, query: RecordQuery) -> Outcome<Vec<R
     };
     sql.push_str(order);
     values.push(i64::from(query.limit).into());
-    let mut select = connection.prepare_cached(&sql)?;
-    let rows = select.query_map(rusqlite::params_from_iter(values), |row| {
-        row_mapping::record(query.kind, row)
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    (sql, values)
 }
 
 pub(super) fn next_due(connection: &Connection, kind: &str) -> Outcome<Option<Timestamp>> {
@@ -188,4 +197,55 @@ pub(super) fn lapsed_leases(
     )?;
     let rows = select.query_map(params![prefix, now], row_mapping::lease)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How SQLite reads a list, in its own words.
+    fn plan(query: RecordQuery) -> String {
+        let connection = Connection::open_in_memory().unwrap();
+        for migration in shikiri_sqlite::MIGRATIONS {
+            connection.execute_batch(migration.sql).unwrap();
+        }
+        let (sql, values) = listing(query);
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps = explain
+            .query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3))
+            .unwrap();
+        steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ")
+    }
+
+    fn query() -> RecordQuery {
+        let tenant = Some(TenantId::local());
+        RecordQuery { kind: "run", tenant, newest_first: true, limit: 9, ..RecordQuery::default() }
+    }
+
+    #[test]
+    fn lists_are_read_by_an_index_in_their_order() {
+        let text = |value: &str| Some(value.to_owned());
+        let after = Some(shikiri_model::record::RecordPosition {
+            created_at: Timestamp::from_millis(5),
+            id: "run_1".to_owned(),
+        });
+        let by_state = RecordQuery { state: text("failed"), ..query() };
+        let by_parent = RecordQuery { parent: text("cnv_1"), ..query() };
+        let both = RecordQuery { parent: text("cnv_1"), ..by_state.clone() };
+        for (query, index) in [
+            (query(), "records_in_order (kind=? AND tenant=?"),
+            (by_state.clone(), "records_by_state (kind=? AND tenant=? AND state=?"),
+            (by_parent, "records_by_parent (kind=? AND tenant=? AND parent=?"),
+            (both, "records_by_parent (kind=? AND tenant=? AND parent=?"),
+        ] {
+            for newest_first in [true, false] {
+                for after in [None, after.clone()] {
+                    let query = RecordQuery { newest_first, after, ..query.clone() };
+                    let plan = plan(query.clone());
+                    assert!(plan.contains(&format!("INDEX {index}")), "{query:?}: {plan}");
+                    assert!(!plan.contains("TEMP B-TREE"), "{query:?}: {plan}");
+                }
+            }
+        }
+    }
 }

@@ -82,6 +82,13 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
     ] {
         removed += connection.execute(sql, params![tenant.as_str(), signed(SLICE as u64)])? as u64;
     }
+    // Last, because they count the records.
+    if removed == 0 {
+        removed += connection.execute(
+            "DELETE FROM totals WHERE rowid IN (SELECT rowid FROM totals WHERE tenant = ?1 LIMIT ?2)",
+            params![tenant.as_str(), signed(SLICE as u64)],
+        )? as u64;
+    }
     removed += hook_rows::erase(connection, tenant.as_str(), SLICE as u32)?;
     if removed > 0 {
         // More than one change, so that every subscriber in other processes is woken.

@@ -33,6 +33,7 @@ mod steps;
 mod streams;
 mod table_columns;
 mod teams_view;
+mod totals;
 mod whole;
 mod words;
 mod world;

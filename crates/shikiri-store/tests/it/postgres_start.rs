@@ -46,12 +46,12 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let Some(database) = database().await else { return };
     drop(database.node().await);
     let mut connection = connect(database.url()).await;
-    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (7, 'later')";
+    let sql = "INSERT INTO schema_version (version, applied_at) VALUES (8, 'later')";
     sqlx::query(sql).execute(&mut connection).await.unwrap();
     let known = MIGRATIONS.len();
     assert_eq!(
         refusal(database.url()).await,
-        format!("made by a newer Shikiri (schema 7, this one knows {known}): upgrade this node")
+        format!("made by a newer Shikiri (schema 8, this one knows {known}): upgrade this node")
     );
 }
 

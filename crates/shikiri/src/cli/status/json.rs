@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use shikiri_app::{OpenRunQuestion, StatusCounts, StatusReport};
+use shikiri_app::{StatusReport, WaitingQuestion};
 use shikiri_model::execution::{Cost, TokenUsage};
 use shikiri_model::hook::{HookSessionState, LastToolUse};
 use shikiri_model::ids::{NodeId, QuestionId, RunId, TenantId};
 use shikiri_model::record::StoredDocument;
-use shikiri_model::run::{NodeProcess, QuestionKind, Run, RunStatus};
+use shikiri_model::run::{NodeProcess, QuestionKind, Run, RunStatus, StatusCounts};
 use shikiri_model::time::Timestamp;
-use shikiri_runtime::run::{NodeState, NodeView, RunView};
+use shikiri_runtime::run::{NodeState, NodeView, OpenQuestion, RunView};
 use shikiri_subagents::{ClaudeSessionView, SubagentView};
 use shikiri_tenancy::usage::{UsageGroup, UsageTotals};
 use shikiri_web::views::{DialogueJson, ExecutionJson, LaneJson, RunJson, SubagentJson};
@@ -151,7 +151,7 @@ impl StatusJson {
                 listed(report.map(|report| &report.$field[..]), stringify!($field), &mut left_out)
             };
         }
-        Self {
+        let mut status = Self {
             project: snapshot.project.clone(),
             tenant: snapshot.tenant.clone(),
             at: report.map(|report| report.at),
@@ -174,7 +174,13 @@ impl StatusJson {
             lanes: listed!(lanes),
             spend_today: SpendTodayJson::of(report),
             left_out,
+        };
+        // The report has not all of them either.
+        let asked = report.map_or(0, |report| report.question_count);
+        if asked > status.questions.len() {
+            status.left_out.insert("questions", asked - status.questions.len());
         }
+        status
     }
 }
 
@@ -236,10 +242,10 @@ pub(super) fn state_word(state: NodeState) -> &'static str {
     }
 }
 
-impl From<OpenRunQuestion> for OpenQuestionJson {
-    fn from(open: OpenRunQuestion) -> Self {
+impl From<WaitingQuestion> for OpenQuestionJson {
+    fn from(WaitingQuestion { open, since }: WaitingQuestion) -> Self {
         let command = answer_command(&open);
-        let OpenRunQuestion { run, agent, question, since } = open;
+        let OpenQuestion { run, agent, question } = open;
         Self {
             run_id: run,
             agent,
@@ -255,7 +261,7 @@ impl From<OpenRunQuestion> for OpenQuestionJson {
 }
 
 /// The command that answers a question.
-pub(super) fn answer_command(open: &OpenRunQuestion) -> String {
+pub(super) fn answer_command(open: &OpenQuestion) -> String {
     format!("shikiri runs answer {}", open.run)
 }
 

@@ -1,7 +1,7 @@
 //! What waits for a person: questions, failures, dialogues that were cancelled.
 
-use shikiri_app::{OpenRunQuestion, StatusReport};
-use shikiri_model::run::{QuestionKind, Run};
+use shikiri_app::{StatusReport, WaitingQuestion};
+use shikiri_model::run::Run;
 use shikiri_model::team::Dialogue;
 use shikiri_model::time::Timestamp;
 
@@ -12,8 +12,7 @@ use crate::output::Style;
 
 impl Page<'_> {
     pub(super) fn waiting(&mut self, report: &StatusReport) {
-        let is_for_people = |open: &&OpenRunQuestion| open.question.kind == QuestionKind::Human;
-        let questions: Vec<_> = report.questions.iter().filter(is_for_people).collect();
+        let questions = &report.questions;
         let (failed, cancelled) = (&report.failed, &report.cancelled_dialogues);
         if questions.is_empty() && failed.is_empty() && cancelled.is_empty() {
             self.gap();
@@ -23,7 +22,7 @@ impl Page<'_> {
         for open in questions.iter().take(MOST_SHOWN) {
             self.question(open, report.at);
         }
-        self.more(questions.len(), "shikiri runs list --status waiting");
+        self.more(report.question_count, "shikiri runs list --status waiting");
         for run in failed.iter().take(MOST_SHOWN) {
             self.failure(&run.value, report.at);
         }
@@ -34,10 +33,11 @@ impl Page<'_> {
         self.more(cancelled.len(), "shikiri dialogues list --state ended");
     }
 
-    fn question(&mut self, open: &OpenRunQuestion, now: Timestamp) {
+    fn question(&mut self, waiting: &WaitingQuestion, now: Timestamp) {
+        let WaitingQuestion { open, since } = waiting;
         let line = StatusLine::new(Style::Warning, "  ? ").add(Style::Bold, &open.agent);
         let line = line.plain(" asks: ").plain(&open.question.message);
-        self.push(line.at_right(ago(now, open.since)));
+        self.push(line.at_right(ago(now, *since)));
         self.command(&answer_command(open));
     }
 

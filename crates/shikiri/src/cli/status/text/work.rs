@@ -1,9 +1,9 @@
 //! Runs, executions, dialogues, lanes, and what today cost.
 
 use serde_json::Value;
-use shikiri_app::{StatusCounts, StatusReport};
+use shikiri_app::StatusReport;
 use shikiri_model::lane::Lane;
-use shikiri_model::run::RunStatus;
+use shikiri_model::run::{RunStatus, StatusCounts};
 use shikiri_model::team::Dialogue;
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::run::RunView;
