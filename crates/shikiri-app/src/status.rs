@@ -78,6 +78,8 @@ impl App {
         };
         report.claude_sessions =
             self.subagents.claude_sessions(tenant, MOST_SHOWN as usize).await?;
+        let now = report.at;
+        report.claude_sessions.retain(|session| now.since(session.activity.last_at) < RECENT);
         match self.runtime.tenant(tenant).await {
             Ok(_) => {}
             // Hooks write for it before it is created.

@@ -43,7 +43,7 @@ impl Page<'_> {
 
     fn failure(&mut self, run: &Run, now: Timestamp) {
         let what = match &run.execution {
-            Some(execution) => format!("turn {} of {}", execution.turn, execution.conversation),
+            Some(execution) => format!("turn on {}", execution.model_id),
             None => run.agent.clone(),
         };
         let line = StatusLine::new(Style::Bad, "  ✗ ").add(Style::Bold, &what).plain(" failed");

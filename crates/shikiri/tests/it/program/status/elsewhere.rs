@@ -1,6 +1,6 @@
 //! Without a server, without data, beside another project's server, after a kill.
 
-use shikiri_testkit::TestApp;
+use shikiri_testkit::{TestApp, have_postgres};
 
 use super::super::fresh;
 use super::*;
@@ -106,6 +106,9 @@ async fn a_server_that_is_stopped_is_told_as_not_answering() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_status_is_the_same_on_postgresql() {
+    if !have_postgres("the status on PostgreSQL") {
+        return;
+    }
     let app = TestApp::new(PROGRAM).postgres().start().await;
     let run = waiting_run(&app).await;
     let _mia = open_dialogue(&app, "p").await;

@@ -36,7 +36,7 @@ async fn everything_that_goes_on_is_shown() {
     let cli = app.cli();
     let run = waiting_run(&app).await;
     let execution = running_execution(&app).await;
-    let _mia = open_dialogue(&app, "計画").await;
+    let _mia = open_dialogue(&app, "plan").await;
     work_in_claude_code(&cli, "session-1");
     lane(&app, &cli);
 
@@ -64,7 +64,8 @@ async fn everything_that_goes_on_is_shown() {
         "Executions  1 running",
         &format!("  {execution} offline こんにちは"),
         "Dialogues",
-        "計画-mia and 計画-ben  pending, 1 of",
+        "plan-mia and plan-ben  pending, 1 of",
+        "plan-ben is next: 言葉遊び",
         "Lanes",
         "legacy-my_project  chatgpt",
         "None: spending today.",
@@ -106,7 +107,7 @@ async fn what_waits_is_told_with_the_command_that_settles_it() {
     let failed = status(&cli)["failed"][0].clone();
     assert_eq!((&failed["code"], &failed["message"]), (&json!("SDK_ERROR"), &json!("過負荷です")));
     let page = shown(&cli);
-    assert!(page.contains("✗ turn 1 of cnv_") && page.contains("SDK_ERROR: 過負荷です"), "{page}");
+    assert!(page.contains("✗ turn on offline failed: SDK_ERROR: 過負荷です"), "{page}");
     let command = failed["command"].as_str().unwrap();
     assert!(page.contains(command), "{page}");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
