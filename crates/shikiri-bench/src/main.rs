@@ -14,6 +14,7 @@ mod executions;
 mod figure;
 mod hook;
 mod lanes;
+mod lists;
 mod log;
 mod machine;
 mod mcp;
@@ -59,6 +60,8 @@ enum Command {
     Hook(Options),
     /// Lanes: finding one of a thousand, and the browser beside a page's own time
     Lanes(Options),
+    /// Lists, filters and usage on a store with a long history
+    Lists(Options),
     /// Teams: from a message to the partner who waits for it, many dialogues at once, idle waits
     Teams(Options),
     /// A process of a benchmark: a reader, a client or a server
@@ -100,6 +103,7 @@ fn main() -> Result<ExitCode> {
         Command::Engines(options) => ("engines", options),
         Command::Hook(options) => ("hook", options),
         Command::Lanes(options) => ("lanes", options),
+        Command::Lists(options) => ("lists", options),
         Command::Teams(options) => ("teams", options),
     };
     machine::raise_open_files()?;
@@ -111,6 +115,7 @@ fn main() -> Result<ExitCode> {
         "engines" => engines::measure(&world)?,
         "hook" => hook::measure(&world)?,
         "lanes" => lanes::measure(&world)?,
+        "lists" => lists::measure(&world)?,
         "teams" => teams::measure(&world)?,
         _ => sse::measure(&world)?,
     };

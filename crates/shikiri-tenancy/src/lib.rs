@@ -13,10 +13,12 @@ pub mod connections;
 pub mod gate;
 pub mod keys;
 pub mod models;
+mod old_bills;
 mod service;
 pub mod slot_pool;
 pub mod tenants;
 pub mod tool_pins;
 pub mod usage;
+mod usage_period;
 
 pub use service::{ConnectionOptions, Tenancy};

@@ -1,15 +1,24 @@
 //! Usage reports: what was spent, by whom and on what. Sums are exact.
+//!
+//! Whole days and months are read from their totals, so a report takes as long as it has groups and
+//! days, however many executions there were. Only parts of a day are added up from bills.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use shikiri_model::execution::{Cost, ExecutionUser, SpenderKind, TokenUsage, UsageLog};
+use shikiri_model::execution::{
+    Cost, ExecutionUser, SpenderKind, TokenUsage, UsageGrouping, UsageLog, UsageShare, UsageSpan,
+};
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::record::{RecordPosition, RecordQuery};
 use shikiri_model::time::Timestamp;
+use shikiri_model::total::TotalQuery;
 use shikiri_runtime::AppError;
+use shikiri_store::StoreError;
 
 use crate::Tenancy;
+use crate::usage_period::PeriodPart;
+pub use crate::usage_period::ReportPeriod;
 
 /// What a report is grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +32,6 @@ pub enum GroupBy {
     Day,
     Month,
     Tenant,
-}
-
-/// The time that a report covers: from `from` on, up to but without `to`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReportPeriod {
-    pub from: Option<Timestamp>,
-    pub to: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +60,6 @@ pub struct UsageTotals {
 }
 
 const PAGE: u32 = 500;
-const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// A row is written within this time after its `at`.
 const NEAR: Duration = Duration::from_secs(3_600);
 
@@ -70,6 +71,7 @@ impl Tenancy {
         group_by: GroupBy,
         period: ReportPeriod,
     ) -> Result<UsageReport, AppError> {
+        self.total_old_bills().await?;
         let mut builder = UsageReportBuilder::new(group_by);
         if let Some(tenant) = tenant {
             self.runtime.tenant(tenant).await?;
@@ -95,6 +97,58 @@ impl Tenancy {
         period: ReportPeriod,
         builder: &mut UsageReportBuilder,
     ) -> Result<(), AppError> {
+        builder.begin_tenant();
+        for part in period.parts(builder.group_by == GroupBy::Day) {
+            match part {
+                PeriodPart::Bills(period) => self.read_bills(tenant, period, builder).await?,
+                PeriodPart::Totals(span, from, to) => {
+                    let grouping = builder.group_by.grouping();
+                    for share in self.shares(tenant, grouping, span, &from, to.as_deref()).await? {
+                        builder.add_share(tenant, &share);
+                        if grouping == UsageGrouping::All {
+                            builder.total.add_share(&share);
+                        }
+                    }
+                    if grouping != UsageGrouping::All {
+                        let all = UsageGrouping::All;
+                        for share in self.shares(tenant, all, span, &from, to.as_deref()).await? {
+                            builder.total.add_share(&share);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn shares(
+        &self,
+        tenant: &TenantId,
+        grouping: UsageGrouping,
+        span: UsageSpan,
+        from: &str,
+        to: Option<&str>,
+    ) -> Result<Vec<UsageShare>, AppError> {
+        let query = TotalQuery {
+            from: from.to_owned(),
+            to: to.map(str::to_owned),
+            ..TotalQuery::of(grouping.total_kind(span), tenant)
+        };
+        let totals = self.runtime.store().totals(query).await?;
+        let shares = totals.into_iter().map(|total| {
+            let name = total.name.clone();
+            UsageShare::read(grouping, total)
+                .ok_or_else(|| StoreError::broken(format!("the total {name:?} cannot be read")))
+        });
+        Ok(shares.collect::<Result<_, _>>()?)
+    }
+
+    async fn read_bills(
+        &self,
+        tenant: &TenantId,
+        period: ReportPeriod,
+        builder: &mut UsageReportBuilder,
+    ) -> Result<(), AppError> {
         let mut after = period.from.map(just_before);
         let last = period.to.map(|to| to + NEAR);
         loop {
@@ -112,40 +166,11 @@ impl Tenancy {
     }
 }
 
-impl ReportPeriod {
-    /// Reads what people write: an RFC 3339 time, or a date, which is a whole day in UTC.
-    pub fn read(from: Option<&str>, to: Option<&str>) -> Result<Self, AppError> {
-        let read = |field, text: Option<&str>, whole_day| {
-            let moment = text.map(|text| parse_moment(text, whole_day)).transpose();
-            moment.map_err(|reason| AppError::invalid(field, reason))
-        };
-        let period = Self { from: read("from", from, Duration::ZERO)?, to: read("to", to, DAY)? };
-        if period.from.zip(period.to).is_some_and(|(from, to)| to < from) {
-            return Err(AppError::invalid("to", "is before `from`"));
-        }
-        Ok(period)
-    }
-
-    fn holds(self, at: Timestamp) -> bool {
-        self.from.is_none_or(|from| from <= at) && self.to.is_none_or(|to| at < to)
-    }
-}
-
 /// A position before all rows of that time.
 fn just_before(time: Timestamp) -> RecordPosition {
     let near = i64::try_from(NEAR.as_millis()).unwrap_or(i64::MAX);
     let created_at = Timestamp::from_millis(time.as_millis().saturating_sub(near));
     RecordPosition { created_at, id: String::new() }
-}
-
-/// Reads a time, or a date plus `into_day`.
-fn parse_moment(text: &str, into_day: Duration) -> Result<Timestamp, &'static str> {
-    // A text as long as a date cannot be a time.
-    let read = match text.len() {
-        10 => format!("{text}T00:00:00Z").parse().map(|day: Timestamp| day + into_day),
-        _ => text.parse(),
-    };
-    read.map_err(|_| "is neither a time like 2026-11-15T20:00:00Z nor a date like 2026-11-15")
 }
 
 impl GroupBy {
@@ -158,6 +183,16 @@ impl GroupBy {
         Self::Month,
         Self::Tenant,
     ];
+
+    fn grouping(self) -> UsageGrouping {
+        match self {
+            Self::Model => UsageGrouping::Model,
+            Self::Subagent => UsageGrouping::Subagent,
+            Self::Executor => UsageGrouping::Executor,
+            Self::Conversation => UsageGrouping::Conversation,
+            Self::Day | Self::Month | Self::Tenant => UsageGrouping::All,
+        }
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -184,6 +219,8 @@ struct UsageReportBuilder {
 
 struct UsageGroupState {
     group: UsageGroup,
+    /// The time of the executor as it was seen last in this tenant.
+    seen_at: Option<Timestamp>,
     last_execution: Option<RunId>,
 }
 
@@ -198,25 +235,45 @@ impl UsageReportBuilder {
         }
     }
 
+    /// A later tenant's executor of the same name replaces an earlier one's.
+    fn begin_tenant(&mut self) {
+        self.groups.iter_mut().for_each(|state| state.seen_at = None);
+    }
+
     /// Rows of one execution were written together, so they come one after the other.
     fn add_row(&mut self, row: &UsageLog) {
         self.total.add(row, &mut self.last_execution);
-        let state = self.group_state(row);
+        let kind = (self.group_by == GroupBy::Subagent).then_some(row.row.kind);
+        let is_by_executor = self.group_by == GroupBy::Executor;
+        let state = self.group_state(key_of(self.group_by, row), kind);
         state.group.spending.add(row, &mut state.last_execution);
-        if let Some(executor) = &mut state.group.executor {
-            executor.clone_from(&row.executor);
+        if is_by_executor {
+            state.see_executor(row.at, &row.executor);
         }
     }
 
-    fn group_state(&mut self, row: &UsageLog) -> &mut UsageGroupState {
-        let key = key_of(self.group_by, row);
-        let kind = (self.group_by == GroupBy::Subagent).then_some(row.row.kind);
+    fn add_share(&mut self, tenant: &TenantId, share: &UsageShare) {
+        let key = match self.group_by {
+            GroupBy::Day => share.period.clone(),
+            // Of a day or a month.
+            GroupBy::Month => share.period.chars().take(7).collect(),
+            GroupBy::Tenant => tenant.to_string(),
+            _ => share.key.clone(),
+        };
+        let state = self.group_state(key, share.kind);
+        state.group.spending.add_share(share);
+        if let Some((at, executor)) = &share.executor {
+            state.see_executor(*at, executor);
+        }
+    }
+
+    fn group_state(&mut self, key: String, kind: Option<SpenderKind>) -> &mut UsageGroupState {
         let known = (kind == Some(SpenderKind::Main), key.clone());
         let index = *self.indexes.entry(known).or_insert(self.groups.len());
         if index == self.groups.len() {
-            let executor = (self.group_by == GroupBy::Executor).then(|| row.executor.clone());
-            let group = UsageGroup { key, kind, executor, spending: UsageTotals::default() };
-            self.groups.push(UsageGroupState { group, last_execution: None });
+            let spending = UsageTotals::default();
+            let group = UsageGroup { key, kind, executor: None, spending };
+            self.groups.push(UsageGroupState { group, seen_at: None, last_execution: None });
         }
         &mut self.groups[index]
     }
@@ -232,7 +289,22 @@ impl UsageReportBuilder {
     }
 }
 
+impl UsageGroupState {
+    fn see_executor(&mut self, at: Timestamp, seen: &ExecutionUser) {
+        if self.seen_at.is_none_or(|known| known <= at) {
+            self.group.executor = Some(seen.clone());
+            self.seen_at = Some(at);
+        }
+    }
+}
+
 impl UsageTotals {
+    fn add_share(&mut self, share: &UsageShare) {
+        self.usage += share.usage;
+        self.cost += share.cost;
+        self.executions += share.executions;
+    }
+
     fn add(&mut self, row: &UsageLog, last_execution: &mut Option<RunId>) {
         self.usage += row.row.usage;
         self.cost += row.row.cost_usd;
@@ -257,8 +329,6 @@ impl UsageTotals {
 }
 
 fn key_of(group_by: GroupBy, row: &UsageLog) -> String {
-    // 2026-11-15T20:00:00.000Z
-    let time_prefix = |width: usize| row.at.to_string().chars().take(width).collect();
     match group_by {
         GroupBy::Model => row.row.model.clone(),
         GroupBy::Subagent => match row.row.kind {
@@ -267,34 +337,8 @@ fn key_of(group_by: GroupBy, row: &UsageLog) -> String {
         },
         GroupBy::Executor => row.executor.user_id.clone(),
         GroupBy::Conversation => row.conversation.to_string(),
-        GroupBy::Day => time_prefix(10),
-        GroupBy::Month => time_prefix(7),
+        GroupBy::Day => UsageSpan::Day.period(row.at),
+        GroupBy::Month => UsageSpan::Month.period(row.at),
         GroupBy::Tenant => row.tenant.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(from: &str, to: &str) -> Result<(i64, i64), String> {
-        let period = ReportPeriod::read(Some(from), Some(to)).map_err(|error| error.to_string())?;
-        Ok((period.from.unwrap().as_millis(), period.to.unwrap().as_millis()))
-    }
-
-    #[test]
-    fn a_date_is_a_whole_day_and_a_time_is_a_moment() {
-        assert_eq!(read("1970-01-01", "1970-01-01"), Ok((0, 86_400_000)));
-        assert_eq!(read("1970-01-01T00:00:01Z", "1970-01-01T09:00:01+09:00"), Ok((1_000, 1_000)));
-        assert_eq!(ReportPeriod::read(None, None).unwrap(), ReportPeriod::default());
-        for (from, to, field) in [
-            ("yesterday!", "1970-01-01", "from: "),
-            ("1970-02-30", "1971-01-01", "from: "),
-            ("1970-01-01", "1970", "to: "),
-            ("1970-01-02", "1970-01-01T23:00:00Z", "to: is before"),
-        ] {
-            let error = read(from, to).unwrap_err();
-            assert!(error.starts_with(field), "{error}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use shikiri_model::conversation::{Conversation, conversation_lock, title_from};
 use shikiri_model::execution::{
     ConversationMessage, EngineMessage, ExecutionConclusion, ExecutionOutcome, MessageKind,
-    MessageLog, MessageProcessor, TokenSpender, ToolLog, UsageLog, UsageRow, total,
+    MessageLog, MessageProcessor, TokenSpender, ToolLog, UsageLog, UsageRow, bill_totals, total,
 };
 use shikiri_model::ids::{NodeId, RunId, TenantId};
 use shikiri_model::lease::{LeaseChange, LeaseGuard, LeaseRefusal};
@@ -246,7 +246,7 @@ impl Executions {
             .guarded_by(context.node.clone())
             .guarded_by(context.lock.guard.clone())
             .lease(LeaseChange::Release { guard: context.lock.guard.clone() });
-        commit.records.extend(usage_records(&decision.run, &report.rows, now)?);
+        add_bill(&mut commit, &decision.run, &report.rows, now)?;
         commit.appends.extend(run.value.is_resumable().then(|| close_journal(&run.value)));
         if report.is_success {
             commit.records.extend(message_records(&decision.run, context)?);
@@ -305,7 +305,7 @@ impl Executions {
         let now = self.runtime.store().now().await?;
         let decision = decide(run, RunCommand::Conclude(conclusion), now)?;
         let mut commit = apply(Commit::new(), &decision, ExpectedVersion::Version(stored.version))?;
-        commit.records.extend(usage_records(&decision.run, &rows, now)?);
+        add_bill(&mut commit, &decision.run, &rows, now)?;
         commit.appends.extend(run.is_resumable().then(|| close_journal(run)));
         if let Some(execution) = &run.execution {
             let lock =
@@ -333,15 +333,21 @@ fn advance_conversation(
     Ok(RecordChange::put(&next, ExpectedVersion::Version(conversation.version))?)
 }
 
-/// One record for each usage row.
-fn usage_records(
+/// One record for each usage row, and what they add to the totals of their day.
+fn add_bill(
+    commit: &mut Commit,
     run: &Run,
     rows: &[UsageRow],
     now: Timestamp,
-) -> Result<Vec<RecordChange>, AppError> {
+) -> Result<(), AppError> {
     let logs = rows.iter().zip(1..);
     let logs = logs.filter_map(|(row, number)| UsageLog::new(run, number, row.clone(), now));
-    logs.map(|log| Ok(RecordChange::put(&log, ExpectedVersion::New)?)).collect()
+    let logs: Vec<_> = logs.collect();
+    for log in &logs {
+        commit.records.push(RecordChange::put(log, ExpectedVersion::New)?);
+    }
+    commit.totals.extend(bill_totals(&logs));
+    Ok(())
 }
 
 /// One record for each message and each tool call.

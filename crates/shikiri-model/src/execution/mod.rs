@@ -9,6 +9,7 @@ mod message_processor;
 mod token_usage;
 mod tool_tracker;
 mod usage_ledger;
+mod usage_totals;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +20,7 @@ pub use message_processor::{ConversationMessage, MessageKind, MessageProcessor, 
 pub use token_usage::{Cost, ModelPrices, TokenPrice, TokenUsage};
 pub use tool_tracker::{ToolCall, ToolTracker};
 pub use usage_ledger::{PriceList, SpenderKind, UsageLedger, UsageRow, total};
+pub use usage_totals::{UsageGrouping, UsageShare, UsageSpan, bill_totals};
 
 use crate::confinement::ConfinementLevel;
 use crate::ids::{ConversationId, ModelId};

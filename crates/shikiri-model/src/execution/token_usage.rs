@@ -157,6 +157,15 @@ impl Cost {
         Some(Self(number(whole)? * PICOS + number(part)?))
     }
 
+    /// The amount in 10⁻¹² dollars.
+    pub fn picos(self) -> u128 {
+        self.0
+    }
+
+    pub fn from_picos(picos: u128) -> Self {
+        Self(picos)
+    }
+
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
