@@ -175,12 +175,26 @@ impl StatusJson {
             spend_today: SpendTodayJson::of(report),
             left_out,
         };
+        status.name_tenant_in_commands();
         // The report has not all of them either.
         let asked = report.map_or(0, |report| report.question_count);
         if asked > status.questions.len() {
             status.left_out.insert("questions", asked - status.questions.len());
         }
         status
+    }
+}
+
+impl StatusJson {
+    /// Commands are about the tenant `local` unless they name another.
+    fn name_tenant_in_commands(&mut self) {
+        if self.tenant == TenantId::local() {
+            return;
+        }
+        let asked = self.questions.iter_mut().map(|question| &mut question.command);
+        for command in asked.chain(self.failed.iter_mut().map(|run| &mut run.command)) {
+            command.push_str(&format!(" --tenant {}", self.tenant));
+        }
     }
 }
 

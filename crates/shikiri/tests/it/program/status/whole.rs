@@ -54,7 +54,7 @@ async fn everything_that_goes_on_is_shown() {
     let order = [
         &format!("running at http://127.0.0.1:{}", app.port()),
         "Waits for you",
-        "travel_agent asks: Please confirm the estimated price of $1200 for your trip",
+        "travel_agent asks: Please confirm the estimated price of $1200 for you",
         &format!("shikiri runs answer {run}"),
         "Claude Code",
         "session session-1 working",
@@ -165,6 +165,9 @@ async fn each_tenant_has_a_status_of_its_own() {
     let of_acme = tokio::task::block_in_place(|| cli.run(&["status", "--tenant", "acme"]).done());
     let command = format!("shikiri runs answer {run} --tenant acme");
     assert!(of_acme.stdout.contains(&command), "{}", of_acme.stdout);
+    let json = ["status", "--tenant", "acme", "--json"];
+    let json = tokio::task::block_in_place(|| cli.run(&json).done().json());
+    assert_eq!(json["questions"][0]["command"], command);
     let nobody = ["status", "--tenant", "nobody"];
     tokio::task::block_in_place(|| cli.run(&nobody).refused(4, &["nobody"]));
 }
