@@ -116,7 +116,7 @@ impl Subagents {
     }
 
     /// Refuses unknown tenants except `local`: hook processes write for it before it is created.
-    async fn check_hook_tenant(&self, tenant: &TenantId) -> Result<(), AppError> {
+    pub(crate) async fn check_hook_tenant(&self, tenant: &TenantId) -> Result<(), AppError> {
         if *tenant != TenantId::local() {
             self.runtime.tenant(tenant).await?;
         }
@@ -125,7 +125,7 @@ impl Subagents {
 }
 
 impl SubagentView {
-    fn new(subagent: SubagentRecord, prices: &PriceList, now: Timestamp) -> Self {
+    pub(crate) fn new(subagent: SubagentRecord, prices: &PriceList, now: Timestamp) -> Self {
         let spent = subagent.usage.as_deref().and_then(|text| spent(text, prices));
         let end = subagent.ended_at.unwrap_or(now);
         let duration = end.since(subagent.created_at).as_millis();

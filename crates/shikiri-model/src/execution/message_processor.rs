@@ -8,7 +8,7 @@ use super::engine_message::{EngineFinish, EngineMessage, SubagentStart, TokenSpe
 use super::tool_tracker::{ToolCall, ToolTracker};
 use super::usage_ledger::{PriceList, UsageLedger, UsageRow};
 use crate::event::NewEvent;
-use crate::run::ExecutionEventName;
+use crate::run::{ExecutionEventName, WarningCode};
 use crate::time::Timestamp;
 
 /// A stored message of the conversation.
@@ -297,10 +297,10 @@ fn retry_warning(content: &Value) -> NewEvent {
     let seconds = delay_ms.div_ceil(1_000);
     let message = format!("retrying in {seconds} s ({attempt} of {max_retries}): {error}");
     let data = json!({
-        "code": "API_RETRY", "message": message,
+        "code": WarningCode::ApiRetry.as_str(), "message": message,
         "attempt": attempt, "max_retries": max_retries, "retry_delay_ms": delay_ms,
     });
-    event("warning", &data)
+    event(ExecutionEventName::Warning, &data)
 }
 
 fn with_parent(mut data: Value, parent: Option<&str>) -> Value {

@@ -56,6 +56,10 @@ documented_enum! {
 documented_enum! {
     /// What an execution warns of while it goes on.
     pub enum WarningCode {
+        /// The model's API refused or did not answer; it is asked again after a pause.
+        ///
+        /// Wait. The message says how long, and how many attempts are left.
+        ApiRetry = "API_RETRY",
         /// A server of the tenant could not be reached. The turn goes on without its tools.
         ///
         /// Check it with `shikiri servers check ID`.

@@ -7,6 +7,7 @@ mod answer_form;
 mod decide;
 mod error_code;
 mod event_names;
+mod node_record;
 mod question;
 mod run_counts;
 
@@ -17,6 +18,7 @@ pub use answer_form::fill_form_defaults;
 pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
 pub use error_code::{RunErrorCode, WarningCode};
 pub use event_names::{DialogueEventName, ExecutionEventName, RunEventName};
+pub use node_record::{NodeProcess, NodeRecord};
 pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
 pub use run_counts::{RUN_COUNTS, RunCounts, StatusCounts, count_key};
 

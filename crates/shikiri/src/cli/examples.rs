@@ -9,6 +9,7 @@ pub(super) fn of(path: &str) -> &'static [&'static str] {
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("demo", &["shikiri demo", "shikiri demo --once --fast"]),
     ("serve", &["shikiri serve", "shikiri serve --listen 127.0.0.1:8080"]),
+    ("status", &["shikiri status", "shikiri status --watch"]),
     ("doctor", &["shikiri doctor"]),
     ("trust", &["shikiri trust", "shikiri trust --list"]),
     ("schema", &["shikiri schema", "shikiri schema conventions"]),
@@ -42,6 +43,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("runs list", &["shikiri runs list --status waiting"]),
     ("runs show", &["shikiri runs show $RUN"]),
+    ("runs answer", &["shikiri runs answer $RUN --yes"]),
     ("attach", &["shikiri attach $RUN"]),
     ("cancel", &["shikiri cancel $RUN"]),
     ("host", &["shikiri host list", "shikiri host call files read_file --arg path=a.txt"]),

@@ -37,11 +37,13 @@ mod projects;
 #[cfg(test)]
 mod reference_tests;
 mod run;
+mod run_answer;
 mod runs;
 mod schema;
 mod serve;
 mod servers;
 mod skills;
+mod status;
 mod subagents;
 mod tasks;
 mod team;
@@ -148,7 +150,7 @@ enum Command {
     /// Talks between two members of a project
     #[command(subcommand)]
     Dialogues(dialogues::Command),
-    /// Durable runs of agents that are programs: start, list, show
+    /// Durable runs of agents that are programs: start, list, answer
     #[command(subcommand)]
     Runs(runs::Command),
     /// The turns of conversations: answers, tools used, bills
@@ -177,6 +179,8 @@ enum Command {
     Db(db::Command),
     /// Agree to what a project's own files start, open or receive
     Trust(trust::Arguments),
+    /// Show what runs, what waits for you, and what today cost
+    Status(status::Arguments),
     /// Look for problems of the project, its store and this machine
     Doctor(doctor::Arguments),
     /// Play an agent of a team: started by a server, for agents whose model is the offline one
@@ -227,6 +231,7 @@ pub fn main() -> ExitCode {
         // A shell that asks has no place for an explanation.
         Err(_) => return ExitCode::FAILURE,
     }
+    let words = status::with_default_command(words);
     let parsed = command_line().try_get_matches_from(&words).and_then(|matches| {
         let arguments = Arguments::from_arg_matches(&matches)?;
         Ok((arguments, matches))
@@ -297,6 +302,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Hooks(arguments) => Box::pin(hooks::run(&global, arguments)).await,
         Command::Host(arguments) => host::run(&global, arguments).await,
         Command::Run(arguments) => run::run(&global, arguments).await,
+        Command::Status(arguments) => Box::pin(status::run(&global, arguments)).await,
         Command::Doctor(arguments) => doctor::run(&global.config_for(&[])?, &arguments).await,
         Command::Trust(arguments) => trust::run(&global, &arguments).await,
         Command::Db(command) => {

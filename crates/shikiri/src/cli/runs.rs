@@ -1,9 +1,9 @@
-//! `shikiri runs start|list|show`.
+//! `shikiri runs start|list|show|answer`.
 
 use clap::Subcommand;
 use serde_json::Value;
 use shikiri_app::App;
-use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::ids::{QuestionId, RunId, TenantId};
 use shikiri_model::record::StoredDocument;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_runtime::run::{NewRun, RunView};
@@ -11,7 +11,7 @@ use shikiri_web::views::RunJson;
 
 use super::id_argument::IdArgument;
 use super::parts::{none_yet, present, print_page, sheet_of_width, word};
-use super::{CommonArguments, JsonArgument};
+use super::{CommonArguments, JsonArgument, run_answer};
 use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
@@ -55,12 +55,22 @@ pub(super) enum Command {
         #[command(flatten)]
         common: CommonArguments,
     },
+    /// Answer a question that a run asks a person
+    Answer {
+        run: IdArgument<RunId>,
+        /// Its id, where the run asks several
+        question: Option<QuestionId>,
+        #[command(flatten)]
+        choice: run_answer::Choice,
+        #[command(flatten)]
+        common: CommonArguments,
+    },
 }
 
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
-            Self::Start { .. } => Access::Write,
+            Self::Start { .. } | Self::Answer { .. } => Access::Write,
             Self::List { .. } | Self::Show { .. } => Access::Read,
         }
     }
@@ -88,11 +98,15 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
             let run = run.resolve(app, &common.tenant.id).await?;
             show(app.runtime.run(&common.tenant.id, &run).await?, common.json)
         }
+        Command::Answer { run, question, choice, common } => {
+            let run = run.resolve(app, &common.tenant.id).await?;
+            run_answer::run(app, &run, question.as_ref(), choice, &common).await
+        }
     }
 }
 
 /// Parsed with the command line, so that mistakes are found before anything is opened or created.
-fn read_input(text: &str) -> Result<Value, String> {
+pub(super) fn read_input(text: &str) -> Result<Value, String> {
     serde_json::from_str(text)
         .map_err(|error| format!(r#"this is not JSON ({error}); write it like '{{"steps": 5}}'"#))
 }

@@ -13,7 +13,7 @@ use crate::PROGRAM;
 
 /// The commands whose examples are played, in order. `A: B` plays the shell line B before A.
 const PLAYED: &str = "
-    schema; completions; openapi; trust; doctor
+    schema; completions; openapi; trust; status; doctor
     hooks; hooks install; hooks status; hooks check
     hooks init: rm .shikiri/conventions.toml
     hook: echo '{\"hook_event_name\":\"SessionStart\",\"session_id\":\"s\",\"cwd\":\".\"}' > event.json
@@ -47,9 +47,11 @@ const PLAYED: &str = "
     db check; db migrate; db backup; db; db restore
 ";
 
-/// What is not played, and why. A unit test still parses it. Lines with `--follow` are not either: they
-/// wait for a server.
-const NOT_PLAYED: [(&str, &str); 21] = [
+/// Lines with these are not played: they wait for a server, or end only when they are stopped.
+const ENDLESS: [&str; 2] = ["--follow", "--watch"];
+
+/// What is not played, and why. A unit test still parses it.
+const NOT_PLAYED: [(&str, &str); 22] = [
     ("demo", "tests of its own play it"),
     ("serve", "it goes on until it is stopped"),
     ("mcp", "it needs Claude Code"),
@@ -65,6 +67,7 @@ const NOT_PLAYED: [(&str, &str); 21] = [
     ("servers check", "it needs an MCP server"),
     ("subagents role", "it needs Claude Code's subagents"),
     ("subagents forget", "it needs Claude Code's subagents"),
+    ("runs answer", "it needs a run that asks"),
     ("delegations show", "it needs agents at work"),
     ("dialogues show", "it needs agents at work"),
     ("dialogues cancel", "it needs agents at work"),
@@ -126,7 +129,7 @@ fn the_examples_of_every_command_do_what_they_show() {
         let examples = all.iter().find(|(path, _)| path == command);
         let (_, examples) = examples.unwrap_or_else(|| panic!("there is no command {command}"));
         script.push_str(&format!("{before}\n"));
-        for line in examples.iter().filter(|line| !line.contains("--follow")) {
+        for line in examples.iter().filter(|line| !ENDLESS.iter().any(|flag| line.contains(flag))) {
             script.push_str(&format!("{line}\n"));
         }
     }

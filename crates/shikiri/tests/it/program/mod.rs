@@ -9,6 +9,7 @@ mod outputs;
 mod places;
 mod prices;
 mod runs;
+mod status;
 mod terminal;
 mod usage;
 
