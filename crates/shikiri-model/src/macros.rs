@@ -30,9 +30,9 @@ macro_rules! text_enum {
     };
 }
 
-/// Declares a [`text_enum`] whose comments are shown to users as well: the reference pages are made of
-/// them. The first paragraph says what a name means. The second one is given by `more`: the fields of
-/// an event, or what to do about a failure.
+/// Declares an enum of names that callers see, such as error codes. Its comments are shown to users as
+/// well: the reference pages are made of them. The first paragraph above a name says what it means, the
+/// second one more: the fields of an event, or what to do about a failure.
 #[macro_export]
 macro_rules! documented_enum {
     ($(#[$meta:meta])* pub enum $name:ident {
