@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum as _};
 use crate::exit::Failure;
 use crate::file_schemas::FileSchema;
 use crate::output::Output;
+use crate::table::TableColumn;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -20,5 +21,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let rows = FileSchema::value_variants().iter();
     let rows: Vec<_> =
         rows.map(|schema| vec![schema.name().to_owned(), schema.files().to_owned()]).collect();
-    output.table(&["name", "file"], &rows)
+    let columns = [TableColumn::text("name"), TableColumn::text("file")];
+    output.table(&columns, &rows, "")
 }
