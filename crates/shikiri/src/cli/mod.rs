@@ -261,7 +261,7 @@ fn run(arguments: Arguments, matches: &ArgMatches) -> Result<(), Failure> {
     })?;
     let (global, scope) = (arguments.global.clone(), LookupScope::of(matches));
     let done = runtime.block_on(async {
-        match dispatch(arguments).await {
+        match Box::pin(dispatch(arguments)).await {
             Ok(()) => Ok(()),
             Err(failure) => Err(missing_record::explain(&global, &scope, failure).await),
         }
@@ -295,7 +295,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
         Command::Mcp(arguments) => mcp::run(&global, arguments).await,
-        Command::Ask(arguments) => ask::run(&global, arguments).await,
+        Command::Ask(arguments) => Box::pin(ask::run(&global, arguments)).await,
         Command::Browser(command) => browser::run(&global, command).await,
         // `hook` alone is answered earlier. It takes no further arguments.
         Command::Hook => shikiri_hook::answer_and_exit(),
