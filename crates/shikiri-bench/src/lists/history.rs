@@ -20,7 +20,6 @@ use shikiri_store::{Clock as _, Commit, FakeClock, Store, StreamAppend};
 
 pub(super) const DAYS: u64 = 90;
 const CONVERSATIONS: u64 = 20;
-const RUNS_PER_COMMIT: u64 = 100;
 const EVENTS: u64 = 10;
 /// Of each open status.
 const OPEN: u64 = 25;
@@ -32,6 +31,11 @@ pub(super) struct HistorySize {
 }
 
 impl HistorySize {
+    /// Two commits a day, so that every store has the same days.
+    fn runs_per_commit(&self) -> u64 {
+        (self.runs / (2 * DAYS)).max(1)
+    }
+
     /// Milliseconds between two runs.
     fn pace(&self) -> u64 {
         DAYS * 24 * 3_600 * 1_000 / self.runs
@@ -47,12 +51,12 @@ pub(super) async fn write(
     let mut number = 0;
     while number < size.runs {
         let mut commit = Commit::new();
-        for _ in 0..RUNS_PER_COMMIT.min(size.runs - number) {
+        for _ in 0..size.runs_per_commit().min(size.runs - number) {
             add_run(&mut commit, number, size, clock)?;
             number += 1;
         }
         store.commit(commit).await?;
-        clock.advance(Duration::from_millis(RUNS_PER_COMMIT * size.pace()));
+        clock.advance(Duration::from_millis(size.runs_per_commit() * size.pace()));
     }
     Ok(())
 }
