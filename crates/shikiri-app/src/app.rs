@@ -9,8 +9,9 @@ use shikiri_executions::{EnvironmentVariables, ExecutionOptions, Executions};
 use shikiri_lanes::{LaneOptions, LaneRuntime, LaneSweep, Lanes, NoBrowser};
 use shikiri_model::audit::AuditOrigin;
 use shikiri_model::confinement::ConfinementPolicy;
+use shikiri_model::run::NodeProcess;
 use shikiri_model::team::TeamLimits;
-use shikiri_runtime::run::{DurableAgent, NodeServices, WorkerNode};
+use shikiri_runtime::run::{DurableAgent, NodePlace, NodeServices, WorkerNode};
 use shikiri_runtime::sealing::SealingKeys;
 use shikiri_runtime::{Runtime, RuntimeOptions};
 use shikiri_store::Store;
@@ -192,17 +193,23 @@ impl App {
 
     /// Joins as a node that executes runs: those started here and those in the queue.
     pub fn start_worker(&self) -> WorkerNode {
+        self.start_worker_at(NodePlace { process: NodeProcess::Server, address: None })
+    }
+
+    /// The same, telling others which process it is and where it answers.
+    pub fn start_worker_at(&self, place: NodePlace) -> WorkerNode {
         self.executions.empty_trash();
-        WorkerNode::start(self.node_services())
+        WorkerNode::start(self.node_services(place))
     }
 
     /// Executes only the runs that are started in this process, and leaves the queue to other
     /// nodes: for a process that will soon end.
     pub fn start_own_worker(&self) -> WorkerNode {
-        WorkerNode::start_for_own(self.node_services())
+        let place = NodePlace { process: NodeProcess::Command, address: None };
+        WorkerNode::start_for_own(self.node_services(place))
     }
 
-    fn node_services(&self) -> NodeServices {
+    fn node_services(&self, place: NodePlace) -> NodeServices {
         NodeServices {
             runtime: self.runtime.clone(),
             handlers: vec![Arc::new(self.executions.clone())],
@@ -211,6 +218,7 @@ impl App {
                 Arc::new(ExpiryTask(self.teams.clone())),
                 Arc::new(LaneSweep(self.lanes.clone())),
             ],
+            place,
         }
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use shikiri_app::App;
 use shikiri_mcp::McpService;
-use shikiri_runtime::run::WorkerNode;
+use shikiri_model::run::NodeProcess;
+use shikiri_runtime::run::{NodePlace, WorkerNode};
 use shikiri_teams::Coordinator;
 use shikiri_tenancy::gate::{AccessGate, GateOptions};
 use shikiri_web::{BindError, WebOptions, WebServer};
@@ -54,7 +55,8 @@ impl Running {
         lane_files::take_in(&app, config).await;
         // Before other programs are started, which would share this process's cgroup.
         app.executions.confinement().await;
-        let node = app.start_worker();
+        let place = NodePlace { process: NodeProcess::Server, address: Some(address) };
+        let node = app.start_worker_at(place);
         // A client may request an execution as soon as the line `listening on` is printed.
         let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
         let drain = CancellationToken::new();

@@ -5,6 +5,7 @@
 
 mod answer_form;
 mod decide;
+mod node_record;
 mod question;
 mod run_counts;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 pub use answer_form::fill_form_defaults;
 pub use decide::{RunCommand, RunDecision, RunRefusal, decide};
+pub use node_record::{NodeProcess, NodeRecord};
 pub use question::{AnswerAction, QuestionAnswer, QuestionKind, RunQuestion};
 pub use run_counts::{RUN_COUNTS, RunCounts, StatusCounts, count_key};
 

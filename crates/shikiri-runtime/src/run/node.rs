@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use shikiri_model::event::StreamId;
 use shikiri_model::ids::NodeId;
-use shikiri_model::lease::{Lease, LeaseGuard};
-use shikiri_store::StoreExt;
+use shikiri_model::lease::{Lease, LeaseChange, LeaseGuard};
+use shikiri_model::record::{ExpectedVersion, RecordChange};
+use shikiri_store::Commit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::liveness_file::{LivenessFile, is_process_dead, reap_dead_nodes};
+use super::node_directory::describe_node;
 use super::node_sweep::{forget_node, requeue_or_abort_runs_of, sweep};
 use super::run_handler::NodeServices;
 use super::run_slot::RunSlot;
@@ -88,7 +90,7 @@ async fn run_node(
 ) {
     reap_dead_nodes(&services.runtime).await;
     while !stop.is_cancelled() {
-        let (node, lease) = match join(&services.runtime).await {
+        let (node, lease) = match join(&services).await {
             Ok(joined) => joined,
             Err(error) => {
                 tracing::warn!(%error, "cannot join as a worker; trying again");
@@ -102,10 +104,17 @@ async fn run_node(
     }
 }
 
-async fn join(runtime: &Runtime) -> Result<(NodeId, Lease), AppError> {
+/// Takes a node's lease and writes its record, in one commit.
+async fn join(services: &NodeServices) -> Result<(NodeId, Lease), AppError> {
+    let runtime = &services.runtime;
     let id = NodeId::mint(runtime.store.now().await?, entropy()?);
-    let name = format!("{LEASE_PREFIX}{id}");
-    let lease = runtime.store.try_acquire(&name, id.as_str(), runtime.options.node_lease).await?;
+    let (name, ttl) = (format!("{LEASE_PREFIX}{id}"), runtime.options.node_lease);
+    let acquire = LeaseChange::Acquire { name, owner: id.to_string(), ttl };
+    let record = describe_node(&id, &services.place);
+    let put = RecordChange::put(&record, ExpectedVersion::New)?;
+    let committed = runtime.store.commit(Commit::new().lease(acquire).record(put)).await?;
+    let lease = committed.leases.into_iter().next();
+    let lease = lease.ok_or_else(|| AppError::Broken("joining gave no lease".to_owned()))?;
     tracing::debug!(node.id = %id, "joined as {id}");
     Ok((id, lease))
 }

@@ -12,6 +12,7 @@ use shikiri_store::{Commit, CommitError, StoreExt, StreamAppend, store};
 use tokio_util::sync::CancellationToken;
 
 use super::node::{LEASE_PREFIX, control_stream};
+use super::node_directory::delete_node_record;
 use super::run_handler::NodeServices;
 use crate::error::AppError;
 use crate::failpoint;
@@ -64,7 +65,7 @@ async fn sweep_node(services: &NodeServices, lapsed: &Lease) -> Result<(), AppEr
     forget_node(&services.runtime, &guard, &node).await
 }
 
-/// Removes the control stream and the lease of a node that has no runs any more.
+/// Removes the control stream, the record and the lease of a node that has no runs any more.
 pub(super) async fn forget_node(
     runtime: &Runtime,
     guard: &LeaseGuard,
@@ -80,6 +81,7 @@ pub(super) async fn forget_node(
         Ok(_) | Err(CommitError::Closed(_)) => {}
         Err(error) => return Err(error.into()),
     }
+    delete_node_record(runtime, node).await?;
     runtime.store.release(guard).await?;
     Ok(runtime.store.forget_lease(guard).await?)
 }

@@ -1,13 +1,14 @@
 //! What domains register with a node: how runs of their kind are executed, and what every node does
 //! in the background.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use shikiri_model::ids::NodeId;
 use shikiri_model::lease::{Lease, LeaseGuard};
 use shikiri_model::record::StoredDocument;
-use shikiri_model::run::{Run, RunError};
+use shikiri_model::run::{NodeProcess, Run, RunError};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::AppError;
@@ -73,6 +74,15 @@ pub struct NodeServices {
     pub runtime: Runtime,
     pub handlers: Vec<Arc<dyn RunHandler>>,
     pub tasks: Vec<Arc<dyn BackgroundTask>>,
+    pub place: NodePlace,
+}
+
+/// What a node tells other processes about itself.
+#[derive(Clone, Debug)]
+pub struct NodePlace {
+    pub process: NodeProcess,
+    /// Where it listens, if it is a server.
+    pub address: Option<SocketAddr>,
 }
 
 impl NodeServices {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use shikiri_mcp::McpService;
 use shikiri_model::lane::{CallerIdentity, CallerOrigin};
+use shikiri_model::run::NodeProcess;
+use shikiri_runtime::run::NodePlace;
 use tokio::io::BufReader;
 
 use super::Global;
@@ -36,7 +38,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     let offer = wiring::offer();
     let app = wiring::open_app(&config, &offer, Access::Write).await?;
     lane_files::take_in(&app, &config).await;
-    let node = app.start_worker();
+    let node = app.start_worker_at(NodePlace { process: NodeProcess::Mcp, address: None });
     // A returning agent is identified by its process, which must be known before the first call. A
     // store that is unavailable is connected later.
     let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
