@@ -114,14 +114,14 @@ impl Subagents {
     }
 
     /// Refuses unknown tenants except `local`: hook processes write for it before it is created.
-    async fn check_hook_tenant(&self, tenant: &TenantId) -> Result<(), AppError> {
+    pub(crate) async fn check_hook_tenant(&self, tenant: &TenantId) -> Result<(), AppError> {
         if *tenant != TenantId::local() {
             self.runtime.tenant(tenant).await?;
         }
         Ok(())
     }
 
-    async fn prices(&self) -> Result<PriceList, AppError> {
+    pub(crate) async fn prices(&self) -> Result<PriceList, AppError> {
         let (mut prices, mut after) = (Vec::new(), None);
         loop {
             let (models, next) = self.tenancy.list_models(after, 200).await?;
@@ -135,7 +135,7 @@ impl Subagents {
 }
 
 impl SubagentView {
-    fn new(subagent: SubagentRecord, prices: &PriceList, now: Timestamp) -> Self {
+    pub(crate) fn new(subagent: SubagentRecord, prices: &PriceList, now: Timestamp) -> Self {
         let spent = subagent.usage.as_deref().and_then(|text| spent(text, prices));
         let end = subagent.ended_at.unwrap_or(now);
         let duration = end.since(subagent.created_at).as_millis();

@@ -8,15 +8,17 @@
 //!
 //! The differences to `shikiri-hook`: the rows belong to a tenant and may be on PostgreSQL, and only
 //! evidence on this machine can be read. `hook_reports.rs` has what people ask of it afterwards: the
-//! tree of subagents, their tokens, the log. `hook_claims.rs` keeps two events of one subagent, which
+//! tree of subagents, their tokens, the log; `claude_sessions.rs` what they do now. `hook_claims.rs` keeps two events of one subagent, which
 //! arrive at once, from delivering a text twice.
 
+mod claude_sessions;
 mod hook_claims;
 mod hook_reports;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use claude_sessions::ClaudeSessionView;
 use hook_claims::{HookClaim, HookClaims};
 pub use hook_reports::{SubagentSpending, SubagentView};
 use serde_json::Value;

@@ -137,6 +137,18 @@ impl Teams {
         found.ok_or_else(|| AppError::not_found("dialogue", id))
     }
 
+    /// The newest dialogues of all projects of the tenant. A dialogue that lives is among them:
+    /// each ends at its deadline.
+    pub async fn newest_dialogues(
+        &self,
+        tenant: &TenantId,
+        limit: u32,
+    ) -> Result<Vec<StoredDocument<Dialogue>>, AppError> {
+        let query =
+            RecordQuery { newest_first: true, limit, ..RecordQuery::of::<Dialogue>(tenant) };
+        Ok(self.runtime.list_records(query).await?.0)
+    }
+
     /// A page of a dialogue's messages.
     pub async fn dialogue_messages(
         &self,

@@ -19,6 +19,7 @@ mod shell_commands;
 
 mod convention_delivery;
 mod glob_pattern;
+mod hook_activity;
 mod hook_evidence;
 mod hook_input;
 mod hook_reports;
@@ -32,6 +33,7 @@ mod world;
 
 pub use conventions::{ConventionDelivery, Conventions, RuleSeverity};
 pub use decide::{HookDecision, HookLogEntry, HookOutcome, HookOutput, decide};
+pub use hook_activity::{HookSessionActivity, HookSessionState, LastToolUse, read_activity};
 pub use hook_evidence::{EvidenceRequest, HookEvidence, PromptRole, SubagentMeta};
 pub use hook_input::{HookInput, HookInputError};
 pub use hook_reports::{

@@ -29,10 +29,12 @@ mod openapi;
 mod parts;
 mod projects;
 mod run;
+mod run_answer;
 mod runs;
 mod serve;
 mod servers;
 mod skills;
+mod status;
 mod subagents;
 mod tasks;
 mod team;
@@ -134,7 +136,7 @@ enum Command {
     /// Talks between two agents: list, show, cancel
     #[command(subcommand)]
     Dialogues(dialogues::Command),
-    /// Durable runs of agents: start, list, show
+    /// Durable runs of agents: start, list, show, answer
     #[command(subcommand)]
     Runs(runs::Command),
     /// Turns of conversations: list, show
@@ -161,6 +163,8 @@ enum Command {
     Db(db::Command),
     /// Agree to what a project's own files start, open or receive; take it back; list agreements
     Trust(trust::Arguments),
+    /// What runs, what waits for you, and what today cost; also `shikiri` alone inside a project
+    Status(status::Arguments),
     /// Look at everything that could be wrong
     Doctor(doctor::Arguments),
     /// Play an agent of a team: started by a server, for agents whose model is the offline one
@@ -199,7 +203,8 @@ struct CommonArguments {
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let words = status::with_default_command(std::env::args_os().collect());
+    let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return misuse::answer(&error),
     };
@@ -248,6 +253,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Hooks(arguments) => Box::pin(hooks::run(&global, arguments)).await,
         Command::Host(arguments) => host::run(&global, arguments).await,
         Command::Run(arguments) => run::run(&global, arguments).await,
+        Command::Status(arguments) => Box::pin(status::run(&global, arguments)).await,
         Command::Doctor(arguments) => doctor::run(&global.config_for(&[])?, &arguments).await,
         Command::Trust(arguments) => trust::run(&global, &arguments).await,
         Command::Db(command) => {

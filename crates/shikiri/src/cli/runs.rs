@@ -1,16 +1,16 @@
-//! `shikiri runs start|list|show`.
+//! `shikiri runs start|list|show|answer`.
 
 use clap::Subcommand;
 use serde_json::Value;
 use shikiri_app::App;
-use shikiri_model::ids::{RunId, TenantId};
+use shikiri_model::ids::{QuestionId, RunId, TenantId};
 use shikiri_model::record::StoredDocument;
 use shikiri_model::run::{Run, RunStatus};
 use shikiri_runtime::run::{NewRun, RunView};
 use shikiri_web::views::RunJson;
 
 use super::parts::{present, print_page, sheet_of_width, word};
-use super::{CommonArguments, JsonArgument};
+use super::{CommonArguments, JsonArgument, run_answer};
 use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
@@ -52,12 +52,22 @@ pub(super) enum Command {
         #[command(flatten)]
         common: CommonArguments,
     },
+    /// Answer a question that a run asks a person
+    Answer {
+        run: RunId,
+        /// Its id, where the run asks several
+        question: Option<QuestionId>,
+        #[command(flatten)]
+        choice: run_answer::Choice,
+        #[command(flatten)]
+        common: CommonArguments,
+    },
 }
 
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
-            Self::Start { .. } => Access::Write,
+            Self::Start { .. } | Self::Answer { .. } => Access::Write,
             Self::List { .. } | Self::Show { .. } => Access::Read,
         }
     }
@@ -83,11 +93,14 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
         Command::Show { run, common } => {
             show(app.runtime.run(&common.tenant.id, &run).await?, common.json)
         }
+        Command::Answer { run, question, choice, common } => {
+            run_answer::run(app, &run, question.as_ref(), choice, &common).await
+        }
     }
 }
 
 /// Parsed with the command line, so that mistakes are found before anything is opened or created.
-fn read_input(text: &str) -> Result<Value, String> {
+pub(super) fn read_input(text: &str) -> Result<Value, String> {
     serde_json::from_str(text)
         .map_err(|error| format!(r#"this is not JSON ({error}); write it like '{{"steps": 5}}'"#))
 }

@@ -64,6 +64,7 @@ pages! {
     guide_hooks: "docs/guides/hooks.md",
     guide_teams: "docs/guides/teams.md",
     guide_lanes: "docs/guides/lanes.md",
+    guide_status: "docs/guides/status.md",
     guide_browser: "docs/guides/browser.md",
     guide_apis_as_tools: "docs/guides/apis-as-tools.md",
     guide_operating: "docs/guides/operating.md",

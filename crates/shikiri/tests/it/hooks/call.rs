@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 /// What a hook answers to an event.
-pub(super) fn told(command: &mut Command, event: &Value) -> String {
+pub(crate) fn told(command: &mut Command, event: &Value) -> String {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start {command:?}: {e}"));
     child.stdin.take().unwrap().write_all(event.to_string().as_bytes()).unwrap();

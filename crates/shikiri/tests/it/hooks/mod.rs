@@ -1,6 +1,6 @@
 //! Claude Code's hooks, as they are installed, configured and called.
 
-mod call;
+pub(crate) mod call;
 mod check;
 mod http;
 mod install;

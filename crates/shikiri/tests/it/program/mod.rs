@@ -4,6 +4,7 @@ mod database;
 mod outputs;
 mod places;
 mod runs;
+mod status;
 mod usage;
 
 use shikiri_testkit::Cli;

@@ -26,7 +26,7 @@ const MAKES: [(&str, &[&str]); 11] = [
 ];
 
 /// Commands that read. `{name}` is an id of the above.
-const READS: [&[&str]; 37] = [
+const READS: [&[&str]; 38] = [
     &["tenants", "list"],
     &["tenants", "show", "acme"],
     &["keys", "list", "--tenant", "acme"],
@@ -60,6 +60,7 @@ const READS: [&[&str]; 37] = [
     &["hooks", "log"],
     &["hooks", "stats"],
     &["audit"],
+    &["status"],
     &["trust", "--list"],
     &["db", "check"],
     &["doctor"],
