@@ -55,10 +55,11 @@ impl StatusLine {
         let room = if right == 0 { width } else { width.saturating_sub(right + 2) };
         let (mut shown, mut taken) = (String::new(), 0);
         for (style, text) in &self.pieces {
+            let is_cut = measure_text_width(text) > room - taken;
             let text = truncate_str(text, room - taken, "…");
             taken += measure_text_width(&text);
             shown.push_str(&output.paint(*style, &text));
-            if taken >= room {
+            if is_cut {
                 break;
             }
         }
