@@ -59,7 +59,7 @@ impl StatusLine {
             let text = truncate_str(text, room - taken, "…");
             taken += measure_text_width(&text);
             shown.push_str(&output.paint(*style, &text));
-            if is_cut {
+            if is_cut || taken >= room {
                 break;
             }
         }
