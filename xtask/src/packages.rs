@@ -8,8 +8,9 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cargo::{cargo, run as run_command, target_folder};
+use crate::cargo::{cargo, in_ci, run as run_command, succeeds, target_folder};
 use crate::dist::{Packages, Programs};
+use crate::report::Outcome;
 use crate::scratch::ScratchFolder;
 
 /// From the package to the end of the demo.
@@ -18,6 +19,23 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(crate) fn run() -> Result<()> {
     let programs = ["--package", "shikiri", "--package", "shikiri-hook", "--bins"];
     run_command(cargo(["build"]).args(programs))?;
+    install_and_play()
+}
+
+/// The same with the programs that the tests were built with.
+pub(crate) fn run_after_build() -> Result<Outcome> {
+    let venv = succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]));
+    let npm = succeeds(Command::new("npm").arg("--version"));
+    let why = match (venv, npm) {
+        (true, true) => return install_and_play().map(|()| Outcome::Passed),
+        (false, _) => "Python's venv is not installed; install the package `python3-venv`",
+        (true, false) => "npm is not installed; install the package `npm`",
+    };
+    ensure!(!in_ci(), "{why} (CI=true forbids skipping)");
+    Ok(Outcome::Skipped(format!("{why}, then `cargo xtask packages`")))
+}
+
+fn install_and_play() -> Result<()> {
     let scratch = ScratchFolder::make("packages")?;
     let programs = Programs::built_before(&target_folder().join("debug"))?;
     let packages = programs.pack(scratch.path())?;
@@ -58,7 +76,7 @@ fn play(package: &str, bin: &Path, scratch: &Path, started: Instant) -> Result<(
         command.env_clear().env("PATH", env::join_paths(path)?).env("HOME", &home);
         run_command(command.args(arguments).current_dir(&home))
     };
-    shikiri(&["demo", "--once"])?;
+    shikiri(&["demo", "--once", "--fast"])?;
     let took = started.elapsed();
     ensure!(took <= LONGEST, "{package}: {took:?} from the file to the end of the demo");
     shikiri(&["hooks", "install"])?;

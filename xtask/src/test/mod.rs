@@ -18,7 +18,7 @@ use crate::peers::Peers;
 use crate::postgres::Postgres;
 use crate::report::{Outcome, Report};
 use crate::tools::{provide_chromium, provide_tmux, provide_xvfb, with_component};
-use crate::{fresh, rows};
+use crate::{fresh, packages, rows};
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -124,7 +124,11 @@ fn run_tests(report: &mut Report, arguments: &Arguments, prepare: impl Fn(&mut C
     if level == Level::Quick {
         report.skip("the rest", "most integration tests, and PostgreSQL; `cargo xtask test`");
     }
+    if arguments.all && arguments.filter.is_empty() {
+        report.step("packages", packages::run_after_build);
+    }
     if level != Level::All {
+        report.skip("packages", "the wheel and the npm packages; `cargo xtask packages`");
         report.skip("peers", "tests with other people's clients; `cargo xtask test --all`");
         report.skip("browser", "tests with a Chrome; `cargo xtask test --all`");
         report.skip("chaos", "`cargo xtask chaos --list`, or `cargo xtask test --all`");

@@ -31,7 +31,7 @@ const PAGE: u32 = 20;
 const ASKED: usize = 15;
 /// The big store's answer to the small one's.
 const MOST: f64 = 1.5;
-/// Milliseconds, for what the command `status` asks.
+/// Milliseconds, for the report of `shikiri status`.
 const STATUS: f64 = 50.0;
 
 pub(crate) fn measure(world: &World) -> Result<Vec<Figure>> {
@@ -162,7 +162,7 @@ impl Question {
             Self::ExecutionsOfConversation => "executions of a conversation".to_owned(),
             Self::Usage(group_by, EVER) => format!("usage by {}", group_by.as_str()),
             Self::Usage(group_by, _) => format!("usage of ten days by {}", group_by.as_str()),
-            Self::Status => "what `status` asks".to_owned(),
+            Self::Status => "the report of `status`".to_owned(),
         }
     }
 
@@ -204,15 +204,13 @@ impl Question {
 }
 
 async fn ask_status(app: &App, tenant: &TenantId) -> Result<usize> {
-    let counts = app.runtime.count_runs_by_status(tenant).await?;
-    app.runtime.newest_failed_runs(tenant, PAGE).await?;
-    let questions = app.runtime.open_questions(tenant).await?;
     let now = app.runtime.store().now().await?;
     let today: String = now.to_string().chars().take(10).collect();
-    let period = ReportPeriod::read(Some(&today), None)?;
-    app.tenancy.usage(Some(tenant), GroupBy::Tenant, period).await?;
-    anyhow::ensure!(counts.agents.open() > 0, "no open runs");
-    Ok(questions.len())
+    let today = ReportPeriod::read(Some(&today), None)?.from.unwrap_or(now);
+    let report = app.status(tenant, today).await?;
+    anyhow::ensure!(report.counts.agents.open() > 0, "no open runs");
+    anyhow::ensure!(!report.active.is_empty() && report.spend.is_some(), "half a report");
+    Ok(report.questions.len())
 }
 
 /// Every answer of both stores in turns.

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use shikiri_testkit::skip;
 
+mod examples;
 mod links;
 mod page;
 mod readme;
@@ -20,15 +21,24 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Without `curl` a page or an example is skipped, which fails in CI.
+fn curl_is_missing(name: &str) -> bool {
+    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
+    let missing = !curl.is_ok_and(|status| status.success());
+    if missing {
+        skip(name, "curl is not installed");
+    }
+    missing
+}
+
 fn check(page: &str) {
     let text = std::fs::read_to_string(project().join(page)).expect(page);
     let steps = page::steps(&text).unwrap_or_else(|error| panic!("{page}: {error}"));
     if steps.is_empty() {
         return;
     }
-    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
-    if !curl.is_ok_and(|status| status.success()) {
-        return skip(page, "curl is not installed");
+    if curl_is_missing(page) {
+        return;
     }
     let tries = if text.contains("timeout -s ") { &PATIENCE[..] } else { &PATIENCE[..1] };
     let mut wrong = String::new();

@@ -109,13 +109,18 @@ fn with_patience(command: &str, patience: u32) -> String {
 }
 
 /// Bash and everything that it has started; whatever is left of it is killed when dropped.
-struct Session(Child);
+pub(super) struct Session(Child);
 
 impl Session {
+    /// The child leads a process group of its own.
+    pub(super) fn new(child: Child) -> Self {
+        Self(child)
+    }
+
     /// The exit code, if the end comes in time.
-    fn wait(&mut self) -> Option<i32> {
+    pub(super) fn wait(&mut self, limit: Duration) -> Option<i32> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < limit {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status.code();
             }
@@ -155,8 +160,8 @@ fn run(place: &Path, port: u16, script: &str) -> Result<String, String> {
         .stdout(file.try_clone().map_err(|error| error.to_string())?)
         .stderr(file)
         .process_group(0);
-    let mut session = Session(bash.spawn().map_err(|error| error.to_string())?);
-    let code = session.wait();
+    let mut session = Session::new(bash.spawn().map_err(|error| error.to_string())?);
+    let code = session.wait(PATIENCE);
     drop(session);
     let printed = String::from_utf8_lossy(&std::fs::read(&output).unwrap()).into_owned();
     match code {
