@@ -18,7 +18,6 @@ struct UnusedOptions {
 
 const EVERYWHERE: &[&str] = &["store", "log_format"];
 const STORE: &[&str] = &["store"];
-const SERVERS: &[&str] = &["url", "header", "config", "protocol"];
 
 const UNUSED: &[UnusedOptions] = &[
     always("demo", EVERYWHERE, "the demo plays on a store of its own"),
@@ -36,7 +35,7 @@ const UNUSED: &[UnusedOptions] = &[
     always("trust", &["log_format"], "it logs nothing"),
     depends("trust", STORE, |given| !given.get_flag("list"), "--list reads your agreements alone"),
     depends("run", STORE, |given| !is_given(given, "server"), "the server of --server has its own"),
-    always("host tokens", SERVERS, "it calls no server"),
+    always("host tokens", &["header", "config", "protocol"], "it calls no server"),
     always("host login", &["protocol"], "a login does not speak MCP"),
     always("host logout", &["protocol"], "a login does not speak MCP"),
     depends("host", &["config"], |given| !is_given(given, "url"), "--url names the server"),

@@ -13,14 +13,18 @@ use crate::table::TableColumn;
 
 #[derive(Subcommand)]
 pub(super) enum Command {
-    /// The calls that can be taken up
+    /// The calls that can be taken up, at the server of --url or at all
     List(JsonArgument),
-    /// Give up every call that was left, and forget what leads back to it
+    /// Give up the calls that were left, at the server of --url or at all, and forget their tokens
     Clean,
 }
 
 pub(super) async fn run(host: &Host, command: Command) -> Result<(), Failure> {
-    let left = host.open_calls().await?;
+    let mut left = host.open_calls().await?;
+    if host.is_by_address() {
+        let at = |endpoint: &str| host.servers().iter().any(|one| one.reach.endpoint() == endpoint);
+        left.retain(|call| at(&call.value.endpoint));
+    }
     match command {
         Command::Clean => {
             let forgotten = host.forget(&left).await?;

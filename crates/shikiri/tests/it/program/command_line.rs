@@ -85,7 +85,7 @@ fn an_option_without_effect_is_refused() {
         (&["trust"], &log),
         (&["trust", "--list"], &store),
         (&["run", "hi", "--server", "http://127.0.0.1:1"], &store),
-        (&["host", "tokens", "list"], &url),
+        (&["host", "tokens", "list"], &["--config", "servers.json"]),
         (&["host", "list", "--config", "servers.json"], &url),
     ];
     for (command, option) in cases {
