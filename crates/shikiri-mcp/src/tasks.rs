@@ -149,7 +149,7 @@ fn described(view: &RunView, app: &App) -> Value {
                 if run.questions.is_empty() { "working" } else { "input_required" }
             }
         };
-    let ttl = u64::try_from(app.options().retention.as_millis()).unwrap_or(u64::MAX);
+    let ttl = u64::try_from(app.options().runtime.retention.as_millis()).unwrap_or(u64::MAX);
     let mut task = json!({
         "taskId": run.id,
         "status": status,

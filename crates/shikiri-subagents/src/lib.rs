@@ -8,8 +8,8 @@
 //!
 //! The differences to `shikiri-hook`: the rows belong to a tenant and may be on PostgreSQL, and only
 //! evidence on this machine can be read. `hook_reports.rs` has what people ask of it afterwards: the
-//! tree of subagents, their tokens, the log; `claude_sessions.rs` what they do now. `hook_claims.rs` keeps two events of one subagent, which
-//! arrive at once, from delivering a text twice.
+//! tree of subagents, their tokens, the log; `claude_sessions.rs` what they do now. `hook_claims.rs`
+//! keeps two events of one subagent, which arrive at once, from delivering a text twice.
 
 mod claude_sessions;
 mod hook_claims;

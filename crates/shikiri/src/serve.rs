@@ -151,8 +151,8 @@ fn announce(config: &Config, address: SocketAddr) {
         version = env!("CARGO_PKG_VERSION"),
         store = %config.store,
         durability,
-        node_lease_seconds = config.node_lease.as_secs_f64(),
-        retention_days = config.retention.as_secs_f64() / 86_400.0,
+        node_lease_seconds = config.runtime.node_lease.as_secs_f64(),
+        retention_days = config.runtime.retention.as_secs_f64() / 86_400.0,
         "serving on http://{address}"
     );
     // Stdout may have no reader; the server continues.

@@ -13,21 +13,22 @@ use shikiri_engines::claude_code::ClaudeCodeEngine;
 use shikiri_engines::claude_login::ClaudeLogin;
 use shikiri_engines::messages::MessagesSamplingModel;
 use shikiri_engines::native::NativeEngine;
-use shikiri_executions::EnvironmentVariables;
 use shikiri_executions::execution::{self, Engine, EngineRegistry};
+use shikiri_executions::{EnvironmentVariables, ExecutionOptions};
 use shikiri_host::SamplingModel;
 use shikiri_lanes::{LaneRuntime, OfflinePages, PageDriver};
 use shikiri_mcp::{McpExtras, McpOptions};
 use shikiri_model::audit::{AuditActor, AuditOrigin};
 use shikiri_model::confinement::ConfinementPolicy;
 use shikiri_model::key::KeyScope;
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::DurableAgent;
 use shikiri_runtime::sealing::{SealingError, SealingKeys};
 use shikiri_sqlite::{DatabaseOptions, OpenError, SqliteDatabase};
 use shikiri_store::postgres::{PostgresOptions, PostgresStore};
 use shikiri_store::sqlite::{self, SqliteOptions, SqliteStore};
 use shikiri_store::{Store, StoreError, SystemClock};
-use shikiri_tenancy::Tenancy;
+use shikiri_tenancy::{ConnectionOptions, Tenancy};
 
 use crate::config::{Config, Durability, Pages};
 use crate::exit::{Exit, Failure};
@@ -176,20 +177,18 @@ pub async fn open_app(config: &Config, offer: &Offer, access: Access) -> Result<
     }
     let store = open_store(config, access).await?;
     let options = AppOptions {
-        node_lease: config.node_lease,
-        retention: config.retention,
-        execution_timeout: config.execution_timeout,
-        lock_wait: config.lock_wait,
-        lock_lease: config.lock_lease,
+        runtime: RuntimeOptions { data: Some(config.data_folder()), ..config.runtime.clone() },
+        connections: ConnectionOptions::default(),
+        executions: ExecutionOptions {
+            engine_env: EnvironmentVariables(engine_environment()),
+            confinement_policy: ConfinementPolicy {
+                is_remote: config.allow_remote || !config.listen.ip().is_loopback(),
+                accepts_unconfined: config.unconfined_engines,
+            },
+            ..config.executions.clone()
+        },
         team: config.team.clone(),
         lanes: config.lanes.clone(),
-        data: Some(config.data_folder()),
-        engine_env: EnvironmentVariables(engine_environment()),
-        confinement_policy: ConfinementPolicy {
-            is_remote: config.allow_remote || !config.listen.ip().is_loopback(),
-            accepts_unconfined: config.unconfined_engines,
-        },
-        ..AppOptions::default()
     };
     let engines = offer.engines.clone().unwrap_or_else(|| engines(config));
     let lanes = Arc::new(LaneRuntime::new(pages(config), config.lanes.clone()));

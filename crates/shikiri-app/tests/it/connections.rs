@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shikiri_app::{App, AppOptions};
+use shikiri_app::App;
 use shikiri_model::connection::{ClientInfo, McpConnection};
 use shikiri_model::event::NewEvent;
 use shikiri_model::ids::TenantId;
@@ -49,7 +49,8 @@ async fn is_there(app: &App, connection: &McpConnection) -> bool {
 
 /// The same store with room for so many connections of one principal.
 fn with_room(world: &World, max_connections: usize) -> App {
-    let options = AppOptions { max_connections, ..world.app.options().clone() };
+    let mut options = world.app.options().clone();
+    options.connections.max_per_principal = max_connections;
     App::new(Arc::clone(world.app.runtime.store()), Vec::new(), options)
 }
 

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use shikiri_app::{App, AppOptions};
-use shikiri_executions::EnvironmentVariables;
 use shikiri_executions::conversations::ConversationPatch;
 use shikiri_executions::execution::{
     Engine, EngineError, EngineRegistry, EngineSender, NewExecution, TurnRequest,
 };
 use shikiri_executions::servers::{ServerKind, ServerPatch};
 use shikiri_executions::skills::SkillContent;
+use shikiri_executions::{EnvironmentVariables, ExecutionOptions};
 use shikiri_model::conversation::conversation_lock;
 use shikiri_model::execution::{
     EngineFinish, EngineMessage, ExecutionUser, TokenSpender, TokenUsage,
@@ -21,8 +21,8 @@ use shikiri_model::key::KeyScope;
 use shikiri_model::models::{ActiveStatus, EngineKind, Model};
 use shikiri_model::native::ExecutionLimits;
 use shikiri_model::run::{Run, RunStatus};
-use shikiri_runtime::AppError;
 use shikiri_runtime::run::WorkerNode;
+use shikiri_runtime::{AppError, RuntimeOptions};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_tenancy::models::ModelPatch;
 use shikiri_tenancy::tenants::{LimitsPatch, TenantPatch};
@@ -115,8 +115,14 @@ impl Office {
         let env = [("ANTHROPIC_API_KEY", "鍵"), ("ANTHROPIC_DEFAULT_OPUS_MODEL", "opus-env")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let options = AppOptions {
-            data: Some(folder.path().to_owned()),
-            engine_env: EnvironmentVariables(env.into()),
+            runtime: RuntimeOptions {
+                data: Some(folder.path().to_owned()),
+                ..RuntimeOptions::default()
+            },
+            executions: ExecutionOptions {
+                engine_env: EnvironmentVariables(env.into()),
+                ..ExecutionOptions::default()
+            },
             ..AppOptions::default()
         };
         let clerk = Clerk { orders: Arc::default(), whim, may_work: Arc::new(Semaphore::new(0)) };

@@ -225,7 +225,7 @@ async fn the_log_is_kept_as_long_as_events_are() {
     let local = TenantId::local();
     let told = json!({ "hook_event_name": "Notification", "session_id": "old" });
     take(&app, &told).await;
-    world.clock.advance(app.options().retention + Duration::from_secs(1));
+    world.clock.advance(app.options().runtime.retention + Duration::from_secs(1));
     take(&app, &json!({ "hook_event_name": "Notification", "session_id": "young" })).await;
     let node = world.node();
     let left = until("the old session is swept", async || {

@@ -17,6 +17,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::native::ExecutionLimits;
 use shikiri_model::run::RunStatus;
+use shikiri_runtime::RuntimeOptions;
 use shikiri_store::Store as _;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_tenancy::models::ModelPatch;
@@ -69,7 +70,13 @@ async fn a_step_is_not_kept_before_it_is_in_the_store() {
     let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
     let flaky = Flaky::over(Arc::new(store));
     let engine = Careful { begin: Arc::new(Semaphore::new(0)), has_kept: Arc::default() };
-    let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
+    let options = AppOptions {
+        runtime: RuntimeOptions {
+            data: Some(folder.path().to_owned()),
+            ..RuntimeOptions::default()
+        },
+        ..AppOptions::default()
+    };
     let app = App::new(flaky.clone(), vec![], options)
         .with_engines(EngineRegistry::new(vec![Arc::new(engine.clone())]));
     app.tenancy.ensure_local_tenant().await.unwrap();

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::run::{QuestionAnswer, RunStatus};
-use shikiri_runtime::AppError;
 use shikiri_runtime::run::{AgentError, DurableAgent, NewRun, RunContext, RunView, WorkerNode};
+use shikiri_runtime::{AppError, RuntimeOptions};
 use shikiri_testkit::{FakeClock, TestStore};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
@@ -30,7 +30,10 @@ impl World {
 
     pub(crate) async fn on(store: TestStore, agents: Vec<Arc<dyn DurableAgent>>) -> Self {
         // Renewal is timed by the real clock: often enough not to be outrun by a test.
-        let options = AppOptions { node_lease: LEASE, ..AppOptions::default() };
+        let options = AppOptions {
+            runtime: RuntimeOptions { node_lease: LEASE, ..RuntimeOptions::default() },
+            ..AppOptions::default()
+        };
         let app = App::new(store.open().await, agents, options);
         app.tenancy.ensure_local_tenant().await.unwrap();
         Self { app, clock: store.clock.clone(), _store: store }

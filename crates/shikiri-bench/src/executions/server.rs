@@ -13,10 +13,11 @@ use shikiri_app::{App, AppOptions};
 use shikiri_engines::claude_code::ClaudeCodeEngine;
 use shikiri_engines::native::NativeEngine;
 use shikiri_engines::offline::OfflineScriptEngine;
-use shikiri_executions::EnvironmentVariables;
 use shikiri_executions::execution::{EngineRegistry, inherited_environment};
+use shikiri_executions::{EnvironmentVariables, ExecutionOptions};
 use shikiri_model::confinement::ConfinementPolicy;
 use shikiri_model::models::EngineKind;
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_tenancy::gate::{AccessGate, GateOptions};
@@ -95,12 +96,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 async fn serve(arguments: &Arguments) -> Result<()> {
     let store = SqliteStore::open(&arguments.folder.join("state.db"), SqliteOptions::default())?;
     let options = AppOptions {
-        data: Some(arguments.folder.clone()),
-        confinement_policy: ConfinementPolicy {
-            accepts_unconfined: arguments.unconfined,
-            ..ConfinementPolicy::default()
+        runtime: RuntimeOptions {
+            data: Some(arguments.folder.clone()),
+            ..RuntimeOptions::default()
         },
-        engine_env: EnvironmentVariables(inherited_environment(std::env::vars())),
+        executions: ExecutionOptions {
+            confinement_policy: ConfinementPolicy {
+                accepts_unconfined: arguments.unconfined,
+                ..ConfinementPolicy::default()
+            },
+            engine_env: EnvironmentVariables(inherited_environment(std::env::vars())),
+            ..ExecutionOptions::default()
+        },
         ..AppOptions::default()
     };
     let claude_code = ClaudeCodeEngine::new(arguments.claude.clone());

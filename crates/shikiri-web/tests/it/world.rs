@@ -15,6 +15,7 @@ use shikiri_model::event::NewEvent;
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::run::run_stream;
 use shikiri_model::time::Timestamp;
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext, WorkerNode};
 use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use shikiri_store::sqlite::{SqliteDurability, SqliteOptions, SqliteStore};
@@ -64,7 +65,14 @@ impl World {
         let store = SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
         let agents: Vec<Arc<dyn DurableAgent>> = vec![Arc::new(Echo), Arc::new(Asks)];
         let data = Some(folder.path().to_owned());
-        let app = App::new(Arc::new(store), agents, AppOptions { data, ..AppOptions::default() });
+        let app = App::new(
+            Arc::new(store),
+            agents,
+            AppOptions {
+                runtime: RuntimeOptions { data, ..RuntimeOptions::default() },
+                ..AppOptions::default()
+            },
+        );
         app.tenancy.ensure_local_tenant().await.unwrap();
         let secret = shikiri_tenancy::Tenancy::mint_secret().unwrap();
         app.tenancy.ensure_admin_key(&secret).await.unwrap();

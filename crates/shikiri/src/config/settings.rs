@@ -2,13 +2,13 @@
 //! configuration files, its line in the help and in `docs/reference/configuration.md`, and its place
 //! in [`Config`].
 //!
-//! `field` makes a field of `Config` and gives its default. `sets` names a place in a part of
-//! `Config` that has its own defaults: those of `team` are in `shikiri-model/src/team/team_limits.rs`.
-//! A setting's `///` lines go to the reference. How a domain reads the value: CONTRIBUTING, *Add a setting*.
+//! `field` makes a field of `Config` and gives its default. `sets` names a field of a domain's own
+//! options, which have their defaults: `runtime` is `RuntimeOptions`, `executions` `ExecutionOptions`,
+//! `team` `TeamLimits`, `lanes` `LaneOptions`. The domain reads it there; nothing else is to be done.
+//! A setting's `///` lines go to the reference. An example: CONTRIBUTING, *Add a setting*.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use shikiri_store::postgres::PostgresOptions;
 use shikiri_tenancy::gate::GateOptions;
@@ -22,7 +22,7 @@ use super::pages::{PageSource, Pages};
 use super::table::DefaultText::{ReferenceOnly, Shown};
 use super::table::ProjectRule::{Guarded, Never};
 use super::table::settings;
-use super::{DAY, Durability, LogFormat};
+use super::{Durability, LogFormat};
 use crate::trust::ConfigUse::{Browser, Engines, Listener, Store};
 
 settings! {
@@ -88,31 +88,31 @@ settings! {
             help: "a silent server's runs are taken over after this",
             variables: ["SHIKIRI_NODE_LEASE_SECONDS"],
             kind: Seconds,
-            field: node_lease: Duration = Duration::from_secs(15),
+            sets: runtime.node_lease,
         }
         retention_days {
             help: "events of ended runs are kept this long",
             variables: ["SHIKIRI_RETENTION_DAYS"],
             kind: Days,
-            field: retention: Duration = 30 * DAY,
+            sets: runtime.retention,
         }
         execution_timeout_seconds {
             help: "longest time of one execution",
             variables: ["SHIKIRI_EXECUTION_TIMEOUT_SECONDS"],
             kind: Seconds,
-            field: execution_timeout: Duration = Duration::from_secs(300),
+            sets: executions.timeout,
         }
         lock_wait_seconds {
             help: "how long a request waits for a busy conversation",
             variables: ["SHIKIRI_LOCK_WAIT_SECONDS"],
             kind: Seconds,
-            field: lock_wait: Duration = Duration::from_secs(5),
+            sets: executions.lock_wait,
         }
         lock_lease_seconds {
             help: "a conversation whose server is silent is free after",
             variables: ["SHIKIRI_LOCK_LEASE_SECONDS"],
             kind: Seconds,
-            field: lock_lease: Duration = Duration::from_secs(600),
+            sets: executions.lock_lease,
         }
     }
     "Teams" {

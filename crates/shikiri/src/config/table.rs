@@ -142,6 +142,8 @@ macro_rules! settings {
             /// The project's folder.
             pub root: std::path::PathBuf,
             pub store: $crate::store_url::StoreUrl,
+            pub runtime: shikiri_runtime::RuntimeOptions,
+            pub executions: shikiri_executions::ExecutionOptions,
             pub team: shikiri_model::team::TeamLimits,
             pub lanes: shikiri_lanes::LaneOptions,
             /// The resource limits of one run of Claude Code.
@@ -167,6 +169,8 @@ macro_rules! settings {
                 let project = root.file_name().map(|name| name.to_string_lossy().into_owned());
                 Self {
                     store: $crate::store_url::StoreUrl::Sqlite(root.join(".shikiri/state.db")),
+                    runtime: Default::default(),
+                    executions: Default::default(),
                     team: Default::default(),
                     lanes: shikiri_lanes::LaneOptions {
                         project: project.unwrap_or_default(),

@@ -8,6 +8,7 @@ use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::{NodeId, TenantId};
 use shikiri_model::lane::{CallerIdentity, CallerOrigin};
 use shikiri_model::lease::LeaseGuard;
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::{NewRun, WorkerNode};
 use shikiri_store::StoreExt;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
@@ -51,7 +52,13 @@ impl World {
         let file = folder.path().join("state.db");
         let store = SqliteStore::open(&file, SqliteOptions::default()).unwrap();
         let store = Flaky::over(Arc::new(store));
-        let options = AppOptions { data: Some(folder.path().to_owned()), ..AppOptions::default() };
+        let options = AppOptions {
+            runtime: RuntimeOptions {
+                data: Some(folder.path().to_owned()),
+                ..RuntimeOptions::default()
+            },
+            ..AppOptions::default()
+        };
         let app = app_with_pages(store.clone(), options, Pages::new(10));
         app.tenancy.ensure_local_tenant().await.unwrap();
         let node = app.start_worker();

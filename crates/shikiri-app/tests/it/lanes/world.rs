@@ -15,6 +15,7 @@ use shikiri_lanes::{
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::lane::{CallerIdentity, CallerOrigin, Lane, LaneLimits, ProviderQuestion};
 use shikiri_model::record::{Document, RecordQuery};
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::{NewRun, RunView};
 use shikiri_store::Store;
 use shikiri_testkit::{FakeClock, TestStore, until};
@@ -165,7 +166,11 @@ impl World {
     async fn on(data: TestStore, pages: Arc<Pages>, lanes: LaneOptions) -> Self {
         let store = data.open().await;
         let node_lease = Duration::from_secs(60);
-        let options = AppOptions { lanes, node_lease, ..AppOptions::default() };
+        let options = AppOptions {
+            lanes,
+            runtime: RuntimeOptions { node_lease, ..RuntimeOptions::default() },
+            ..AppOptions::default()
+        };
         let app = app_with_pages(store.clone(), options, pages.clone());
         app.tenancy.ensure_local_tenant().await.unwrap();
         Self { app, clock: data.clock.clone(), pages, store, _data: data }
@@ -173,7 +178,8 @@ impl World {
 
     /// The same store, as another process has it that carries so many runs, with these pages.
     pub(super) fn another_app(&self, max_runs: usize, pages: &Arc<Pages>) -> App {
-        let options = AppOptions { max_runs, ..self.app.options().clone() };
+        let mut options = self.app.options().clone();
+        options.runtime.max_runs = max_runs;
         app_with_pages(self.store.clone(), options, pages.clone())
     }
 

@@ -19,6 +19,7 @@ use shikiri_model::team::{
     AgentKind, AgentRank, ProjectMember, SessionPurpose, SpawnPolicy, SpawnSlot, TaskStatus,
     TeamLimits,
 };
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::WorkerNode;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_store::store;
@@ -130,7 +131,11 @@ impl Office {
             SqliteStore::open(&folder.path().join("state.db"), SqliteOptions::default()).unwrap();
         let team = TeamLimits { spawn_guard: guard, rest, ..TeamLimits::default() };
         let data = Some(folder.path().to_owned());
-        let options = AppOptions { data, team, ..AppOptions::default() };
+        let options = AppOptions {
+            runtime: RuntimeOptions { data, ..RuntimeOptions::default() },
+            team,
+            ..AppOptions::default()
+        };
         let (orders, given) = mpsc::unbounded_channel();
         let own: Arc<Mutex<Option<App>>> = Arc::default();
         let stand = Stand { orders, app: Arc::clone(&own), whim };

@@ -13,18 +13,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shikiri_app::{App, AppOptions};
 use shikiri_engines::native::NativeEngine;
-use shikiri_executions::EnvironmentVariables;
 use shikiri_executions::conversations::ConversationPatch;
 use shikiri_executions::execution::{
     Engine, EngineError, EngineRegistry, EngineSender, NewExecution, ToolBox, ToolCallResult,
     ToolSpec, TurnRequest,
 };
+use shikiri_executions::{EnvironmentVariables, ExecutionOptions};
 use shikiri_model::event::StreamId;
 use shikiri_model::execution::ExecutionUser;
 use shikiri_model::ids::{ConversationId, RunId, TenantId};
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::native::ExecutionLimits;
 use shikiri_model::run::{Run, RunStatus, run_stream};
+use shikiri_runtime::RuntimeOptions;
 use shikiri_store::{Store, StoreError, store};
 use shikiri_tenancy::models::ModelPatch;
 use shikiri_testkit::{FakeModel, ModelRequest, Reply, Rng, have_postgres, until};
@@ -80,9 +81,15 @@ async fn app(task: &NativeTask) -> App {
     let env = [("ANTHROPIC_BASE_URL", &*task.model_url), ("ANTHROPIC_API_KEY", "sk-test")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let options = AppOptions {
-        node_lease: LEASE,
-        data: Some(task.data.clone()),
-        engine_env: EnvironmentVariables(env.into()),
+        runtime: RuntimeOptions {
+            node_lease: LEASE,
+            data: Some(task.data.clone()),
+            ..RuntimeOptions::default()
+        },
+        executions: ExecutionOptions {
+            engine_env: EnvironmentVariables(env.into()),
+            ..ExecutionOptions::default()
+        },
         ..AppOptions::default()
     };
     let tools = Arc::new(Counted::new(&task.lines));

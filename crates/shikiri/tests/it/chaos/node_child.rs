@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use shikiri_app::{App, AppOptions};
 use shikiri_model::ids::TenantId;
 use shikiri_model::run::{Run, RunOutcome};
+use shikiri_runtime::RuntimeOptions;
 use shikiri_runtime::run::{AgentError, DurableAgent, NewRun, RunContext, UnknownStepPolicy};
 use shikiri_store::{Store, store};
 use shikiri_testkit::until;
@@ -59,7 +60,10 @@ pub(crate) async fn carry(task: NodeTask) {
 }
 
 pub(crate) fn app(store: Arc<dyn Store>, lines: &Path, lease: Duration) -> App {
-    let options = AppOptions { node_lease: lease, ..AppOptions::default() };
+    let options = AppOptions {
+        runtime: RuntimeOptions { node_lease: lease, ..RuntimeOptions::default() },
+        ..AppOptions::default()
+    };
     App::new(store, agents(lines), options)
 }
 
