@@ -160,6 +160,10 @@ impl From<AppError> for Problem {
                 execution_id: Some(execution).filter(|holder| is_execution(holder)),
                 ..Self::new(ProblemCode::ConversationLocked, text)
             },
+            AppError::KeyReused { run } => Self {
+                execution_id: Some(run).filter(|run| is_execution(run)),
+                ..Self::new(ProblemCode::IdempotencyConflict, text)
+            },
             AppError::MissingToken(_) => Self::new(ProblemCode::MissingToken, text),
             AppError::NoSuchSkill(_) => Self::new(ProblemCode::SkillNotFound, text),
             AppError::NoEngine(_) => Self::new(ProblemCode::EngineUnavailable, text),

@@ -102,6 +102,10 @@ documented_enum! {
         ///
         /// Wait for its end, or `shikiri dialogues cancel`.
         ConversationActive = "CONVERSATION_ALREADY_ACTIVE",
+        /// The idempotency key belongs to an earlier request that asked for something else.
+        ///
+        /// Use a new key for a new request. `tokens` are not compared.
+        IdempotencyConflict = "IDEMPOTENCY_CONFLICT",
         /// A header of a server has a `${name}` for which the request brought no token.
         ///
         /// Add it to `tokens`.
@@ -186,6 +190,9 @@ impl ProblemCode {
             Self::WithSelf => (S::BAD_REQUEST, "Nobody talks to itself"),
             Self::ContentTooLong => (S::BAD_REQUEST, "The text is too long"),
             Self::ConversationActive => (S::CONFLICT, "The two have a conversation"),
+            Self::IdempotencyConflict => {
+                (S::UNPROCESSABLE_ENTITY, "The key belongs to another request")
+            }
             Self::MissingToken => (S::BAD_REQUEST, "A token is missing"),
             Self::ConversationLocked => (S::CONFLICT, "The conversation is busy"),
             Self::EngineUnavailable => (S::SERVICE_UNAVAILABLE, "The engine cannot run here"),

@@ -1,95 +1,47 @@
 //! Removes secrets from messages: values of headers, keys and tokens.
 
 use serde_json::Value;
-use shikiri_executions::execution::TurnRequest;
+use shikiri_executions::execution::{ResolvedServer, TurnRequest, with_bare_secret};
 use shikiri_model::execution::EngineMessage;
 use shikiri_model::key::SecretToken;
+use shikiri_model::known_secrets::KnownSecrets;
 
-const INSTEAD: &str = "[REDACTED]";
-/// Shorter values occur in other texts by chance.
-const SHORTEST: usize = 6;
-/// Headers without credentials.
-const PLAIN_HEADERS: [&str; 3] = ["accept", "content-type", "user-agent"];
 /// Parts of the names of variables that hold secrets.
 const SECRET_NAMES: [&str; 4] = ["KEY", "TOKEN", "SECRET", "PASSWORD"];
 
 #[derive(Default)]
 pub(crate) struct SecretRedactor {
-    /// Longest first, so that the longer of two with the same start is replaced.
-    secrets: Vec<String>,
+    secrets: KnownSecrets,
     /// The end of a streamed text that may be the start of a secret.
     held: String,
 }
 
 impl SecretRedactor {
     pub(crate) fn new(request: &TurnRequest) -> Self {
-        let headers = request.servers.iter().flat_map(|server| &server.headers);
-        let headers = headers
-            .filter(|(name, _)| !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str()))
-            .map(|(_, value)| value);
+        let headers = request.servers.iter().flat_map(ResolvedServer::secret_values);
         let is_secret = |name: &str| {
             let name = name.to_ascii_uppercase();
             SECRET_NAMES.iter().any(|part| name.contains(part))
         };
         let variables = request.env.iter().filter(|(name, _)| is_secret(name)).map(|(_, v)| v);
-        let mut secrets = request.secrets.clone();
-        for value in headers.chain(variables) {
-            secrets.push(value.clone());
-            // The part after a scheme such as `Bearer` is a secret, too.
-            secrets.extend(value.split_once(' ').map(|(_, rest)| rest.to_owned()));
-        }
-        Self::of(secrets)
+        let variables = variables.flat_map(|value| with_bare_secret(value));
+        Self::of(request.secrets.iter().cloned().chain(headers).chain(variables))
     }
 
     /// Adds secrets, such as credentials that were fetched during the run.
     pub(crate) fn add_secrets(&mut self, secrets: Vec<SecretToken>) {
-        let is_new =
-            |secret: &SecretToken| self.secrets.iter().all(|known| known != secret.reveal());
-        let new: Vec<_> = secrets.iter().filter(|secret| is_new(secret)).collect();
-        if !new.is_empty() {
-            self.secrets.extend(new.into_iter().map(|secret| secret.reveal().to_owned()));
-            let all = Self::of(std::mem::take(&mut self.secrets));
-            self.secrets = all.secrets;
+        if secrets.iter().any(|secret| !self.secrets.contains(secret.reveal())) {
+            let more = secrets.iter().map(|secret| secret.reveal().to_owned());
+            self.secrets = std::mem::take(&mut self.secrets).with(more);
         }
     }
 
-    fn of(mut secrets: Vec<String>) -> Self {
-        secrets.retain(|secret| secret.len() >= SHORTEST);
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        Self { secrets, held: String::new() }
+    fn of(secrets: impl IntoIterator<Item = String>) -> Self {
+        Self { secrets: KnownSecrets::new(secrets), held: String::new() }
     }
 
     pub(crate) fn text(&self, text: &str) -> String {
-        if self.secrets.iter().any(|secret| text.contains(secret.as_str())) {
-            self.scan(text, true).0
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// The text without secrets, and a rest that may be the start of one, unless the text ends here.
-    /// The pieces of a text give together the same as the whole.
-    fn scan<'a>(&self, text: &'a str, is_end: bool) -> (String, &'a str) {
-        let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
-        while let Some(next) = rest.chars().next() {
-            let may_be = |secret: &String| secret.len() > rest.len() && secret.starts_with(rest);
-            if !is_end && self.secrets.iter().any(may_be) {
-                break;
-            }
-            let found = self.secrets.iter().find(|secret| rest.starts_with(secret.as_str()));
-            let length = match found {
-                Some(secret) => {
-                    clean.push_str(INSTEAD);
-                    secret.len()
-                }
-                None => {
-                    clean.push(next);
-                    next.len_utf8()
-                }
-            };
-            rest = &rest[length..];
-        }
-        (clean, rest)
+        self.secrets.redact(text)
     }
 
     fn clean(&self, text: &mut String) {
@@ -156,8 +108,9 @@ impl SecretRedactor {
 
     fn piece(&mut self, text: &str) -> Option<EngineMessage> {
         self.held.push_str(text);
-        let (text, rest) = self.scan(&self.held, false);
-        self.held = rest.to_owned();
+        let (clean, taken) = self.secrets.redact_piece(self.held.as_bytes(), false);
+        self.held.drain(..taken);
+        let text = String::from_utf8_lossy(&clean).into_owned();
         (!text.is_empty()).then_some(EngineMessage::TextDelta { text })
     }
 

@@ -6,18 +6,20 @@
 use std::time::Duration;
 
 use shikiri_model::conversation::{Conversation, ConversationStatus, conversation_lock};
-use shikiri_model::execution::{MessageLog, SessionFiles};
+use shikiri_model::execution::{MessageLog, SessionFiles, ToolLog};
 use shikiri_model::ids::{ConversationId, ModelId, TenantId};
 use shikiri_model::lease::{LeaseChange, LeaseGuard, LeaseRefusal};
 use shikiri_model::record::{
     Document, ExpectedVersion, Record, RecordChange, RecordPosition, RecordQuery, StoredDocument,
 };
+use shikiri_model::run::{Run, run_stream};
 use shikiri_runtime::field_checks::{check_text, set};
 use shikiri_runtime::leased_change::{HOLD, run_to_completion};
 use shikiri_runtime::{AppError, entropy, transact};
 use shikiri_store::{Commit, CommitError, StoreExt};
 
 use crate::Executions;
+use crate::execution::journal_stream;
 
 /// What a caller may set; absent fields stay as they are.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct ConversationPatch {
 const MAX_TITLE: usize = 200;
 /// The number of messages that one commit removes.
 const SLICE: u32 = 200;
+/// The number of executions that are removed at a time.
+const EXECUTIONS_AT_ONCE: u32 = 50;
 /// How long to wait for the lease. Enough for another change, but not for an execution.
 const WAIT: Duration = Duration::from_millis(250);
 
@@ -142,7 +146,7 @@ impl Executions {
         self.runtime.list_records(messages_of(tenant, id, after, limit)).await
     }
 
-    /// Deletes a conversation with its messages and files. Executions and their usage are kept for
+    /// Deletes a conversation with its messages, executions, events and files. Usage is kept for
     /// billing.
     ///
     /// The record is deleted last, and all of it under the lease: no execution can start meanwhile,
@@ -179,6 +183,7 @@ impl Executions {
             let commit = Commit::new().guarded_by(guard.clone());
             self.runtime.store().commit(slice.iter().fold(commit, remove)).await?;
         }
+        self.remove_executions(tenant, id, guard).await?;
         match self.runtime.delete_record::<SessionFiles>(tenant, id.as_str()).await {
             Ok(()) | Err(AppError::NotFound { .. }) => {}
             Err(other) => return Err(other),
@@ -201,6 +206,63 @@ impl Executions {
             }
         })
         .await
+    }
+
+    /// Removes a conversation's executions: first the events, then the tool calls, then the record, by
+    /// which the rest is found again if the removal is interrupted.
+    async fn remove_executions(
+        &self,
+        tenant: &TenantId,
+        id: &ConversationId,
+        guard: &LeaseGuard,
+    ) -> Result<(), AppError> {
+        loop {
+            let query = RecordQuery {
+                parent: Some(id.to_string()),
+                limit: EXECUTIONS_AT_ONCE,
+                ..RecordQuery::of::<Run>(tenant)
+            };
+            let (runs, _) = self.runtime.list_page(query).await?;
+            if runs.is_empty() {
+                return Ok(());
+            }
+            let streams = runs.iter().filter_map(|run| {
+                let run = run.key.id.parse().ok()?;
+                Some([run_stream(&run), journal_stream(&run)])
+            });
+            let streams: Vec<_> = streams.flatten().collect();
+            self.runtime.store().erase_streams(tenant, &streams).await?;
+            for run in &runs {
+                self.remove_tool_logs(tenant, &run.key.id, guard).await?;
+            }
+            let commit = Commit::new().guarded_by(guard.clone());
+            match self.runtime.store().commit(runs.iter().fold(commit, remove)).await {
+                // One that waited was cancelled meanwhile: look again.
+                Ok(_) | Err(CommitError::Conflict(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+    }
+
+    async fn remove_tool_logs(
+        &self,
+        tenant: &TenantId,
+        execution: &str,
+        guard: &LeaseGuard,
+    ) -> Result<(), AppError> {
+        loop {
+            let query = RecordQuery {
+                parent: Some(execution.to_owned()),
+                limit: SLICE,
+                ..RecordQuery::of::<ToolLog>(tenant)
+            };
+            let (slice, _) = self.runtime.list_page(query).await?;
+            if slice.is_empty() {
+                return Ok(());
+            }
+            let commit = Commit::new().guarded_by(guard.clone());
+            self.runtime.store().commit(slice.iter().fold(commit, remove)).await?;
+        }
     }
 
     /// Removes the files of a tenant's conversations. The caller deletes their records.

@@ -15,7 +15,7 @@ use shikiri_runtime::run::{RunHandler, RunJob, StopSignals};
 use shikiri_runtime::{AppError, Runtime};
 use shikiri_tenancy::Tenancy;
 
-use crate::execution::{EngineRegistry, ExecutionJob, execute_job, resume_execution};
+use crate::execution::{EngineRegistry, ExecutionJob, WaitingLines, execute_job, resume_execution};
 use crate::workspace::SharedWorkspaceState;
 
 #[derive(Clone, Debug)]
@@ -65,6 +65,7 @@ pub struct Executions {
     pub(crate) options: Arc<ExecutionOptions>,
     pub(crate) engines: EngineRegistry,
     pub(crate) workspaces: Arc<SharedWorkspaceState>,
+    pub(crate) waiting: Arc<WaitingLines>,
 }
 
 impl Executions {
@@ -75,6 +76,7 @@ impl Executions {
             options: Arc::new(options),
             engines,
             workspaces: Arc::default(),
+            waiting: Arc::default(),
         }
     }
 

@@ -107,6 +107,7 @@ impl From<AppError> for RpcError {
             AppError::NotFound { .. }
             | AppError::Invalid { .. }
             | AppError::Exists { .. }
+            | AppError::KeyReused { .. }
             | AppError::MissingToken(_)
             | AppError::NoSuchSkill(_) => ErrorCode::INVALID_PARAMS,
             AppError::Unknown(_) | AppError::Unavailable(_) | AppError::Broken(_) => {

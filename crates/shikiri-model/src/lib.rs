@@ -50,6 +50,7 @@ pub mod ids;
 pub mod invisible_chars;
 pub mod journal;
 pub mod key;
+pub mod known_secrets;
 pub mod lane;
 pub mod lease;
 mod macros;

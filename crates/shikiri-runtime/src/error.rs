@@ -27,6 +27,12 @@ pub enum AppError {
     /// Another execution writes to the conversation.
     #[error("conversation {conversation} is busy with {execution}: try again when that has ended")]
     Locked { conversation: String, execution: String, retry_after: Duration },
+    /// The idempotency key belongs to a run that was asked for something else.
+    #[error(
+        "the idempotency key was used for {run}, which was asked for something else: use a new key, \
+         or send the same request again"
+    )]
+    KeyReused { run: String },
     #[error("tokens: {0}")]
     MissingToken(String),
     #[error("preferred_skills: there is no active skill {0:?}")]

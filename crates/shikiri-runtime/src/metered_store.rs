@@ -195,6 +195,14 @@ impl Store for MeteredStore {
         self.store.erase(tenant).await
     }
 
+    async fn erase_streams(
+        &self,
+        tenant: &TenantId,
+        streams: &[StreamId],
+    ) -> Result<(), StoreError> {
+        self.store.erase_streams(tenant, streams).await
+    }
+
     async fn stored_bytes(
         &self,
         tenant: &TenantId,

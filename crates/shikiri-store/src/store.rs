@@ -96,6 +96,13 @@ pub trait Store: Send + Sync + 'static {
     /// Removes a tenant's streams, events, records, totals and hook rows permanently.
     async fn erase(&self, tenant: &TenantId) -> Result<(), StoreError>;
 
+    /// Removes these streams of a tenant with their events permanently. Missing ones are passed over.
+    async fn erase_streams(
+        &self,
+        tenant: &TenantId,
+        streams: &[StreamId],
+    ) -> Result<(), StoreError>;
+
     /// The bytes of a tenant's events and of its records of these kinds.
     async fn stored_bytes(
         &self,

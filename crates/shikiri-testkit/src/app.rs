@@ -159,6 +159,11 @@ impl TestApp {
         self.server.as_mut().expect("a running server")
     }
 
+    /// Its own database, on PostgreSQL.
+    pub fn database(&self) -> Option<&TestDatabase> {
+        self.database.as_ref()
+    }
+
     /// The output of all processes so far.
     pub fn log(&self) -> String {
         let now = self.server.iter().map(ServerProcess::log);

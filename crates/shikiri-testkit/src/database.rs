@@ -53,6 +53,22 @@ impl TestDatabase {
     pub fn url(&self) -> &str {
         &self.url
     }
+
+    /// Every row of every table, as JSON lines.
+    pub async fn text_of_all_rows(&self) -> String {
+        let options = PgConnectOptions::from_str(&self.url).expect("its URL");
+        let mut connection = PgConnection::connect_with(&options).await.expect("a connection");
+        let tables = "SELECT quote_ident(table_name) FROM information_schema.tables \
+                      WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
+        let tables = sqlx::query_scalar::<_, String>(tables).fetch_all(&mut connection).await;
+        let mut text = String::new();
+        for table in tables.expect("the tables") {
+            let rows = sqlx::AssertSqlSafe(format!("SELECT row_to_json(t)::text FROM {table} t"));
+            let rows = sqlx::query_scalar::<_, String>(rows).fetch_all(&mut connection).await;
+            text.extend(rows.expect("the rows").iter().flat_map(|row| [row.as_str(), "\n"]));
+        }
+        text
+    }
 }
 
 impl Drop for TestDatabase {

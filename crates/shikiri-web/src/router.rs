@@ -53,6 +53,7 @@ pub(crate) fn api() -> OpenApiRouter<SharedWebState> {
         .routes(routes!(runs::answer_run))
         .routes(routes!(runs::update_run))
         .routes(routes!(executions::execute, executions::list_executions))
+        .routes(routes!(executions::list_all_executions))
         .routes(routes!(executions::show_execution))
         .routes(routes!(executions::follow_execution))
         .routes(routes!(executions::execution_tools))

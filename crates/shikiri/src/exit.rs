@@ -114,6 +114,7 @@ impl From<AppError> for Failure {
             }
             AppError::Exists { .. }
             | AppError::NotNow(_)
+            | AppError::KeyReused { .. }
             | AppError::Limit { .. }
             | AppError::Forbidden(_)
             | AppError::Quota { .. }

@@ -1,16 +1,22 @@
 //! Follows a run's events in the terminal: past events first, then new ones.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use shikiri_app::App;
 use shikiri_model::event::{EventRef, Seq};
-use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::run::{RunStatus, run_stream};
-use shikiri_runtime::EventBatch;
+use shikiri_model::host::{ElicitationForm, FormAnswer};
+use shikiri_model::ids::{QuestionId, RunId, TenantId};
+use shikiri_model::run::{
+    AnswerAction, QuestionAnswer, QuestionKind, RunQuestion, RunStatus, run_stream,
+};
+use shikiri_runtime::{AppError, EventBatch};
 
 use crate::exit::Failure;
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, note};
 use crate::signals::Signals;
 use crate::spinner::show_waiting;
+use crate::terminal::host::{ask_person, has_person};
 use crate::text::{one_line, short};
 
 /// Longer texts are cut; `--json` shows them whole.
@@ -25,6 +31,7 @@ pub enum Ending {
     },
 }
 
+/// Follows a run to its end. Where a person is at the terminal, its questions are asked there.
 pub async fn follow(
     app: &App,
     tenant: &TenantId,
@@ -37,6 +44,7 @@ pub async fn follow(
     let mut watch = app.runtime.watch(tenant, run_stream(run), after).await?;
     let output = Output::stdout();
     let mut waits_for = "waiting for the run";
+    let mut asker = (!as_json && has_person()).then(QuestionAsker::default);
     loop {
         let next = async {
             match as_json {
@@ -53,9 +61,69 @@ pub async fn follow(
                 print(output, run, &delivery, as_json)?;
                 waits_for =
                     delivery.events().last().map_or(waits_for, |event| wait_after(event.kind));
+                if let Some(asker) = &mut asker
+                    && delivery.events().any(|event| event.kind == "question")
+                {
+                    asker.ask_open_questions(app, tenant, run).await?;
+                }
             }
             None => return Ok(Ending::Ended(app.runtime.run(tenant, run).await?.run.status)),
         }
+    }
+}
+
+/// Asks the person at the terminal what a run asks, each question once.
+#[derive(Default)]
+struct QuestionAsker {
+    asked: BTreeSet<QuestionId>,
+}
+
+impl QuestionAsker {
+    async fn ask_open_questions(
+        &mut self,
+        app: &App,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<(), Failure> {
+        let open = app.runtime.run(tenant, run).await?.run.questions;
+        for question in open.iter().filter(|question| question.kind == QuestionKind::Human) {
+            if self.asked.insert(question.id.clone()) {
+                ask(app, tenant, run, question).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn ask(
+    app: &App,
+    tenant: &TenantId,
+    run: &RunId,
+    question: &RunQuestion,
+) -> Result<(), Failure> {
+    // What cannot be shown as a form is answered with `runs answer`.
+    let form = ElicitationForm::parse(&question.message, &question.schema);
+    let answer = match form {
+        Ok(form) => ask_person(run.as_str(), &form).await,
+        Err(_) => FormAnswer::Cancel,
+    };
+    let answer = match answer {
+        FormAnswer::Accept(content) => QuestionAnswer::accept(Value::Object(content)),
+        FormAnswer::Decline(content) => {
+            QuestionAnswer::new(AnswerAction::Decline, Value::Object(content))
+        }
+        FormAnswer::Cancel => {
+            note(&format!("left open: answer with `shikiri runs answer {run}`"));
+            return Ok(());
+        }
+    };
+    match app.runtime.answer_run(tenant, run, &question.id, answer).await {
+        Ok(_) => Ok(()),
+        Err(AppError::NotFound { .. } | AppError::NotNow(_)) => {
+            note("it was answered elsewhere, or is over");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

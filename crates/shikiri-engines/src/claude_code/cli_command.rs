@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use shikiri_executions::execution::{ResolvedServer, TurnRequest};
 use shikiri_model::server::McpServerTransport;
 
+use super::cli_version::InstalledCli;
+
 /// Set for every run: no updates, no reports, no model requests of the CLI's own, and events that say
 /// whether it is working or idle.
 const ALWAYS: [(&str, &str); 7] = [
@@ -37,7 +39,11 @@ pub(super) struct CliFilePaths<'a> {
     pub(super) plugin: Option<&'a Path>,
 }
 
-pub(super) fn arguments(order: &TurnRequest, files: CliFilePaths<'_>) -> Vec<OsString> {
+pub(super) fn arguments(
+    order: &TurnRequest,
+    files: CliFilePaths<'_>,
+    cli: &InstalledCli,
+) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = [
         "--output-format",
         "stream-json",
@@ -54,6 +60,15 @@ pub(super) fn arguments(order: &TurnRequest, files: CliFilePaths<'_>) -> Vec<OsS
     .to_vec();
     // The `=` keeps a value that starts with a dash from becoming an option.
     arguments.push(format!("--model={}", order.model.model_name).into());
+    if cli.can_forward_subagents {
+        arguments.push("--forward-subagent-text".into());
+    }
+    if let Some(turns) = order.limits.max_turns {
+        arguments.push(format!("--max-turns={turns}").into());
+    }
+    if let Some(cost) = order.limits.max_cost_usd {
+        arguments.push(format!("--max-budget-usd={}", cost.dollars()).into());
+    }
     if let Some(session) = &order.resume {
         arguments.push(format!("--resume={session}").into());
     }

@@ -54,15 +54,23 @@ fn the_command_line_is_the_sdk_s_and_values_cannot_become_options() {
     let resumed = TurnRequest { resume: Some("-p".into()), ..order() };
     let files =
         CliFilePaths { servers: Some(Path::new("/s.json")), plugin: Some(Path::new("/plugin")) };
-    let given = arguments(&resumed, files);
-    let line: Vec<_> = given.iter().map(|argument| argument.to_str().unwrap()).collect();
+    let line = |order: &TurnRequest, files: CliFilePaths<'_>, can_forward_subagents: bool| {
+        let cli = InstalledCli { program: "/claude".into(), can_forward_subagents };
+        let given = arguments(order, files, &cli);
+        given.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    };
     assert_eq!(
-        line.join(" "),
+        line(&resumed, files, false),
         "--output-format stream-json --verbose --input-format stream-json \
          --include-partial-messages --permission-prompt-tool=stdio --setting-sources= \
          --permission-mode=default --strict-mcp-config --model=opus-x --resume=-p \
          --mcp-config /s.json --plugin-dir /plugin"
     );
+    let max_cost_usd = shikiri_model::execution::Cost::from_dollars(0.25);
+    let limits = ExecutionLimits { max_turns: Some(3), max_cost_usd, ..Default::default() };
+    let limited = line(&TurnRequest { limits, ..order() }, CliFilePaths::default(), true);
+    let end = "--model=opus-x --forward-subagent-text --max-turns=3 --max-budget-usd=0.25";
+    assert!(limited.ends_with(end), "{limited}");
 }
 
 #[test]

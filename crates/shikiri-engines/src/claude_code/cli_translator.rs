@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use shikiri_model::execution::{EngineFinish, EngineMessage, TokenSpender, TokenUsage, ToolUse};
+use shikiri_model::native::LimitKind;
 use shikiri_model::run::WarningCode;
 
 use super::SYNTHETIC;
@@ -275,9 +276,19 @@ impl CliTranslator {
             is_error,
             num_turns: self.num_turns,
             session_id: line["session_id"].as_str().map(str::to_owned),
-            limit: None,
+            limit: limit(line),
         })
     }
+}
+
+/// The limit of the request that ended the turn.
+fn limit(line: &Value) -> Option<&'static str> {
+    let limit = match line["subtype"].as_str()? {
+        "error_max_turns" => LimitKind::MaxTurns,
+        "error_max_budget_usd" => LimitKind::MaxCostUsd,
+        _ => return None,
+    };
+    Some(limit.as_str())
 }
 
 /// The errors of a result, in the most specific text that it has.

@@ -13,6 +13,9 @@ use super::line_reader;
 /// The oldest version that the tests run. Older ones may lack messages about tasks and about the
 /// session's state, which the engine needs.
 const OLDEST: CliVersion = CliVersion(2, 1, 197);
+/// The oldest version that the tests saw taking `--forward-subagent-text`. Others refuse unknown
+/// options.
+const FORWARDING: CliVersion = CliVersion(2, 1, 325);
 const NAME: &str = "claude";
 /// `--version` takes a few hundredths of a second, and longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,11 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CliVersion(u32, u32, u32);
 
+/// A program whose version is supported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InstalledCli {
+    pub(super) program: PathBuf,
+    /// Whether it can be asked for the text of foreground subagents and the messages of nested ones.
+    pub(super) can_forward_subagents: bool,
+}
+
 /// Finds the program and checks its version once.
 #[derive(Debug, Default)]
 pub(super) struct CliLocator {
     named: Option<PathBuf>,
-    found: Mutex<Option<PathBuf>>,
+    found: Mutex<Option<InstalledCli>>,
 }
 
 impl CliLocator {
@@ -32,8 +43,7 @@ impl CliLocator {
         Self { named, found: Mutex::default() }
     }
 
-    /// The path of a supported program.
-    pub(super) async fn find(&self) -> Result<PathBuf, EngineError> {
+    pub(super) async fn find(&self) -> Result<InstalledCli, EngineError> {
         if let Some(known) = self.known() {
             return Ok(known);
         }
@@ -46,15 +56,16 @@ impl CliLocator {
                 )
             })?,
         };
-        check(&program).await?;
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(program.clone());
-        Ok(program)
+        let can_forward_subagents = check(&program).await? >= FORWARDING;
+        let found = InstalledCli { program, can_forward_subagents };
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+        Ok(found)
     }
 
     /// The program that was checked before, if it still exists.
-    fn known(&self) -> Option<PathBuf> {
+    fn known(&self) -> Option<InstalledCli> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.clone().filter(|program| program.exists())
+        found.clone().filter(|cli| cli.program.exists())
     }
 }
 
@@ -63,7 +74,7 @@ fn on_path() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(NAME)).find(|file| file.is_file())
 }
 
-async fn check(program: &Path) -> Result<(), EngineError> {
+async fn check(program: &Path) -> Result<CliVersion, EngineError> {
     let place = program.display();
     let mut command = Command::new(program);
     command.arg("--version").env_clear().stdin(Stdio::null()).kill_on_drop(true);
@@ -87,7 +98,7 @@ async fn check(program: &Path) -> Result<(), EngineError> {
             "Claude Code at {place} is too old: {version}, needed is {oldest} or newer"
         )));
     }
-    Ok(())
+    Ok(version)
 }
 
 impl CliVersion {

@@ -118,7 +118,7 @@ impl ClaudeCodeEngine {
 
     /// The path of the CLI, if a supported one is installed.
     pub async fn program(&self) -> Result<PathBuf, EngineError> {
-        self.cli.find().await
+        Ok(self.cli.find().await?.program)
     }
 
     /// With another program that calls [`run_supervisor_if_requested`].
@@ -250,7 +250,7 @@ impl Engine for ClaudeCodeEngine {
         request.env.extend(run_plan::rustup_home(&request));
         let confinement = self.reached_confinement().await;
         let cgroup = self.next_cgroup().await;
-        let plan = plan_run(&request, &cli, &self.places, confinement, self.limits, cgroup);
+        let plan = plan_run(&request, &cli.program, &self.places, confinement, self.limits, cgroup);
         let supervisor = self.supervisor.clone();
         let setup = CliRunSetup {
             supervisor,

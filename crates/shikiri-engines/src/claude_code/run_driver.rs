@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::cli_command::{self, CliFilePaths};
 use super::cli_process::{CliLaunch, CliProcess};
 use super::cli_translator::{CliRunPhase, CliTranslator, unavailable};
+use super::cli_version::InstalledCli;
 use super::control_protocol::{self, CliToolPolicy};
 use super::run_files::{self, McpServersFile};
 use super::subagent_endings::SubagentEndings;
@@ -34,7 +35,7 @@ const GARBAGE: usize = 100;
 /// The programs of a run and its sandbox.
 pub(super) struct CliRunSetup {
     pub(super) supervisor: PathBuf,
-    pub(super) cli: PathBuf,
+    pub(super) cli: InstalledCli,
     pub(super) plan: SandboxPlan,
     /// The server's data folder, which holds the folders of runs.
     pub(super) data: Option<PathBuf>,
@@ -91,8 +92,8 @@ pub(super) async fn run(
     run_files::hand_over(&request, &setup.plan, setup.data.as_deref()).await?;
     let process = CliProcess::start(CliLaunch {
         supervisor: &setup.supervisor,
-        program: &setup.cli,
-        arguments: cli_command::arguments(&request, files),
+        program: &setup.cli.program,
+        arguments: cli_command::arguments(&request, files, &setup.cli),
         env: cli_command::environment(&request),
         folder: &request.folder,
         plan: setup.plan,

@@ -171,18 +171,31 @@ fn has_dot_segment(path: &str) -> bool {
 
 #[derive(Debug, thiserror::Error)]
 enum ForwardError {
+    /// The operator gave no credential. Not 401: Claude Code would ask again for minutes.
     #[error("{0}")]
-    Credential(#[from] ModelApiError),
+    NoCredential(String),
+    #[error("{0}")]
+    Credential(ModelApiError),
     #[error("the request's body could not be read, or is larger than 64 MiB")]
     Body,
     #[error("the model API cannot be reached: {}", without_url(.0))]
     Upstream(#[from] reqwest::Error),
 }
 
+impl From<ModelApiError> for ForwardError {
+    fn from(error: ModelApiError) -> Self {
+        match error {
+            ModelApiError::NotConfigured(reason) => Self::NoCredential(reason),
+            other => Self::Credential(other),
+        }
+    }
+}
+
 impl ForwardError {
     /// The error in the API's format, so that the engine reports the reason.
     fn response(&self) -> Response<GatewayBody> {
         let (status, kind) = match self {
+            Self::NoCredential(_) => (StatusCode::BAD_REQUEST, "invalid_request_error"),
             Self::Credential(_) => (StatusCode::UNAUTHORIZED, "authentication_error"),
             Self::Body => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Self::Upstream(_) => (StatusCode::BAD_GATEWAY, "api_error"),

@@ -270,7 +270,9 @@ async fn a_request_that_its_sender_gives_up_is_given_up_upstream() {
 async fn what_is_wrong_is_told_in_the_apis_form_and_without_the_upstreams_address() {
     let none = World::open(&[]).await;
     let said = none.send(&format!("{ASK}Content-Length: 0\n\n"), b"").await;
-    assert!(said.starts_with("HTTP/1.1 401 ") && said.contains("set ANTHROPIC_API_KEY"), "{said}");
+    // Not 401, after which Claude Code would ask again for minutes.
+    assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("set ANTHROPIC_API_KEY"), "{said}");
+    assert!(said.contains("`shikiri run --my-login`"), "{said}");
     let env = [("ANTHROPIC_BASE_URL", "http://127.0.0.1:1/secret"), ("ANTHROPIC_API_KEY", "sk")];
     let closed = World::open(&env).await;
     let said = closed.send(&format!("{ASK}Content-Length: 0\n\n"), b"").await;

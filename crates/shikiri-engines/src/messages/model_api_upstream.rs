@@ -60,7 +60,12 @@ impl ModelApiUpstream {
                     Some(_) => Some(base_url(env, name, "")?),
                     None => None,
                 };
-                Err(MissingCredential { base_url, is_bedrock, reason: failure.to_string() })
+                let login = match is_bedrock {
+                    true => "",
+                    false => ", or lend a run your own login: `shikiri run --my-login`",
+                };
+                let reason = format!("{failure}{login}");
+                Err(MissingCredential { base_url, is_bedrock, reason })
             }
         };
         Ok(Self { provider, custom_headers })

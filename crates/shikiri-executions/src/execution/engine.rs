@@ -144,6 +144,25 @@ pub struct ResolvedServer {
     pub is_own: bool,
 }
 
+/// Headers without credentials.
+const PLAIN_HEADERS: [&str; 3] = ["accept", "content-type", "user-agent"];
+
+impl ResolvedServer {
+    /// The values of its headers that must not be output.
+    pub fn secret_values(&self) -> impl Iterator<Item = String> {
+        let is_secret = |(name, _): &(&String, &String)| {
+            !PLAIN_HEADERS.contains(&name.to_ascii_lowercase().as_str())
+        };
+        self.headers.iter().filter(is_secret).flat_map(|(_, value)| with_bare_secret(value))
+    }
+}
+
+/// A secret value, and the part after a scheme such as `Bearer`, which is a secret too.
+pub fn with_bare_secret(value: &str) -> impl Iterator<Item = String> {
+    let bare = value.split_once(' ').map(|(_, bare)| bare.to_owned());
+    std::iter::once(value.to_owned()).chain(bare)
+}
+
 /// Why an engine failed. The text reaches the caller, so it must hold no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -8,9 +8,10 @@ use shikiri_model::confinement::{Confinement, ConfinementLevel};
 use shikiri_model::conversation::{Conversation, ConversationStatus, conversation_lock};
 use shikiri_model::execution::{ExecutionUser, PriceList};
 use shikiri_model::ids::{ConversationId, ModelId, TenantId};
-use shikiri_model::models::{ActiveStatus, Model};
+use shikiri_model::models::{ActiveStatus, EngineKind, Model};
 use shikiri_model::native::ExecutionLimits;
 use shikiri_model::record::{RecordQuery, StoredDocument};
+use shikiri_model::run::Run;
 use shikiri_model::server::{McpServer, TemplateError, fill_template};
 use shikiri_model::skill::Skill;
 use shikiri_model::tenant::{Tenant, TenantStatus};
@@ -31,7 +32,7 @@ pub struct NewExecution {
     pub preferred_skills: Vec<String>,
     pub model_id: Option<ModelId>,
     pub idempotency_key: Option<String>,
-    /// Only native engines enforce limits.
+    /// Claude Code enforces turns and cost; native engines enforce all.
     pub limits: ExecutionLimits,
 }
 
@@ -41,7 +42,34 @@ const MAX_TOKENS: usize = 100;
 const MAX_TOKEN: usize = 16 * 1024;
 const MAX_SKILLS: usize = 100;
 
+/// What a request led to.
+#[derive(Clone, Debug)]
+pub struct ExecutionStart {
+    pub run: StoredDocument<Run>,
+    /// Whether an earlier request with the same idempotency key asked for it.
+    pub is_repeated: bool,
+}
+
+impl ExecutionStart {
+    pub(super) fn new(run: StoredDocument<Run>) -> Self {
+        Self { run, is_repeated: false }
+    }
+
+    pub(super) fn repeated(run: StoredDocument<Run>) -> Self {
+        Self { run, is_repeated: true }
+    }
+}
+
 impl NewExecution {
+    /// Whether a known execution with this request's idempotency key is what the request asks for.
+    /// Tokens are not compared: they are not stored, and may have been renewed.
+    pub(super) fn is_repeated_by(&self, known: &Run) -> bool {
+        let Some(execution) = &known.execution else { return false };
+        known.input == self.input()
+            && execution.executor.user_id == self.executor.user_id
+            && self.model_id.as_ref().is_none_or(|model| *model == execution.model_id)
+    }
+
     pub(super) fn check(&self) -> Result<(), AppError> {
         if self.user_input.trim().is_empty() {
             return Err(AppError::invalid("user_input", "must not be empty"));
@@ -109,6 +137,19 @@ fn check_executor(executor: &ExecutionUser) -> Result<(), AppError> {
     Ok(())
 }
 
+/// Claude Code keeps two of the limits, for the whole turn.
+fn check_cli_limits(limits: &ExecutionLimits) -> Result<(), AppError> {
+    let reason = "the engine claude-code keeps max_turns and max_cost_usd only: use anthropic or \
+                  bedrock";
+    if limits.max_tokens.is_some() {
+        return Err(AppError::invalid("limits.max_tokens", reason));
+    }
+    if limits.subagent.is_some() {
+        return Err(AppError::invalid("limits.subagent", reason));
+    }
+    Ok(())
+}
+
 /// Everything that the checks looked up for the turn.
 pub(crate) struct ResolvedRequest {
     pub(super) tenant: Tenant,
@@ -146,10 +187,17 @@ impl ResolvedRequest {
     }
 
     fn check_limits(&self) -> Result<(), AppError> {
-        if !self.limits.is_none() && !self.engine.is_native() {
-            let engine = self.model.engine.as_str();
-            let reason = format!("the engine {engine} keeps none: use anthropic or bedrock");
-            return Err(AppError::invalid("limits", reason));
+        let engine = self.model.engine;
+        match engine {
+            EngineKind::Anthropic | EngineKind::Bedrock => {}
+            // The CLI counts its own turns and cost, with its own prices.
+            EngineKind::ClaudeCode => return check_cli_limits(&self.limits),
+            EngineKind::Offline if self.limits.is_none() => {}
+            EngineKind::Offline => {
+                let engine = engine.as_str();
+                let reason = format!("the engine {engine} keeps none: use anthropic or bedrock");
+                return Err(AppError::invalid("limits", reason));
+            }
         }
         let prices = self.prices();
         let has_prices = prices.of(&self.model.model_name).is_some_and(|known| !known.is_unset());

@@ -51,7 +51,7 @@ impl ExecutionReport {
             ExecutionOutcome::Result { data, error } => {
                 error.is_none() && data["partial"] == json!(false)
             }
-            ExecutionOutcome::Error(_) => false,
+            ExecutionOutcome::Error { .. } => false,
         };
         let session_id = processor.session_id().map(str::to_owned);
         Self { ending, rows, session_id, title: None, is_success }
@@ -65,7 +65,7 @@ impl ExecutionReport {
     pub(super) fn answer(&self) -> &str {
         match &self.ending {
             ExecutionOutcome::Result { data, .. } => data["result"].as_str().unwrap_or_default(),
-            ExecutionOutcome::Error(_) => "",
+            ExecutionOutcome::Error { .. } => "",
         }
     }
 
@@ -91,9 +91,6 @@ fn ending(
     limit: Duration,
     rows: &[UsageRow],
 ) -> ExecutionOutcome {
-    let error = |code: RunErrorCode, message: String| {
-        ExecutionOutcome::Error(RunError::new(code.as_str(), message))
-    };
     let (usage, cost) = total(rows);
     let result = |text: &str, is_error: bool, errors: &[String], turns: u64, partial: bool| {
         json!({
@@ -107,6 +104,11 @@ fn ending(
             "session_id": processor.session_id(),
             "partial": partial,
         })
+    };
+    let has_text = !processor.text().is_empty();
+    let error = |code: RunErrorCode, message: String| {
+        let partial = has_text.then(|| result(processor.text(), true, &[], 0, true));
+        ExecutionOutcome::Error { error: RunError::new(code.as_str(), message), partial }
     };
     match (ended.stopped, &ended.outcome, processor.finish()) {
         (Some(ExecutionStopReason::Cancelled), ..) => {
@@ -124,8 +126,8 @@ fn ending(
             );
             error(RunErrorCode::QuotaExceeded, message)
         }
-        (Some(ExecutionStopReason::Timeout), ..) if processor.text().is_empty() => {
-            error(RunErrorCode::Timeout, format!("no output within {} s", limit.as_secs_f64()))
+        (Some(ExecutionStopReason::Timeout), ..) if !has_text => {
+            error(RunErrorCode::Timeout, timeout_text(processor, limit))
         }
         (Some(ExecutionStopReason::Timeout), ..) => {
             let errors = [format!("stopped after {} s", limit.as_secs_f64())];
@@ -151,6 +153,20 @@ fn ending(
             ExecutionOutcome::Result { data, error }
         }
     }
+}
+
+/// What a turn without text did until its time was over.
+fn timeout_text(processor: &MessageProcessor, limit: Duration) -> String {
+    let limit = limit.as_secs_f64();
+    let tools = processor.tools();
+    let Some(last) = tools.last() else { return format!("no output within {limit} s") };
+    let open = tools.iter().filter(|call| call.ended_at.is_none()).count();
+    format!(
+        "no text within {limit} s, but {} calls of tools, {open} of them without an answer; the \
+         last was {}",
+        tools.len(),
+        last.tool_name
+    )
 }
 
 /// Generates a title for the conversation, and returns what that cost.

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::engine::{EngineError, ResolvedServer, TurnRequest};
 use super::engine_channel::{EngineOutput, EngineSender, PersistAck};
-use super::execution_request::{NewExecution, ResolvedRequest};
+use super::execution_request::{ExecutionStart, NewExecution, ResolvedRequest};
 use super::finish_execution::{ExecutionReport, title};
 use super::start_execution::ConversationLock;
 use super::turn_journal::{STEP, journal_of};
@@ -67,10 +67,28 @@ impl Executions {
         request: NewExecution,
         own_server: Option<ResolvedServer>,
     ) -> Result<StoredDocument<Run>, AppError> {
+        Ok(self.start_or_attach(tenant, request, own_server).await?.run)
+    }
+
+    /// As `execute`, and tells whether the execution is that of an earlier request.
+    pub async fn execute_or_attach(
+        &self,
+        tenant: &TenantId,
+        request: NewExecution,
+    ) -> Result<ExecutionStart, AppError> {
+        self.start_or_attach(tenant, request, None).await
+    }
+
+    async fn start_or_attach(
+        &self,
+        tenant: &TenantId,
+        request: NewExecution,
+        own_server: Option<ResolvedServer>,
+    ) -> Result<ExecutionStart, AppError> {
         // 1. request
         request.check()?;
         if let Some(known) = self.known_execution(tenant, &request).await? {
-            return Ok(known);
+            return Ok(ExecutionStart::repeated(known));
         }
         // 2. checks
         let resolved = self.resolve_request(tenant, &request, own_server.as_ref()).await?;

@@ -7,30 +7,33 @@ use shikiri_model::conversation::conversation_lock;
 use shikiri_model::execution::{Cost, Execution, TokenUsage};
 use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::lease::{LeaseChange, LeaseGuard, LeaseRefusal};
-use shikiri_model::record::{Document, StoredDocument};
-use shikiri_model::run::Run;
-use shikiri_runtime::run::{RunCommitError, RunWorkload};
+use shikiri_model::record::{Document, ExpectedVersion, StoredDocument};
+use shikiri_model::run::{Run, RunCommand, decide};
+use shikiri_model::time::Timestamp;
+use shikiri_runtime::run::{RunCommitError, RunWorkload, apply};
 use shikiri_runtime::{AppError, entropy, keep_leases};
-use shikiri_store::{CommitError, HubTopic, store};
+use shikiri_store::{Commit, CommitError, HubTopic, store};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::ResolvedServer;
-use super::execution_request::{NewExecution, ResolvedRequest};
+use super::execution_request::{ExecutionStart, NewExecution, ResolvedRequest};
 use super::flow::ExecutionJob;
 use crate::Executions;
 
 /// Polling interval for a lock that another process may release without notifying us.
-const LOCK_POLL: Duration = Duration::from_millis(50);
+pub(super) const LOCK_POLL: Duration = Duration::from_millis(50);
 /// The retry delay given to a caller whose wait timed out.
 const RETRY_LOCKED: Duration = Duration::from_secs(1);
 
 /// The result of an attempt to start.
-enum StartAttempt {
+pub(super) enum StartAttempt {
     Started(Box<StoredDocument<Run>>),
-    /// The execution with this id holds the lock.
-    Held(String),
+    /// A duplicate of this request was faster; or the waiting execution has ended.
+    Known(Box<StoredDocument<Run>>),
+    /// The execution with this id holds the lock. None: others wait longer for it.
+    Held(Option<String>),
     /// The conversation changed since it was read.
     Changed,
     /// This node has no free run slot, or is registering again.
@@ -38,54 +41,70 @@ enum StartAttempt {
 }
 
 impl Executions {
+    /// The execution that has the request's idempotency key.
     pub(super) async fn known_execution(
         &self,
         tenant: &TenantId,
         request: &NewExecution,
     ) -> Result<Option<StoredDocument<Run>>, AppError> {
         let Some(key) = request.unique_key() else { return Ok(None) };
-        let found = self.runtime.store().find(Run::KIND, tenant, &key).await?;
-        Ok(found.map(|record| store::decode(&record)).transpose()?)
+        let Some(record) = self.runtime.store().find(Run::KIND, tenant, &key).await? else {
+            return Ok(None);
+        };
+        let known = store::decode::<Run>(&record)?;
+        match request.is_repeated_by(&known.value) {
+            true => Ok(Some(known)),
+            false => Err(AppError::KeyReused { run: known.value.id.to_string() }),
+        }
     }
 
-    /// Acquires the lock and creates the execution in one commit, as soon as the lock is free.
+    /// Acquires the lock and creates the execution in one commit, as soon as the lock is free and
+    /// nobody in this process waits longer for it.
     pub(super) async fn start_under_lock(
         &self,
         tenant: &TenantId,
         request: &NewExecution,
         mut resolved: ResolvedRequest,
         own_server: Option<&ResolvedServer>,
-    ) -> Result<StoredDocument<Run>, AppError> {
+    ) -> Result<ExecutionStart, AppError> {
         let deadline = Instant::now() + self.options.lock_wait;
+        let place = self.waiting.join(&request.conversation);
         let lock = conversation_lock(&request.conversation);
         let mut freed = self.runtime.store().hub().subscribe(HubTopic::Lease(lock.clone()));
         loop {
-            match self.try_start(request, resolved).await? {
-                StartAttempt::Started(run) => return Ok(*run),
+            let attempt = match place.is_first() {
+                true => self.try_start(request, resolved, None).await?,
+                false => StartAttempt::Held(resolved.locked_by),
+            };
+            match attempt {
+                StartAttempt::Started(run) => return Ok(ExecutionStart::new(*run)),
+                StartAttempt::Known(run) => return Ok(ExecutionStart::repeated(*run)),
                 StartAttempt::Changed => {}
                 StartAttempt::NoSlot if Instant::now() >= deadline => {
                     let detail = "this server carries as many runs as it can: try again".to_owned();
                     return Err(AppError::Limit { detail, retry_after: RETRY_LOCKED });
                 }
                 StartAttempt::NoSlot => tokio::time::sleep(LOCK_POLL).await,
-                StartAttempt::Held(execution) => loop {
+                StartAttempt::Held(mut holder) => loop {
                     // The holder may be a duplicate of this request.
                     if let Some(known) = self.known_execution(tenant, request).await? {
-                        return Ok(known);
+                        return Ok(ExecutionStart::repeated(known));
                     }
                     let now = Instant::now();
                     if now >= deadline {
                         return Err(AppError::Locked {
                             conversation: request.conversation.to_string(),
-                            execution,
+                            execution: holder.unwrap_or_else(|| "an earlier request".to_owned()),
                             retry_after: RETRY_LOCKED,
                         });
                     }
-                    // Read the lock before trying again: many waiters must not all write.
                     let pause = LOCK_POLL.min(deadline - now);
                     let _ = tokio::time::timeout(pause, freed.next()).await;
-                    if self.runtime.store().lease(&lock).await?.is_none_or(|(_, lapsed)| lapsed) {
-                        break;
+                    // Read the lock before trying again: many waiters must not all write.
+                    match self.lock_holder(&lock).await? {
+                        None if place.is_first() => break,
+                        None => {}
+                        found => holder = found,
                     }
                 },
             }
@@ -94,15 +113,23 @@ impl Executions {
         }
     }
 
-    async fn try_start(
+    /// The execution that holds a conversation's lock.
+    pub(super) async fn lock_holder(&self, lock: &str) -> Result<Option<String>, AppError> {
+        let found = self.runtime.store().lease(lock).await?;
+        Ok(found.filter(|(_, lapsed)| !lapsed).map(|(lease, _)| lease.owner))
+    }
+
+    /// Starts a new execution, or the one that waits for it, if the lock is free.
+    pub(super) async fn try_start(
         &self,
         request: &NewExecution,
         resolved: ResolvedRequest,
+        waiting: Option<&StoredDocument<Run>>,
     ) -> Result<StartAttempt, AppError> {
         let tenant = resolved.tenant.id.clone();
         // A waiting request takes no slot.
-        if let Some(execution) = resolved.locked_by {
-            return Ok(StartAttempt::Held(execution));
+        if resolved.locked_by.is_some() {
+            return Ok(StartAttempt::Held(resolved.locked_by));
         }
         let slot = self
             .tenancy
@@ -110,29 +137,32 @@ impl Executions {
             .take(&tenant, resolved.tenant.limits.max_concurrent_executions)?;
         let Some(run_slot) = self.runtime.reserve_slot() else { return Ok(StartAttempt::NoSlot) };
         let now = self.runtime.store().now().await?;
-        let id = RunId::mint_execution(now, entropy()?);
-        let mut run = Run::new(id, tenant, "execution".to_owned(), request.input(), now);
-        run.idempotency_key = request.unique_key();
-        run.execution = Some(Box::new(Execution {
-            conversation: request.conversation.clone(),
-            turn: resolved.conversation.value.turns + 1,
-            model_id: resolved.model.id.clone(),
-            engine: resolved.model.engine,
-            executor: request.executor.clone(),
-            is_resumable: resolved.can_resume_elsewhere() && run_slot.is_lasting(),
-            confinement: resolved.confinement,
-            usage: TokenUsage::default(),
-            total_cost_usd: Cost::default(),
-        }));
+        let mut run = match waiting {
+            Some(waiting) => waiting.value.clone(),
+            None => new_run(request, &resolved, now)?,
+        };
+        // The turn's number and the model may have changed while it waited.
+        let is_resumable = resolved.can_resume_elsewhere() && run_slot.is_lasting();
+        let execution = Execution { is_resumable, ..new_execution(request, &resolved) };
+        run.execution = Some(Box::new(execution));
         let acquire = LeaseChange::Acquire {
             name: conversation_lock(&request.conversation),
             owner: run.id.to_string(),
             ttl: self.options.lock_lease,
         };
         let conversation = resolved.conversation.value.key();
-        let version = resolved.conversation.version;
-        let (run, commit) = shikiri_runtime::run::local_start_commit(&run, &run_slot, now)?;
-        let commit = commit.lease(acquire).requiring(conversation.clone(), version);
+        let conversation_version = resolved.conversation.version;
+        let (run, commit) = match waiting {
+            Some(waiting) => {
+                let expected = ExpectedVersion::Version(waiting.version);
+                let started = decide(&run, RunCommand::Start { node: run_slot.node() }, now)?;
+                let commit = apply(Commit::new(), &started, expected)?.guarded_by(run_slot.guard());
+                (started.run, commit)
+            }
+            None => shikiri_runtime::run::local_start_commit(&run, &run_slot, now)?,
+        };
+        let version = waiting.map_or(1, |waiting| waiting.version + 1);
+        let commit = commit.lease(acquire).requiring(conversation.clone(), conversation_version);
         let job = ExecutionJob {
             executions: self.clone(),
             resolved,
@@ -140,11 +170,11 @@ impl Executions {
             is_resumed: false,
             slot,
         };
-        match run_slot.start(run.clone(), commit, RunWorkload::Job(Box::new(job))).await {
+        match run_slot.start(run.clone(), commit, version, RunWorkload::Job(Box::new(job))).await {
             Ok(committed) => Ok(StartAttempt::Started(Box::new(StoredDocument {
-                version: 1,
+                version,
                 attempts: 0,
-                created_at: committed.at,
+                created_at: waiting.map_or(committed.at, |waiting| waiting.created_at),
                 updated_at: committed.at,
                 value: run,
             }))),
@@ -163,18 +193,52 @@ impl Executions {
         run: &Run,
     ) -> Result<StartAttempt, AppError> {
         match error {
-            CommitError::Lease(LeaseRefusal::Held { owner, .. }) => Ok(StartAttempt::Held(owner)),
+            CommitError::Lease(LeaseRefusal::Held { owner, .. }) => {
+                Ok(StartAttempt::Held(Some(owner)))
+            }
+            // It was cancelled while it waited, or removed with its conversation.
+            CommitError::Conflict(changed) if changed == run.key() => {
+                let ended = self.runtime.load_run(&run.tenant, &run.id).await?;
+                Ok(StartAttempt::Known(Box::new(ended)))
+            }
             CommitError::Conflict(changed) if changed == *conversation => Ok(StartAttempt::Changed),
             // A duplicate of this request was faster.
             CommitError::NotUnique(_) => {
                 let known = self.known_execution(&run.tenant, request).await?;
-                known.map(Box::new).map(StartAttempt::Started).ok_or_else(|| AppError::from(error))
+                known.map(Box::new).map(StartAttempt::Known).ok_or_else(|| AppError::from(error))
             }
             CommitError::Lease(LeaseRefusal::Lost { .. }) => {
                 Err(AppError::Unavailable("this node is stopping".to_owned()))
             }
             other => Err(other.into()),
         }
+    }
+}
+
+/// The record of an execution that this request asks for.
+pub(super) fn new_run(
+    request: &NewExecution,
+    resolved: &ResolvedRequest,
+    now: Timestamp,
+) -> Result<Run, AppError> {
+    let (id, tenant) = (RunId::mint_execution(now, entropy()?), resolved.tenant.id.clone());
+    let mut run = Run::new(id, tenant, "execution".to_owned(), request.input(), now);
+    run.idempotency_key = request.unique_key();
+    run.execution = Some(Box::new(new_execution(request, resolved)));
+    Ok(run)
+}
+
+fn new_execution(request: &NewExecution, resolved: &ResolvedRequest) -> Execution {
+    Execution {
+        conversation: request.conversation.clone(),
+        turn: resolved.conversation.value.turns + 1,
+        model_id: resolved.model.id.clone(),
+        engine: resolved.model.engine,
+        executor: request.executor.clone(),
+        is_resumable: false,
+        confinement: resolved.confinement,
+        usage: TokenUsage::default(),
+        total_cost_usd: Cost::default(),
     }
 }
 

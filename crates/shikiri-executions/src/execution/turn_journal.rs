@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use shikiri_model::event::{EventRef, StreamId};
 use shikiri_model::execution::{MessageLog, UsageRow};
-use shikiri_model::ids::TenantId;
+use shikiri_model::ids::{RunId, TenantId};
 use shikiri_model::native;
 use shikiri_model::record::RecordQuery;
 use shikiri_model::run::Run;
@@ -21,7 +21,11 @@ const PAGE_BYTES: usize = 1024 * 1024;
 pub(super) const STEP: &str = "step";
 
 pub(super) fn journal_of(run: &Run) -> StreamId {
-    StreamId::new(format!("journal/{}", run.id))
+    journal_stream(&run.id)
+}
+
+pub(crate) fn journal_stream(run: &RunId) -> StreamId {
+    StreamId::new(format!("journal/{run}"))
 }
 
 /// Closes the journal: expired events are only removed from closed streams.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use shikiri_model::known_secrets::KnownSecrets;
 use shikiri_model::models::{EngineKind, Model};
 use shikiri_model::server::McpServerTransport;
 use shikiri_runtime::AppError;
@@ -185,8 +186,8 @@ impl Executions {
         Ok(PreparedTurn { request, left_out, tool_warnings, loopback_server })
     }
 
-    /// An engine that calls tools itself gets a toolbox. A separate program gets servers; APIs
-    /// among them are offered by a `LoopbackMcpServer` of this run.
+    /// An engine that calls tools itself gets a toolbox. A separate program gets servers; APIs and
+    /// servers with headers are reached through a `LoopbackMcpServer` of this run.
     async fn set_up_tools(&self, resolved: &ResolvedRequest, folder: &Path) -> ToolSetup {
         let mut servers = resolved.servers.clone();
         let mut check = DefinitionCheck::new(self, &resolved.conversation.value.tenant);
@@ -210,8 +211,9 @@ impl Executions {
             }
             EngineKind::ClaudeCode => {
                 check.restrict_allowed_tools(&mut servers, folder).await;
+                let secrets = KnownSecrets::new(secrets(resolved));
                 let (servers, loopback_server, left_out) =
-                    LoopbackMcpServer::open(servers, &mut check).await;
+                    LoopbackMcpServer::open(servers, &secrets, &mut check).await;
                 let tool_warnings = check.warnings;
                 ToolSetup { servers, left_out, tool_warnings, loopback_server, ..ToolSetup::none() }
             }
@@ -271,18 +273,11 @@ fn bypass_proxy_for_loopback(env: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The request's tokens and the headers of APIs. An engine that uses the loopback server never sees
+/// The request's tokens and the servers' headers. An engine that uses the loopback server never sees
 /// those headers, but must not output them either.
 fn secrets(resolved: &ResolvedRequest) -> Vec<String> {
-    let is_api =
-        |server: &&ResolvedServer| matches!(server.transport, McpServerTransport::Openapi { .. });
-    let headers = resolved.servers.iter().filter(is_api).flat_map(|server| server.headers.values());
-    let both = headers.flat_map(|value| {
-        // The part after `Bearer` is a secret by itself.
-        let rest = value.split_once(' ').map(|(_, rest)| rest.to_owned());
-        [Some(value.clone()), rest].into_iter().flatten()
-    });
-    resolved.secrets.iter().cloned().chain(both).collect()
+    let headers = resolved.servers.iter().flat_map(ResolvedServer::secret_values);
+    resolved.secrets.iter().cloned().chain(headers).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Offers APIs as MCP servers on loopback, for an engine that is a separate program. Each run has
-//! its own listener, with a token that only this run's program knows. It is closed when the run
-//! ends.
+//! The loopback server of a run, for an engine that is a separate program. It offers APIs as MCP
+//! servers, and forwards to MCP servers whose headers the program must not have. Each run has its own
+//! listener, with a token that only this run's program knows. It is closed when the run ends.
 //!
-//! It implements only the part of the protocol that such a program needs, without sessions or
-//! streams: every request is answered with one document.
+//! For an API it implements only the part of the protocol that such a program needs, without sessions
+//! or streams: every request is answered with one document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -11,12 +11,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
+use shikiri_model::known_secrets::KnownSecrets;
 use shikiri_model::server::McpServerTransport;
 use shikiri_runtime::random;
 use tokio::net::TcpListener;
@@ -26,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::SkippedServers;
 use super::api_tools::ApiTools;
 use super::definition_check::DefinitionCheck;
+use super::forwarded_server::ForwardedServer;
 use super::tool_names::{ToolNames, is_allowed};
 use crate::execution::{ResolvedServer, ToolBox as _, ToolCallResult, ToolContent, ToolSpec};
 
@@ -50,7 +53,15 @@ pub(crate) struct LoopbackMcpServer {
 struct LoopbackState {
     /// Hash of the token, so that the comparison reveals nothing about it.
     token: Vec<u8>,
-    loopback_apis: BTreeMap<String, LoopbackApi>,
+    entries: LoopbackEntries,
+    secrets: KnownSecrets,
+}
+
+/// What the loopback server offers, by name.
+#[derive(Default)]
+struct LoopbackEntries {
+    apis: BTreeMap<String, LoopbackApi>,
+    forwarded: BTreeMap<String, ForwardedServer>,
 }
 
 /// One API of the loopback server.
@@ -60,68 +71,71 @@ struct LoopbackApi {
     offered: BTreeMap<String, String>,
 }
 
+/// Whether a program must not reach this server by itself: it is no MCP server, or its headers are
+/// secrets.
+fn is_behind_loopback(server: &ResolvedServer) -> bool {
+    match &server.transport {
+        McpServerTransport::Openapi { .. } => true,
+        McpServerTransport::Http { .. } | McpServerTransport::Sse { .. } => {
+            !server.headers.is_empty()
+        }
+        McpServerTransport::Stdio { .. } => false,
+    }
+}
+
 impl LoopbackMcpServer {
-    /// Opens a listener for the APIs among the servers and replaces each API by a server on it.
-    /// Other servers are returned unchanged. Without a usable API, no listener is opened.
+    /// Opens a listener for the APIs and the servers with headers, and replaces each by a server on
+    /// it. Other servers are returned unchanged. Without any, no listener is opened. `secrets` are
+    /// removed from answers.
     pub(crate) async fn open(
         servers: Vec<ResolvedServer>,
+        secrets: &KnownSecrets,
         check: &mut DefinitionCheck<'_>,
     ) -> (Vec<ResolvedServer>, Option<Self>, SkippedServers) {
-        let (apis, mut given): (Vec<_>, Vec<_>) = servers
-            .into_iter()
-            .partition(|server| matches!(server.transport, McpServerTransport::Openapi { .. }));
-        let (mut loopback_apis, mut left_out) = (BTreeMap::new(), Vec::new());
-        let opened = apis.iter().map(|server| async {
-            let tools = ApiTools::open(server).await?;
-            tools.is_in_reach().await?;
-            Ok::<_, String>(tools)
-        });
-        let mut behind = Vec::new();
-        for (server, opened) in apis.iter().zip(futures_util::future::join_all(opened).await) {
-            match opened {
-                Ok(tools) => {
-                    let withheld = check.find_withheld_tools(server, tools.definitions()).await;
-                    let loopback_api = LoopbackApi::new(server, tools, &withheld);
-                    behind.push((
-                        server.name.clone(),
-                        loopback_api.offered.keys().cloned().collect(),
-                    ));
-                    loopback_apis.insert(server.name.clone(), loopback_api);
+        let (behind, mut given): (Vec<_>, Vec<_>) =
+            servers.into_iter().partition(is_behind_loopback);
+        let (mut entries, mut left_out) = (LoopbackEntries::default(), Vec::new());
+        let opened = behind.iter().map(|server| open_entry(server, secrets));
+        let opened = futures_util::future::join_all(opened).await;
+        let mut offered = Vec::new();
+        for (server, opened) in behind.into_iter().zip(opened) {
+            let allowed_tools = match opened {
+                Ok(LoopbackEntry::Forwarded(forwarded)) => {
+                    entries.forwarded.insert(server.name.clone(), *forwarded);
+                    server.allowed_tools.clone()
                 }
-                Err(why) => left_out.push((server.name.clone(), why)),
-            }
+                Ok(LoopbackEntry::Api(tools)) => {
+                    let withheld = check.find_withheld_tools(&server, tools.definitions()).await;
+                    let api = LoopbackApi::new(&server, *tools, &withheld);
+                    let names = api.offered.keys().cloned().collect();
+                    entries.apis.insert(server.name.clone(), api);
+                    Some(names)
+                }
+                Err(why) => {
+                    left_out.push((server.name, why));
+                    continue;
+                }
+            };
+            offered.push(ResolvedServer { allowed_tools, ..server });
         }
-        if loopback_apis.is_empty() {
+        if offered.is_empty() {
             return (given, None, left_out);
         }
-        match Self::listen(loopback_apis).await {
+        match Self::listen(entries, secrets.clone().with_json_escapes()).await {
             Ok((loopback_server, port, token)) => {
-                let server = |(name, tools): (String, Vec<String>)| ResolvedServer {
-                    id: None,
-                    transport: McpServerTransport::Http {
-                        url: format!("http://127.0.0.1:{port}/{name}"),
-                    },
-                    headers: BTreeMap::from([(
-                        "Authorization".to_owned(),
-                        format!("Bearer {token}"),
-                    )]),
-                    name,
-                    allowed_tools: Some(tools),
-                    allow_private: true,
-                    is_own: false,
-                };
-                given.extend(behind.into_iter().map(server));
+                given.extend(offered.into_iter().map(|server| moved(server, port, &token)));
                 (given, Some(loopback_server), left_out)
             }
             Err(why) => {
-                left_out.extend(behind.into_iter().map(|(name, _)| (name, why.clone())));
+                left_out.extend(offered.into_iter().map(|server| (server.name, why.clone())));
                 (given, None, left_out)
             }
         }
     }
 
     async fn listen(
-        loopback_apis: BTreeMap<String, LoopbackApi>,
+        entries: LoopbackEntries,
+        secrets: KnownSecrets,
     ) -> Result<(Self, u16, String), String> {
         let secret: [u8; 32] = random().map_err(|error| error.to_string())?;
         let token = hex::encode(secret);
@@ -129,10 +143,39 @@ impl LoopbackMcpServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         let token_hash = digest(&SHA256, format!("Bearer {token}").as_bytes()).as_ref().to_vec();
-        let shared = Arc::new(LoopbackState { token: token_hash, loopback_apis });
+        let shared = Arc::new(LoopbackState { token: token_hash, entries, secrets });
         let serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, shared)));
         Ok((Self { _serving: serving }, port, token))
     }
+}
+
+enum LoopbackEntry {
+    Api(Box<ApiTools>),
+    Forwarded(Box<ForwardedServer>),
+}
+
+async fn open_entry(
+    server: &ResolvedServer,
+    secrets: &KnownSecrets,
+) -> Result<LoopbackEntry, String> {
+    if !matches!(server.transport, McpServerTransport::Openapi { .. }) {
+        let forwarded = ForwardedServer::open(server, secrets).await?;
+        return Ok(LoopbackEntry::Forwarded(Box::new(forwarded)));
+    }
+    let tools = ApiTools::open(server).await?;
+    tools.is_in_reach().await?;
+    Ok(LoopbackEntry::Api(Box::new(tools)))
+}
+
+/// The server as the run's program reaches it.
+fn moved(server: ResolvedServer, port: u16, token: &str) -> ResolvedServer {
+    let url = format!("http://127.0.0.1:{port}/{}", server.name);
+    let transport = match server.transport {
+        McpServerTransport::Sse { .. } => McpServerTransport::Sse { url },
+        _ => McpServerTransport::Http { url },
+    };
+    let headers = [("Authorization".to_owned(), format!("Bearer {token}"))].into();
+    ResolvedServer { transport, headers, allow_private: true, ..server }
 }
 
 /// Serves until it is dropped, and all connections with it.
@@ -165,7 +208,8 @@ async fn serve(listener: TcpListener, shared: Arc<LoopbackState>) {
     }
 }
 
-type LoopbackResponse = Response<Full<Bytes>>;
+/// An answer; its body ends with an error if the server behind it breaks off.
+pub(super) type LoopbackResponse = Response<UnsyncBoxBody<Bytes, reqwest::Error>>;
 
 impl LoopbackState {
     async fn answer(&self, request: Request<Incoming>) -> LoopbackResponse {
@@ -174,32 +218,54 @@ impl LoopbackState {
         if shown.is_none_or(|shown| shown.as_ref() != self.token) {
             return plain(StatusCode::UNAUTHORIZED);
         }
-        let Some(loopback_api) = self.loopback_apis.get(request.uri().path().trim_matches('/'))
-        else {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path().trim_start_matches('/');
+        let (name, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+        let rest = rest.trim_end_matches('/');
+        let api = self.entries.apis.get(name).filter(|_| rest.is_empty());
+        let forwarded = self.entries.forwarded.get(name);
+        if api.is_none() && forwarded.is_none() {
             return plain(StatusCode::NOT_FOUND);
-        };
-        if request.method() != Method::POST {
+        }
+        if forwarded.is_none() && head.method != Method::POST {
             return plain(StatusCode::METHOD_NOT_ALLOWED);
         }
-        let Ok(body) = Limited::new(request.into_body(), MAX_MESSAGE).collect().await else {
+        let Ok(body) = Limited::new(body, MAX_MESSAGE).collect().await else {
             return plain(StatusCode::PAYLOAD_TOO_LARGE);
         };
-        let Ok(message) = serde_json::from_slice::<Value>(&body.to_bytes()) else {
-            return document(&error(&Value::Null, PARSE_ERROR, "this is no JSON"));
+        let body = body.to_bytes();
+        match (forwarded, api) {
+            (Some(server), _) => server.forward(head.method, rest, head.headers, body).await,
+            (None, Some(api)) => self.answer_for_api(api, &body).await,
+            (None, None) => plain(StatusCode::NOT_FOUND),
+        }
+    }
+
+    async fn answer_for_api(&self, api: &LoopbackApi, body: &[u8]) -> LoopbackResponse {
+        let Ok(message) = serde_json::from_slice::<Value>(body) else {
+            return self.document(&error(&Value::Null, PARSE_ERROR, "this is no JSON"));
         };
         let id = &message["id"];
         match message["method"].as_str() {
             None if message.get("result").is_some() || message.get("error").is_some() => {
                 plain(StatusCode::ACCEPTED)
             }
-            None => document(&error(id, INVALID_REQUEST, "this is no request")),
+            None => self.document(&error(id, INVALID_REQUEST, "this is no request")),
             // A notification needs no answer.
             Some(_) if id.is_null() => plain(StatusCode::ACCEPTED),
-            Some(method) => document(&match loopback_api.serve(method, &message["params"]).await {
+            Some(method) => self.document(&match api.serve(method, &message["params"]).await {
                 Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
                 Err((code, why)) => error(id, code, &why),
             }),
         }
+    }
+
+    /// A JSON document, without the secrets that an API may have repeated.
+    fn document(&self, message: &Value) -> LoopbackResponse {
+        let mut sent = Response::new(body(self.secrets.redact(&message.to_string())));
+        let kind = header::HeaderValue::from_static("application/json");
+        sent.headers_mut().insert(header::CONTENT_TYPE, kind);
+        sent
     }
 }
 
@@ -277,16 +343,17 @@ fn error(id: &Value, code: i64, why: &str) -> Value {
 }
 
 fn plain(status: StatusCode) -> LoopbackResponse {
-    let mut sent = Response::new(Full::default());
+    text(status, "")
+}
+
+pub(super) fn text(status: StatusCode, text: &str) -> LoopbackResponse {
+    let mut sent = Response::new(body(text.to_owned()));
     *sent.status_mut() = status;
     sent
 }
 
-fn document(message: &Value) -> LoopbackResponse {
-    let mut sent = Response::new(Full::new(Bytes::from(message.to_string())));
-    let kind = header::HeaderValue::from_static("application/json");
-    sent.headers_mut().insert(header::CONTENT_TYPE, kind);
-    sent
+fn body(content: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, reqwest::Error> {
+    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ async fn an_api_is_a_server_behind_a_door_that_only_its_run_can_open() {
     let plain = ResolvedServer {
         name: "other".to_owned(),
         transport: McpServerTransport::Http { url: "http://127.0.0.1:1/".to_owned() },
+        headers: BTreeMap::new(),
         ..api.clone()
     };
     let (servers, loopback_server, left_out) =

@@ -1,6 +1,7 @@
 //! The tools of one turn, for engines that call tools themselves: those of the tenant's servers,
 //! the files of the workspace, and the skills. For engines that are separate programs,
-//! `loopback_server` offers the APIs among the servers as MCP servers.
+//! `loopback_server` offers the APIs among the servers as MCP servers, and forwards to those that need
+//! headers.
 //!
 //! # A call of an API
 //!
@@ -19,7 +20,9 @@
 
 mod api_tools;
 mod definition_check;
+mod endpoint_event;
 mod file_tools;
+mod forwarded_server;
 mod loopback_server;
 mod mcp_link;
 mod skill_tool;

@@ -1,4 +1,5 @@
 use serde_json::json;
+use shikiri_model::known_secrets::KnownSecrets;
 use shikiri_model::models::ActiveStatus;
 use shikiri_testkit::until;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -104,8 +105,9 @@ impl World {
         &self,
         servers: Vec<ResolvedServer>,
     ) -> (Vec<ResolvedServer>, Option<LoopbackMcpServer>, SkippedServers) {
-        LoopbackMcpServer::open(servers, &mut DefinitionCheck::new(&self.executions, &self.tenant))
-            .await
+        let secrets = KnownSecrets::new(["token-4711".to_owned(), "quo\"ted".to_owned()]);
+        let mut check = DefinitionCheck::new(&self.executions, &self.tenant);
+        LoopbackMcpServer::open(servers, &secrets, &mut check).await
     }
 
     async fn gather(

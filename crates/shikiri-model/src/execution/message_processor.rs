@@ -215,6 +215,10 @@ impl MessageProcessor {
         let start = self.subagents.remove(tool_use_id)?;
         let (usage, cost) = self.ledger.of_subagent(tool_use_id, &self.expected.prices);
         let mut data = self.about(&start);
+        // By now the model has named itself; before, there is only what was asked for.
+        if let Some(model) = self.ledger.model_of_subagent(tool_use_id) {
+            data["model"] = json!(model);
+        }
         data["is_error"] = json!(is_error);
         data["usage"] = json!(usage);
         data["cost_usd"] = json!(cost);

@@ -45,6 +45,27 @@ fn a_session_starts_once_however_often_the_engine_says_so() {
 }
 
 #[test]
+fn the_end_of_a_subagent_names_the_model_that_answered() {
+    let mut processor = MessageProcessor::new(expected());
+    let begun = taken(&mut processor, spawn("t1", Some("haiku")));
+    assert_eq!(begun[0].1["model"], "claude-haiku-4-5");
+    for (request, model, output_tokens) in
+        [("r1", "claude-haiku-4-5-20251001", 7), ("r2", "claude-other", 1)]
+    {
+        let usage = TokenUsage { output_tokens, ..TokenUsage::default() };
+        let who = TokenSpender::Subagent("t1".into());
+        let (request, model) = (request.into(), model.into());
+        taken(&mut processor, EngineMessage::Spent { who, request, model, usage });
+    }
+    let told = EngineMessage::SubagentEnded { tool_use_id: "t1".into(), is_error: false };
+    assert_eq!(taken(&mut processor, told)[0].1["model"], "claude-haiku-4-5-20251001");
+    // One that has not asked its model has none that answered.
+    taken(&mut processor, spawn("t2", Some("haiku")));
+    let told = EngineMessage::SubagentEnded { tool_use_id: "t2".into(), is_error: true };
+    assert_eq!(taken(&mut processor, told)[0].1["model"], "claude-haiku-4-5");
+}
+
+#[test]
 fn streamed_text_is_told_once_and_kept_whole() {
     let mut processor = MessageProcessor::new(expected());
     for piece in ["こん", "にちは"] {

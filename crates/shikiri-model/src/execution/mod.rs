@@ -7,6 +7,7 @@ mod built_in_prices;
 mod engine_message;
 mod execution_records;
 mod message_processor;
+mod progress;
 mod token_usage;
 mod tool_tracker;
 mod usage_ledger;
@@ -19,6 +20,7 @@ pub use built_in_prices::{PRICES_AS_OF, built_in_prices};
 pub use engine_message::{EngineFinish, EngineMessage, SubagentStart, TokenSpender, ToolUse};
 pub use execution_records::{MessageLog, SessionFiles, ToolLog, UsageLog};
 pub use message_processor::{ConversationMessage, MessageKind, MessageProcessor, ProcessorConfig};
+pub use progress::ExecutionProgress;
 pub use token_usage::{Cost, ModelPrices, TokenPrice, TokenUsage};
 pub use tool_tracker::{ToolCall, ToolTracker};
 pub use usage_ledger::{PriceList, SpenderKind, UsageLedger, UsageRow, total};
@@ -72,9 +74,8 @@ pub struct ExecutionConclusion {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExecutionOutcome {
     /// The engine returned a result: the data of the `result` event, and the error, if any.
-    Result {
-        data: Value,
-        error: Option<RunError>,
-    },
-    Error(RunError),
+    Result { data: Value, error: Option<RunError> },
+    /// The execution was stopped, or the engine failed. `partial` is what there was until then, in
+    /// the form of a result; readers get the `error` event alone.
+    Error { error: RunError, partial: Option<Value> },
 }

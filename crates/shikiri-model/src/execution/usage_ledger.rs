@@ -116,6 +116,20 @@ impl UsageLedger {
         own.fold(Default::default(), |(usage, cost), row| (usage + row.usage, cost + row.cost_usd))
     }
 
+    /// The model that a subagent used, as the model names itself. Of several, the one with the most
+    /// tokens.
+    pub fn model_of_subagent(&self, tool_use_id: &str) -> Option<String> {
+        let mut sums = BTreeMap::<&str, TokenUsage>::new();
+        for ((who, _), (model, usage)) in &self.requests {
+            if matches!(who, TokenSpender::Subagent(id) if id == tool_use_id) {
+                *sums.entry(model).or_default() += *usage;
+            }
+        }
+        let most =
+            sums.into_iter().max_by_key(|(_, usage)| (usage.output_tokens, usage.input_tokens));
+        most.map(|(model, _)| model.to_owned())
+    }
+
     fn row(
         &self,
         who: &TokenSpender,

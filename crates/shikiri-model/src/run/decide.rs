@@ -85,6 +85,13 @@ pub fn decide(run: &Run, command: RunCommand, now: Timestamp) -> Result<RunDecis
         }
         (Running, RunCommand::Finish(outcome)) => Ok(next.finished(outcome, now)),
         (Running, RunCommand::Conclude(conclusion)) => next.concluded(conclusion, now),
+        // One that waits for its conversation has spent nothing.
+        (Queued, RunCommand::Finish(outcome)) if run.is_waiting_execution() => {
+            Ok(next.finished(outcome, now))
+        }
+        (Queued, RunCommand::Cancel) if run.is_waiting_execution() => {
+            Ok(next.finished(RunOutcome::Cancelled, now))
+        }
 
         (_, RunCommand::Answer { question, answer }) => next.answered(&question, &answer, now),
         (_, RunCommand::Input(input)) => next.redirected(input),
@@ -330,7 +337,8 @@ impl RunTransition {
                 self.run.result = Some(data);
                 self.run.error = error;
             }
-            ExecutionOutcome::Error(error) => {
+            ExecutionOutcome::Error { error, partial } => {
+                self.run.result = partial;
                 let is_cancelled = error.code == RunErrorCode::Cancelled.as_str();
                 self.run.status =
                     if is_cancelled { RunStatus::Cancelled } else { RunStatus::Failed };

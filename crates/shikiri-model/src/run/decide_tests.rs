@@ -288,6 +288,12 @@ fn conclude(ending: crate::execution::ExecutionOutcome) -> RunCommand {
     })
 }
 
+/// What a stopped engine had written.
+fn stopped(code: &str) -> crate::execution::ExecutionOutcome {
+    let partial = Some(json!({ "result": "半", "partial": true }));
+    crate::execution::ExecutionOutcome::Error { error: RunError::new(code, "x"), partial }
+}
+
 #[test]
 fn an_execution_tells_only_what_its_engine_told_and_one_end() {
     use crate::execution::ExecutionOutcome;
@@ -316,16 +322,39 @@ fn an_execution_tells_only_what_its_engine_told_and_one_end() {
             RunStatus::Failed,
             "result",
         ),
-        (ExecutionOutcome::Error(RunError::new("INTERRUPTED", "x")), RunStatus::Failed, "error"),
-        (ExecutionOutcome::Error(RunError::new("CANCELLED", "x")), RunStatus::Cancelled, "error"),
+        (stopped("INTERRUPTED"), RunStatus::Failed, "error"),
+        (stopped("CANCELLED"), RunStatus::Cancelled, "error"),
     ] {
         let ended = decide(&running.run, conclude(ending), now).unwrap();
         assert_eq!(ended.run.status, status);
         assert_eq!(ended.events.iter().map(NewEvent::kind).collect::<Vec<_>>(), [kind]);
         let execution = ended.run.execution.as_ref().unwrap();
         assert_eq!((execution.usage.input_tokens, ended.run.ended_at), (9, Some(now)));
+        let partial = kind == "error";
+        assert_eq!(ended.run.result.unwrap()["partial"], json!(partial));
         assert!(decide(&ended.run, RunCommand::Cancel, now).is_err());
     }
+}
+
+#[test]
+fn an_execution_that_waits_for_its_conversation_ends_at_once() {
+    let now = Timestamp::from_millis(7);
+    let waiting = decide(&execution(), RunCommand::Enqueue, now).unwrap().run;
+    assert!(waiting.is_waiting_execution());
+    let failed = RunOutcome::Failed(RunError::new("NOT_STARTED", "x"));
+    for (command, status) in [
+        (RunCommand::Cancel, RunStatus::Cancelled),
+        (RunCommand::Finish(failed.clone()), RunStatus::Failed),
+    ] {
+        let ended = decide(&waiting, command, now).unwrap();
+        assert_eq!((ended.run.status, ended.run.ended_at), (status, Some(now)));
+        assert_eq!(ended.events.iter().map(NewEvent::kind).collect::<Vec<_>>(), ["error"]);
+    }
+    // One that was lost has a bill, and an agent's run a worker that ends it.
+    let lost = Run { starts: 1, ..waiting };
+    assert!(decide(&lost, RunCommand::Finish(failed.clone()), now).is_err());
+    let agent = Run { execution: None, ..execution() };
+    assert!(decide(&agent, RunCommand::Finish(failed), now).is_err());
 }
 
 #[test]
@@ -334,7 +363,7 @@ fn only_an_execution_is_concluded() {
     let mut run = execution();
     run.execution = None;
     let started = decide(&run, RunCommand::Start { node: "nod_1".parse().unwrap() }, now).unwrap();
-    let ending = crate::execution::ExecutionOutcome::Error(RunError::new("X", "x"));
+    let ending = stopped("X");
     assert!(decide(&started.run, conclude(ending), now).is_err());
 }
 

@@ -22,6 +22,10 @@ documented_enum! {
         ///
         /// Send the turn again: the conversation is as it was before. What was spent is on the bill.
         Interrupted = "INTERRUPTED",
+        /// A queued execution could not be started when its turn came. Nothing was spent.
+        ///
+        /// Read the message, which is that of the refused request.
+        NotStarted = "NOT_STARTED",
         /// The tenant's stored data reached its limit while the run worked.
         ///
         /// Remove conversations or files, or raise `stored_bytes`.

@@ -147,6 +147,11 @@ impl Run {
         self.execution.as_ref().is_none_or(|execution| execution.is_resumable)
     }
 
+    /// Whether it is an execution that waits for its conversation, and has not been started yet.
+    pub fn is_waiting_execution(&self) -> bool {
+        self.execution.is_some() && self.status == RunStatus::Queued && self.starts == 0
+    }
+
     pub fn outcome(&self) -> Option<RunOutcome> {
         match self.status {
             RunStatus::Completed => Some(RunOutcome::Completed(self.result.clone()?)),

@@ -114,10 +114,33 @@ pub(super) async fn requeue_or_abort_runs_of(
             }
         }
         if put_back == 0 {
-            return Ok(());
+            return abort_waiting_executions_of(services, node).await;
         }
         tracing::info!(node.id = %node, "took {put_back} runs from {node}");
     }
+}
+
+/// Ends the executions that waited at this node for their conversation: their requests, with the
+/// secrets in them, were in its memory only.
+async fn abort_waiting_executions_of(
+    services: &NodeServices,
+    node: &NodeId,
+) -> Result<(), AppError> {
+    let query = RecordQuery {
+        kind: Run::KIND,
+        owner: Some(node.to_string()),
+        state: Some(RunStatus::Queued.as_str().to_owned()),
+        ..RecordQuery::default()
+    };
+    let runs = services.runtime.list_all::<Run>(query).await?;
+    for run in runs.iter().filter(|run| run.is_waiting_execution()) {
+        if let Some(handler) = services.handler(run) {
+            let text = "the server at which it waited for its conversation is gone";
+            let error = RunError::new(RunErrorCode::Interrupted.as_str(), text);
+            handler.abort(run, node, error, None).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Losses in a row after which a handler's run is ended: it may be what kills its nodes.

@@ -29,4 +29,4 @@ pub use start_run::NewRun;
 pub use start_run::{is_good_key, local_start_commit};
 pub use use_cases::RunView;
 pub use use_cases::{RunCommitError, apply};
-pub use worker::RunWorkload;
+pub use worker::{NodeTasks, RunWorkload};

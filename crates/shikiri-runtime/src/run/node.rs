@@ -21,7 +21,7 @@ use super::liveness_file::{LivenessFile, is_process_dead, reap_dead_nodes};
 use super::node_directory::describe_node;
 use super::run_handler::NodeServices;
 use super::run_slot::RunSlot;
-use super::worker::Worker;
+use super::worker::{NodeTasks, Worker};
 use crate::error::AppError;
 use crate::lease_keeper::keep_leases;
 use crate::runtime::{Runtime, entropy};
@@ -186,6 +186,12 @@ impl Runtime {
     /// A slot for a run that is being started, if this process executes runs and has a free one.
     pub fn reserve_slot(&self) -> Option<RunSlot> {
         self.local_worker.reserve_slot()
+    }
+
+    /// This process as a node, while it accepts work.
+    pub fn node_tasks(&self) -> Option<NodeTasks> {
+        let local = self.local_worker.0.read().unwrap_or_else(PoisonError::into_inner);
+        local.as_ref().and_then(Weak::upgrade).and_then(|worker| worker.node_tasks())
     }
 
     /// The id of this process as a node, while it executes runs.

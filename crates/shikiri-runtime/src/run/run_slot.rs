@@ -39,12 +39,13 @@ impl RunSlot {
         self.worker.guard.clone()
     }
 
-    /// Commits the run as started on this node, then executes it. Both happen in a task of the
+    /// Commits the run as started on this node, with this version of its record, then executes it. Both happen in a task of the
     /// worker: the caller may be gone before the commit is, and a started run must be executed.
     pub async fn start(
         self,
         run: Run,
         commit: Commit,
+        version: u64,
         work: RunWorkload,
     ) -> Result<CommitReceipt, RunCommitError> {
         let Self { worker, permit } = self;
@@ -67,7 +68,7 @@ impl RunSlot {
             // The caller may have stopped waiting.
             let _ = sender.send(committed);
             if let Some(CommitReceipt { at, leases, .. }) = receipt {
-                let (version, attempts) = (1, 0);
+                let attempts = 0;
                 let started = StoredDocument {
                     version,
                     attempts,

@@ -112,7 +112,7 @@ impl Runtime {
     ) -> Result<Option<EnqueueOutcome>, AppError> {
         let (run, mut commit) = local_start_commit(run, &slot, now)?;
         commit.appends.extend(beside);
-        match slot.start(run, commit, RunWorkload::Agent).await {
+        match slot.start(run, commit, 1, RunWorkload::Agent).await {
             Ok(committed) => Ok(Some(EnqueueOutcome::New(committed))),
             Err(RunCommitError::Commit(CommitError::Lease(_))) => Ok(None),
             Err(other) => known_run(other).map(Some),

@@ -71,6 +71,26 @@ pub enum RunWorkload {
     Job(Box<dyn RunJob>),
 }
 
+/// Work of this node besides runs.
+pub struct NodeTasks {
+    pub node: NodeId,
+    /// Guards what is written for this node.
+    pub guard: LeaseGuard,
+    tasks: TaskTracker,
+    lost: CancellationToken,
+}
+
+impl NodeTasks {
+    /// Spawns a task that must end when its token is cancelled: this node stops then, or has lost
+    /// its lease.
+    pub fn spawn<F>(&self, task: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(task(self.lost.clone()));
+    }
+}
+
 impl Worker {
     pub(super) fn node(&self) -> NodeId {
         self.node.clone()
@@ -211,6 +231,16 @@ impl Worker {
         }
         let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         Some(RunSlot::new(Arc::clone(self), permit))
+    }
+
+    pub(super) fn node_tasks(self: &Arc<Self>) -> Option<NodeTasks> {
+        let accepts = !self.lost.is_cancelled() && !self.jobs.is_closed();
+        accepts.then(|| NodeTasks {
+            node: self.node.clone(),
+            guard: self.guard.clone(),
+            tasks: self.tasks.clone(),
+            lost: self.lost.clone(),
+        })
     }
 
     /// `leases` are those that its commit took.

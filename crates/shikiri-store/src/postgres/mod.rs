@@ -291,6 +291,18 @@ impl Store for PostgresStore {
         Ok(())
     }
 
+    async fn erase_streams(
+        &self,
+        tenant: &TenantId,
+        streams: &[StreamId],
+    ) -> Result<(), StoreError> {
+        store_maintenance::erase_streams(&self.pool, tenant, streams, &self.tag)
+            .await
+            .map_err(|cause| error_class::to_store_error(&cause))?;
+        self.hub.publish_all();
+        Ok(())
+    }
+
     async fn stored_bytes(
         &self,
         tenant: &TenantId,

@@ -1,6 +1,7 @@
 //! Retention, erasure and the write probe, in small transactions, so that writers of all nodes are
 //! hardly delayed.
 
+use shikiri_model::event::StreamId;
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
 use sqlx::Row;
@@ -58,7 +59,7 @@ pub(super) async fn purge(
 }
 
 pub(super) async fn erase(pool: &PgPool, tenant: &TenantId, tag: &str) -> Result<(), sqlx::Error> {
-    while erase_some_streams(pool, tenant).await? {}
+    while erase_some_streams(pool, tenant, None).await? {}
     // Locked in the writers' order, to avoid a deadlock.
     let sql = "DELETE FROM records r USING (
                    SELECT kind, tenant, id FROM records WHERE tenant = $1
@@ -83,23 +84,42 @@ pub(super) async fn erase(pool: &PgPool, tenant: &TenantId, tag: &str) -> Result
         }
     }
     hook_store::erase(pool, tenant, ERASED_ROWS).await?;
-    sqlx::query("SELECT pg_notify($1, $2)")
-        .bind(CHANNEL)
-        .bind(wake_all_payload(tag))
-        .execute(pool)
-        .await?;
-    Ok(())
+    wake_all(pool, tag).await
+}
+
+/// Removes these streams. Readers of them are woken and find that they are gone.
+pub(super) async fn erase_streams(
+    pool: &PgPool,
+    tenant: &TenantId,
+    streams: &[StreamId],
+    tag: &str,
+) -> Result<(), sqlx::Error> {
+    let names: Vec<_> = streams.iter().map(|stream| stream.as_str().to_owned()).collect();
+    while erase_some_streams(pool, tenant, Some(&names)).await? {}
+    wake_all(pool, tag).await
+}
+
+async fn wake_all(pool: &PgPool, tag: &str) -> Result<(), sqlx::Error> {
+    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(wake_all_payload(tag));
+    notify.execute(pool).await.map(drop)
 }
 
 /// The streams are locked before their events are searched, so that a concurrent writer has
-/// committed and its events are removed, too. Returns whether there may be more.
-async fn erase_some_streams(pool: &PgPool, tenant: &TenantId) -> Result<bool, sqlx::Error> {
+/// committed and its events are removed, too. Without names, all streams of the tenant are meant.
+/// Returns whether there may be more.
+async fn erase_some_streams(
+    pool: &PgPool,
+    tenant: &TenantId,
+    names: Option<&[String]>,
+) -> Result<bool, sqlx::Error> {
     let mut tx = pool.begin().await?;
     let streams: Vec<i64> = sqlx::query_scalar(
-        "SELECT id FROM streams WHERE tenant = $1 ORDER BY name LIMIT $2 FOR UPDATE",
+        "SELECT id FROM streams WHERE tenant = $1 AND ($3::text[] IS NULL OR name = ANY($3))
+         ORDER BY name LIMIT $2 FOR UPDATE",
     )
     .bind(tenant.as_str())
     .bind(ERASED_STREAMS)
+    .bind(names)
     .fetch_all(&mut *tx)
     .await?;
     if streams.is_empty() {

@@ -244,6 +244,25 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    async fn erase_streams(
+        &self,
+        tenant: &TenantId,
+        streams: &[StreamId],
+    ) -> Result<(), StoreError> {
+        for stream in streams {
+            loop {
+                let (tenant, stream) = (tenant.clone(), stream.clone());
+                let erase =
+                    move |c: &Connection| store_maintenance::erase_stream(c, &tenant, &stream);
+                if !self.write(erase).await? {
+                    break;
+                }
+            }
+        }
+        self.hub.publish_all();
+        Ok(())
+    }
+
     async fn stored_bytes(
         &self,
         tenant: &TenantId,

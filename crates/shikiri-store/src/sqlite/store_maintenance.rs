@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
+use shikiri_model::event::StreamId;
 use shikiri_model::ids::TenantId;
 use shikiri_model::lease::{LeaseGuard, LeaseTime};
 use shikiri_model::time::Timestamp;
@@ -95,6 +96,36 @@ pub(super) fn erase(connection: &Connection, tenant: &TenantId) -> Result<bool> 
         record_quiet_changes(connection, 2, "")?;
     }
     Ok(removed > 0)
+}
+
+/// Removes some events of a stream, at last the stream itself; returns false when nothing is left.
+pub(super) fn erase_stream(
+    connection: &Connection,
+    tenant: &TenantId,
+    stream: &StreamId,
+) -> Result<bool> {
+    let mut select = connection.prepare_cached(
+        "SELECT events.id, events.stream, events.last_seq
+         FROM streams JOIN events ON events.stream = streams.id
+         WHERE streams.name = ?2 AND streams.tenant = ?1 ORDER BY events.last_seq LIMIT ?3",
+    )?;
+    let slice = signed(SLICE as u64);
+    let gone = select
+        .query_map(params![tenant.as_str(), stream.as_str(), slice], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?
+        .collect::<Result<Vec<_>>>()?;
+    if !gone.is_empty() {
+        remove(connection, &gone)?;
+        return Ok(true);
+    }
+    let sql = "DELETE FROM streams WHERE name = ?2 AND tenant = ?1";
+    let removed = connection.execute(sql, params![tenant.as_str(), stream.as_str()])?;
+    if removed > 0 {
+        // More than one change, so that every subscriber in other processes is woken.
+        record_quiet_changes(connection, 2, "")?;
+    }
+    Ok(false)
 }
 
 /// Removes chunks from the start of each stream; returns the number of removed chunks.

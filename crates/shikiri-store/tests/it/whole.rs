@@ -121,6 +121,34 @@ async fn an_empty_commit_is_a_commit() {
 }
 
 #[tokio::test]
+async fn erased_streams_are_gone_and_others_are_whole() {
+    on_both(async |world| {
+        let store = world.open().await;
+        for (owner, name) in [("acme", "一"), ("acme", "二"), ("acme", "三"), ("other", "四")] {
+            for _ in 0..3 {
+                let log = StreamAppend::new(tenant(owner), stream(name), vec![event("x")]);
+                store.commit(Commit::new().append(log)).await.unwrap();
+            }
+        }
+        // Of another tenant, and one that never was.
+        let named = ["一", "三", "四", "none"].map(stream);
+        store.erase_streams(&acme(), &named).await.unwrap();
+        for gone in ["一", "三"] {
+            assert_eq!(store.stream(&acme(), &stream(gone)).await.unwrap(), None);
+        }
+        assert_eq!(read_after(&*store, "二", 0).await.len(), 3);
+        let other = store.read(&tenant("other"), &stream("四"), 0, 1000).await.unwrap();
+        assert_eq!(other.chunks.iter().map(|chunk| chunk.events().count()).sum::<usize>(), 3);
+        // A late writer does not bring one back, and a new one begins at 1.
+        let late = StreamAppend::to_existing(acme(), stream("一"), vec![event("late")]);
+        store.commit(Commit::new().append(late)).await.unwrap_err();
+        assert_eq!(write(&*store, "一", &["再"]).await, (1, 1));
+        store.erase_streams(&acme(), &[]).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn erasing_a_tenant_leaves_the_others_whole() {
     on_both(async |world| {
         let store = world.open().await;

@@ -3,23 +3,29 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use shikiri_executions::execution::NewExecution;
+use shikiri_executions::execution::{ExecutionFilter, ExecutionStart, NewExecution};
 use shikiri_model::execution::{Cost, ExecutionUser};
-use shikiri_model::ids::ModelId;
+use shikiri_model::ids::{ConversationId, ModelId};
 use shikiri_model::native::ExecutionLimits;
+use shikiri_model::run::RunStatus;
+use shikiri_tenancy::usage::ReportPeriod;
 use utoipa::ToSchema;
 
+use super::execution_answer::{ExecutionAnswer, wait_for_end};
 use super::run_events::RunEventsQuery;
+use crate::access_extractors::TenantAccess;
 use crate::json_extractor::{Json, JsonObject};
 use crate::openapi::{FailureResponses, GuardedResponses};
 use crate::path_items::{ConversationAccess, ExecutionAccess};
 use crate::problem_response::ProblemResponse;
-use crate::query_extractor::{PageQuery, Query};
+use crate::query_extractor::{PageQuery, Query, list_query};
 use crate::sse::{self, SseEventFeed, SseEventSource};
-use crate::views::{ExecutionJson, ListPage, ToolCallJson, UnpagedList, UsageRowJson};
+use crate::views::{
+    ExecutionJson, ListPage, RunStatusSchema, ToolCallJson, UnpagedList, UsageRowJson,
+};
 use crate::web_state::SharedWebState;
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -41,7 +47,8 @@ pub(crate) struct StartExecutionBody {
     /// In place of the conversation's or the tenant's.
     #[schema(value_type = Option<String>)]
     model_id: Option<ModelId>,
-    /// What it may use up; only native engines (`anthropic`, `bedrock`) keep any.
+    /// What it may use up. `anthropic` and `bedrock` keep all of them, `claude-code` keeps `max_turns`
+    /// and `max_cost_usd`, counted by Claude Code itself.
     #[schema(value_type = Option<ExecutionLimitsBody>)]
     limits: Option<JsonObject<ExecutionLimitsBody>>,
 }
@@ -113,18 +120,25 @@ pub(crate) struct ExecutorBody {
 
 /// Does one turn of a conversation, and answers with the stream of what happens
 ///
-/// It goes on whether or not anybody listens. With `Prefer: respond-async` the answer is 202 and
-/// the place to look; with an `Idempotency-Key` that was used for this conversation before, the
-/// first execution of that key. The events are those of `…/executions/{e}/events`.
+/// It goes on whether or not anybody listens. With `Accept: application/json` the answer is the
+/// execution once it has ended, however it ended. With `Prefer: respond-async` the answer is 202 and
+/// the place to look; with `Prefer: respond-async, queue` also while another turn of the conversation
+/// is under way: the execution is `queued` and starts after those that came before. `Prefer` wins over
+/// `Accept`. With an `Idempotency-Key` that was used for this conversation before, the answer is about
+/// the first execution of that key, and its stream goes on after `Last-Event-ID`; another input with
+/// the same key is refused (422). The events are those of `…/executions/{e}/events`.
 #[utoipa::path(post, path = "/v1/tenants/{t}/conversations/{c}/executions", tag = "executions",
     params(
         ("t" = String, Path), ("c" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 200 characters"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the stream"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait for the stream; `respond-async, queue`: nor for the conversation"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "With a key that was used before: the last event that was seen"),
     ),
     request_body = StartExecutionBody,
     responses(
-        (status = 200, description = "The stream", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The stream, or the execution once it has ended", content(
+            (String = "text/event-stream"), (ExecutionJson = "application/json"),
+        )),
         (status = 202, description = "The execution", body = ExecutionJson),
         GuardedResponses, FailureResponses,
     ),
@@ -150,14 +164,35 @@ pub(crate) async fn execute(
             .transpose()?
             .unwrap_or_default(),
     };
-    let run = web.app.executions.execute(&access.tenant, request).await?;
-    let location = format!("/v1/tenants/{}/executions/{}", access.tenant, run.value.id);
-    let mut response = if prefers_async(&headers) {
-        let applied = [("Preference-Applied", "respond-async")];
-        (StatusCode::ACCEPTED, applied, axum::Json(ExecutionJson::from(run))).into_response()
-    } else {
-        sse::respond(SseEventFeed::open(web, access, SseEventSource::run(&run.value.id), 0).await?)
+    let answer = ExecutionAnswer::wanted_by(&headers);
+    let seen = sse::cursor(&headers, None)?;
+    let executions = &web.app.executions;
+    let ExecutionStart { run, is_repeated } = match answer {
+        ExecutionAnswer::Accepted { queues: true } => {
+            executions.execute_or_queue(&access.tenant, request).await?
+        }
+        _ => executions.execute_or_attach(&access.tenant, request).await?,
     };
+    let id = run.value.id.clone();
+    let location = format!("/v1/tenants/{}/executions/{id}", access.tenant);
+    let mut response = match answer {
+        ExecutionAnswer::Accepted { .. } => {
+            (StatusCode::ACCEPTED, axum::Json(ExecutionJson::from(run))).into_response()
+        }
+        ExecutionAnswer::Record => {
+            let ended = wait_for_end(&web, &access, &id).await?;
+            axum::Json(ExecutionJson::from(ended)).into_response()
+        }
+        ExecutionAnswer::Stream => {
+            // Of a new execution nobody has seen anything.
+            let after = if is_repeated { seen } else { 0 };
+            sse::respond(SseEventFeed::open(web, access, SseEventSource::run(&id), after).await?)
+        }
+    };
+    if let Some(applied) = answer.applied() {
+        let name = HeaderName::from_static("preference-applied");
+        response.headers_mut().insert(name, HeaderValue::from_static(applied));
+    }
     if let Ok(location) = HeaderValue::try_from(location) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -171,11 +206,47 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ProblemRespons
     Ok(Some(text.to_owned()))
 }
 
-fn prefers_async(headers: &HeaderMap) -> bool {
-    let preferences = headers.get_all("Prefer").iter().filter_map(|value| value.to_str().ok());
-    preferences
-        .flat_map(|value| value.split([',', ';']))
-        .any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
+list_query!(ExecutionsQuery {
+    /// Only executions with this status.
+    #[param(inline, value_type = Option<RunStatusSchema>)]
+    status: Option<RunStatus>,
+    /// Only those of this conversation.
+    #[param(value_type = Option<String>)]
+    conversation: Option<ConversationId>,
+    /// Only those with this model's record.
+    #[param(value_type = Option<String>)]
+    model: Option<ModelId>,
+    /// Only those on behalf of this user: the executor's `user_id`.
+    user_id: Option<String>,
+    /// Only those that were asked for at this time or later: an RFC 3339 time, or a date.
+    #[param(example = "2026-11-01")]
+    from: Option<String>,
+    /// Only those from before this time: an RFC 3339 time, or a date, which counts as a whole.
+    #[param(example = "2026-11-30")]
+    to: Option<String>,
+});
+
+/// Lists a tenant's executions over all conversations, newest first
+#[utoipa::path(get, path = "/v1/tenants/{t}/executions", tag = "executions",
+    params(("t" = String, Path), ExecutionsQuery),
+    responses((status = 200, description = "A page of executions", body = ListPage<ExecutionJson>), GuardedResponses, FailureResponses), security(("key" = [])))]
+pub(crate) async fn list_all_executions(
+    access: TenantAccess,
+    State(web): State<SharedWebState>,
+    Query(query): Query<ExecutionsQuery>,
+) -> Result<axum::Json<ListPage<ExecutionJson>>, ProblemResponse> {
+    let (after, limit) = query.position_and_limit()?;
+    let period = ReportPeriod::read(query.from.as_deref(), query.to.as_deref())?;
+    let filter = ExecutionFilter {
+        status: query.status,
+        conversation: query.conversation,
+        model: query.model,
+        user_id: query.user_id,
+        from: period.from,
+        to: period.to,
+    };
+    let page = web.app.executions.find_executions(&access.tenant, &filter, after, limit).await?;
+    Ok(axum::Json(ListPage::new(page)))
 }
 
 /// Lists a conversation's executions, newest first
@@ -265,22 +336,4 @@ pub(crate) async fn cancel_execution(
     web.app.executions.execution(&access.tenant, &execution).await?;
     web.app.runtime.cancel_run(&access.tenant, &execution).await?;
     Ok(axum::Json(web.app.executions.execution(&access.tenant, &execution).await?.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preference_is_found_among_others() {
-        let wants = |value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("Prefer", HeaderValue::from_static(value));
-            prefers_async(&headers)
-        };
-        for yes in ["respond-async", "wait=5, Respond-Async", "respond-async; wait=10"] {
-            assert!(wants(yes), "{yes}");
-        }
-        assert!(!wants("return=minimal") && !prefers_async(&HeaderMap::new()));
-    }
 }

@@ -5,6 +5,7 @@ pub(crate) mod conversations;
 pub(crate) mod delegations;
 pub(crate) mod dialogues;
 pub(crate) mod docs;
+mod execution_answer;
 pub(crate) mod executions;
 pub(crate) mod files;
 pub(crate) mod health;

@@ -12,7 +12,9 @@ use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
 use crate::output::note;
 use crate::signals::Signals;
+use crate::terminal::host::has_person;
 use crate::terminal::{Form, Local, Teller};
+use crate::wiring::Access;
 
 #[derive(Args)]
 pub(super) struct Arguments {
@@ -25,6 +27,11 @@ pub(super) struct Arguments {
     tenant: TenantArgument,
     #[command(flatten)]
     json: JsonArgument,
+}
+
+/// A person who is asked a question writes the answer.
+pub(super) fn access() -> Access {
+    if has_person() { Access::Write } else { Access::Read }
 }
 
 pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> {

@@ -82,6 +82,11 @@ impl<T: StoredId> FromStr for IdArgument<T> {
 }
 
 impl<T: StoredId> IdArgument<T> {
+    /// As it was typed.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The id of a tenant's record.
     pub(super) async fn resolve(&self, app: &App, tenant: &TenantId) -> Result<T, Failure> {
         self.resolve_among(app, RecordQuery::of::<T::Record>(tenant), |_| true).await

@@ -342,7 +342,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::History(arguments) => on_store!(history, arguments, Access::Read),
         Command::Subagents(arguments) => on_store!(subagents, arguments),
         Command::Usage(arguments) => on_store!(usage, arguments, Access::Read),
-        Command::Attach(arguments) => on_store!(attach, arguments, Access::Read),
+        Command::Attach(arguments) => on_store!(attach, arguments, attach::access()),
         Command::Cancel(arguments) => on_store!(cancel, arguments, Access::Write),
     }
 }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use shikiri_app::App;
 use shikiri_model::ids::{QuestionId, RunId, TenantId};
 use shikiri_model::record::StoredDocument;
-use shikiri_model::run::{Run, RunStatus};
+use shikiri_model::run::{NodeProcess, Run, RunStatus};
 use shikiri_runtime::run::{NewRun, RunView};
 use shikiri_web::views::RunJson;
 
 use super::id_argument::IdArgument;
 use super::parts::{none_yet, present, print_page, sheet_of_width, word};
+use super::status::{ServerFinding, ServerState};
 use super::{CommonArguments, JsonArgument, run_answer};
-use crate::client::Client;
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::follow::{Ending, follow};
@@ -82,7 +82,7 @@ pub(super) async fn run(app: &App, config: &Config, command: Command) -> Result<
             require_agent(app, &agent)?;
             let new = NewRun { agent, input, idempotency_key, origin: None };
             let view = app.runtime.start_run(&common.tenant.id, new).await?;
-            warn_if_alone(config).await;
+            warn_if_alone(app, config).await;
             if follow {
                 follow_to_end(app, &common.tenant.id, &view.run.id, common.json).await
             } else if common.json.json {
@@ -123,14 +123,22 @@ fn require_agent(app: &App, name: &str) -> Result<(), Failure> {
     Err(Failure::usage(what, &format!("there are: {}", known.join(", "))))
 }
 
-/// Warns the user: without a server the run stays in the queue.
-async fn warn_if_alone(config: &Config) {
-    if !Client::new(config.listen, String::new()).is_up().await {
-        note(&format!(
-            "note: no server answers on {}; the run waits in the queue until one is started",
-            config.listen
-        ));
-    }
+/// Warns the user: without a server of this store the run stays in the queue. Servers are known by
+/// their records in the store, whatever address they have.
+async fn warn_if_alone(app: &App, config: &Config) {
+    let nodes = app.runtime.list_nodes().await.unwrap_or_default();
+    let servers = nodes.iter().filter(|node| node.node.process == NodeProcess::Server);
+    let found = ServerFinding::look(config, &servers.collect::<Vec<_>>()).await;
+    let there = match found.state {
+        ServerState::Running => return,
+        ServerState::OtherProject => " (the server there is another project's)",
+        ServerState::OtherProgram => " (another program has that address)",
+        ServerState::NotAnswering | ServerState::Killed | ServerState::None => "",
+    };
+    note(&format!(
+        "note: no server answers on {}{there}; the run waits in the queue until one is started",
+        config.listen
+    ));
 }
 
 async fn follow_to_end(

@@ -44,12 +44,14 @@ pub(super) enum Command {
     },
     /// Show one MCP server
     Show {
+        /// Its id or its name
         server: IdArgument<ServerId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Change an MCP server; what is not named stays
     Set {
+        /// Its id or its name
         server: IdArgument<ServerId>,
         #[arg(long)]
         name: Option<String>,
@@ -63,12 +65,14 @@ pub(super) enum Command {
     },
     /// Remove an MCP server
     Remove {
+        /// Its id or its name
         server: IdArgument<ServerId>,
         #[command(flatten)]
         tenant: TenantArgument,
     },
     /// Try an MCP server from here, for at most 10 s; exit code 5 if it does not answer
     Check {
+        /// Its id or its name
         server: IdArgument<ServerId>,
         /// A token for its headers, with its value or with that of the environment variable of
         /// this name; can be given several times
@@ -185,11 +189,11 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         }
         Command::List { common } => list(app, &common.tenant.id, common.json).await,
         Command::Show { server, common } => {
-            let server = server.resolve(app, &common.tenant.id).await?;
+            let server = find(app, &common.tenant.id, &server).await?;
             show(app.executions.server(&common.tenant.id, &server).await?, common.json)
         }
         Command::Set { server, name, kind, change, common } => {
-            let server = server.resolve(app, &common.tenant.id).await?;
+            let server = find(app, &common.tenant.id, &server).await?;
             let patch = ServerPatch { name, kind, ..change.patch()? };
             show(
                 app.executions.update_server(by, &common.tenant.id, &server, patch).await?,
@@ -197,18 +201,33 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
             )
         }
         Command::Remove { server, tenant } => {
-            let server = server.resolve(app, &tenant.id).await?;
+            let server = find(app, &tenant.id, &server).await?;
             app.executions.delete_server(&tenant.id, &server).await?;
             Output::stdout().line(&format!("MCP server {server} is removed"))
         }
         Command::Check { server, token, accept_changes, common } => {
-            let server = server.resolve(app, &common.tenant.id).await?;
+            let server = find(app, &common.tenant.id, &server).await?;
             let tokens = token.into_iter().collect();
             let checking =
                 app.executions.check_server(&common.tenant.id, &server, &tokens, accept_changes);
             let report = show_waiting("asking the MCP server", checking).await?;
             print_report(report, accept_changes, common.json)
         }
+    }
+}
+
+/// The id of a server, which may be meant by its name.
+async fn find(
+    app: &App,
+    tenant: &TenantId,
+    typed: &IdArgument<ServerId>,
+) -> Result<ServerId, Failure> {
+    let servers =
+        all_pages(async |after| app.executions.list_servers(tenant, after, 100).await).await?;
+    let named = servers.into_iter().find(|stored| stored.value.name == typed.text());
+    match named {
+        Some(named) => Ok(named.value.id),
+        None => typed.resolve(app, tenant).await,
     }
 }
 

@@ -92,11 +92,6 @@ impl Client {
         &self.host
     }
 
-    /// Whether a Shikiri server answers there.
-    pub async fn is_up(&self) -> bool {
-        matches!(self.request(Method::GET, "/healthz", None).await, Ok((StatusCode::OK, _)))
-    }
-
     /// Sends a request. A response that is not JSON is returned as a string.
     pub async fn request(
         &self,

@@ -4,7 +4,9 @@
 mod commands;
 mod confined;
 mod fakes;
+mod limits;
 mod outside;
+mod subagents;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -10,13 +10,12 @@ use shikiri_model::host::{HostCall, HostCallState};
 use shikiri_model::record::StoredDocument;
 use tokio_util::sync::CancellationToken;
 
-use super::is_attended;
 use super::plain::{Beforehand, CallOutput, Plain};
 use super::seat::CallDisplay;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 use crate::spinner::show_waiting;
-use crate::terminal::host::result_lines;
+use crate::terminal::host::{has_person, result_lines};
 
 /// The default time limit of a call.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(86_400);
@@ -148,7 +147,7 @@ impl Following {
     /// advance.
     fn display(&self) -> CallDisplay {
         let is_said = self.yes || self.no_input || self.json || self.events;
-        if !is_said && is_attended() {
+        if !is_said && has_person() {
             CallDisplay::at_terminal(self.accept_changes)
         } else {
             CallDisplay::Plain(self.plain_output())

@@ -13,8 +13,6 @@ mod seat;
 mod shell;
 mod tokens;
 
-use std::io::IsTerminal as _;
-
 use clap::Subcommand;
 use places::{Places, Wanted};
 use shikiri_client::ClientError;
@@ -22,6 +20,7 @@ use shikiri_host::HostError;
 
 use super::{Global, open};
 use crate::exit::{Exit, Failure};
+use crate::terminal::host::has_person;
 use crate::wiring::{self, Access};
 
 #[derive(clap::Args)]
@@ -59,7 +58,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     let config = global.config()?;
     let command = arguments.command.as_ref();
     let wanted = Wanted {
-        asks: command.is_some_and(Command::may_ask) && is_attended(),
+        asks: command.is_some_and(Command::may_ask) && has_person(),
         left: command.is_none_or(|command| matches!(command, Command::Resume(_))),
         nothing: matches!(command, Some(Command::Tokens(_))),
     };
@@ -95,11 +94,6 @@ impl Command {
             _ => false,
         }
     }
-}
-
-/// Whether a person is at the terminal.
-fn is_attended() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 impl From<HostError> for Failure {

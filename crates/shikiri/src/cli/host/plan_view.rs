@@ -12,11 +12,10 @@ use shikiri_model::host::{ElicitationForm, FormAnswer, HostCall, sanitize_line};
 use shikiri_model::tool::ToolChange;
 use tokio::sync::watch;
 
-use super::is_attended;
 use super::plain::{Beforehand, CallOutput, Plain, line};
 use super::run::Telling;
 use crate::output::{Output, Style, note};
-use crate::terminal::host::{Person, Screen, changes_line, difference};
+use crate::terminal::host::{Person, Screen, changes_line, difference, has_person};
 
 /// Deeper tasks are not indented further.
 const MAX_INDENT: usize = 8;
@@ -46,7 +45,7 @@ impl PlanView {
                 output: CallOutput::Silent,
             },
             accepts_changes: telling.accept_changes,
-            asks: has_screen && is_attended() && !telling.agree && !telling.no_input,
+            asks: has_screen && has_person() && !telling.agree && !telling.no_input,
             run: Mutex::default(),
         }
     }

@@ -18,7 +18,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::run::NodeProcess;
 
 use self::json::StatusJson;
-use self::server::ServerFinding;
+pub(super) use self::server::{ServerFinding, ServerState};
 use super::{CommonArguments, Global, open};
 use crate::config::{Config, Settings, Surroundings};
 use crate::exit::{Exit, Failure};

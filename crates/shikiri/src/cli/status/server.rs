@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ServerState {
+pub(in crate::cli) enum ServerState {
     Running,
     /// It holds its lease and does not answer.
     NotAnswering,
@@ -31,8 +31,8 @@ pub(super) enum ServerState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct ServerFinding {
-    pub(super) state: ServerState,
+pub(in crate::cli) struct ServerFinding {
+    pub(in crate::cli) state: ServerState,
     pub(super) url: Option<String>,
     pub(super) version: Option<String>,
     pub(super) node_id: Option<NodeId>,
@@ -46,7 +46,7 @@ enum Answerer {
 }
 
 impl ServerFinding {
-    pub(super) async fn look(config: &Config, servers: &[&NodeView]) -> Self {
+    pub(in crate::cli) async fn look(config: &Config, servers: &[&NodeView]) -> Self {
         let alive: Vec<_> = servers.iter().filter(|node| node.state == NodeState::Alive).collect();
         for node in &alive {
             if is_elsewhere(node) || answers(node).await {

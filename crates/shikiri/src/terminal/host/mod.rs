@@ -10,6 +10,7 @@ mod screen;
 mod sheet;
 
 use std::collections::{HashMap, HashSet};
+use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -28,6 +29,21 @@ pub(crate) use offline::offline_sample;
 pub(crate) use results::result_lines;
 pub(crate) use row::columns;
 pub(crate) use screen::{Screen, width};
+
+/// Whether a person is at the terminal, who can be asked.
+pub(crate) fn has_person() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks the person at the terminal to fill in one form.
+pub(crate) async fn ask_person(who: &str, form: &ElicitationForm) -> FormAnswer {
+    let screen = Screen::new();
+    let keyboard = screen.keyboard().await;
+    let answer = ask::fill_in(&screen, &keyboard, who, form).await;
+    drop(keyboard);
+    screen.close().await;
+    answer
+}
 
 /// Lines of a prompt that are shown before a model is called.
 const PROMPT_LINES: usize = 6;

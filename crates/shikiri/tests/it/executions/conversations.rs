@@ -142,8 +142,17 @@ async fn a_removed_conversation_leaves_its_bill_and_nothing_else() {
     client.delete(&talk.path("")).await.problem(404);
     client.patch(&talk.path(""), &json!({ "session_id": null })).await.problem(404);
     assert!(!home.exists());
+    // Nothing is left of its executions but what was spent.
     for id in ids(&executions) {
-        assert_eq!(talk.execution(id, "").await["status"], "completed");
+        for rest in ["", "/events", "/tools", "/usage"] {
+            let path = tenant.path(&format!("/executions/{id}{rest}"));
+            assert_eq!(
+                client.get(&path).await.problem(404)["code"],
+                "EXECUTION_NOT_FOUND",
+                "{path}"
+            );
+        }
+        client.get(&tenant.path(&format!("/runs/{id}"))).await.problem(404);
     }
     assert_eq!(client.get(&tenant.path("/usage?group_by=conversation")).await.expect(200), usage);
     assert_eq!(client.get(&other.path("/messages")).await.expect(200), others);

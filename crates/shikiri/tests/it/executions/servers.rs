@@ -240,6 +240,11 @@ fn servers_live_on_the_command_line() {
     let check = cli.run(&["servers", "check", id, "--token", "github"]);
     check.refused(5, &["cannot be reached"]);
     assert!(!check.stderr.contains("a-secret"));
+    // A server is meant by its name too.
+    assert_eq!(cli.run(&["servers", "show", "prog", "--json"]).done().json()["name"], "prog");
+    cli.run(&["servers", "set", "prog", "--status", "inactive"]).done();
+    cli.run(&["servers", "remove", "prog"]).done();
+    cli.run(&["servers", "show", "prog"]).refused(4, &["prog", "shikiri servers list"]);
     cli.run(&["servers", "remove", id]).done();
     cli.run(&["servers", "show", id]).refused(4, &[id, "shikiri servers list"]);
 }

@@ -8,6 +8,7 @@ mod help_examples;
 mod outputs;
 mod places;
 mod prices;
+mod questions;
 mod runs;
 mod status;
 mod terminal;

@@ -23,6 +23,20 @@ fn what_does_not_exist_is_exit_4() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_server_of_a_run_is_found_by_its_store_and_not_by_a_port() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let start = ["runs", "start", "long_running_agent", "--input", r#"{"steps":1,"step_ms":1}"#];
+    // It listens at another address than this command's settings say.
+    let started = app.cli().run(&start).done();
+    assert!(!started.stderr.contains("no server answers"), "{}", started.stderr);
+    let (_folder, cli) = fresh();
+    let cli = cli.env("SHIKIRI_LISTEN", format!("127.0.0.1:{}", app.port()));
+    let started = cli.run(&start).done();
+    assert!(started.stderr.contains("no server answers"), "{}", started.stderr);
+    assert!(started.stderr.contains("another project's"), "{}", started.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn attach_follows_live_from_another_process_to_the_end() {
     let app = TestApp::new(PROGRAM).start().await;
     // Longer than any machine needs to attach; it is ended once it was seen to be live.

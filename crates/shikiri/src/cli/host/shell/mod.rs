@@ -15,12 +15,12 @@ use shikiri_model::host::sanitize_line;
 use words::{COMMANDS, Wish};
 
 use super::call::{TIME_LIMIT, argument_of};
+use super::count;
 use super::list::{LIST_HEAD, TOOLS_HEAD, list_row, tool_row};
-use super::{count, is_attended};
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::signals::Signals;
-use crate::terminal::host::{CommandLine, Screen, Typed, changes_line, columns, width};
+use crate::terminal::host::{CommandLine, Screen, Typed, changes_line, columns, has_person, width};
 
 const PROMPT: &str = "shikiri> ";
 const HISTORY: &str = "host-history";
@@ -38,7 +38,7 @@ quit                  or Ctrl-D; what goes on in the background is left for `res
 Ctrl-C cancels the call before you, twice leaves it; a line that begins with a space is not kept.";
 
 pub(super) async fn run(host: Host, config: &Config) -> Result<(), Failure> {
-    if !is_attended() {
+    if !has_person() {
         let what = "nobody is at a terminal";
         return Err(Failure::usage(what, "name a command, such as `shikiri host call`"));
     }

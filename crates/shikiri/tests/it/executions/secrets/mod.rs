@@ -8,10 +8,11 @@ mod world;
 
 use canaries::Canaries;
 use serde_json::{Value, json};
-use shikiri_testkit::until;
+use shikiri_testkit::{TestApp, have_postgres, until};
 use world::World;
 
 use super::kit::{Talk, events, terminal};
+use crate::PROGRAM;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_given_in_secret_is_found_nowhere() {
@@ -36,10 +37,19 @@ async fn what_is_given_in_secret_is_found_nowhere() {
         world.look_everywhere(execution).await;
     }
     a_cli_that_tells_all(&world).await;
+    world.look_at_disk();
     trying_a_server(&world).await;
     look_at_terminal(&world, &done);
 
-    // In the middle of a turn the process is gone: its write-ahead log is all there is.
+    // A CLI is cancelled before it has read its files.
+    let (hanging, execution) = world.hang().await;
+    world.look_at_disk();
+    hanging.cancel(&execution).await.expect(200);
+    hanging.follow(&execution, 0).await;
+    world.look_everywhere(&execution).await;
+
+    // In the middle of two turns the process is gone: its write-ahead log is all there is.
+    world.hang().await;
     world.post(&world.body("#offline hang=1"), &[("Prefer", "respond-async")]).await.expect(202);
     world.app.kill9();
     world.look_at_disk();
@@ -49,6 +59,26 @@ async fn what_is_given_in_secret_is_found_nowhere() {
     world.look_at_disk();
     world.look_at_log();
     world.processes.found_nothing();
+}
+
+/// The same on PostgreSQL, where the session's files are rows and the log is the cluster's.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_in_secret_is_not_in_postgresql() {
+    if !have_postgres("secrets in PostgreSQL") {
+        return;
+    }
+    let mut world = World::on(TestApp::new(PROGRAM).postgres()).await;
+    a_cli_that_tells_all(&world).await;
+    let (hanging, execution) = world.hang().await;
+    hanging.cancel(&execution).await.expect(200);
+    hanging.follow(&execution, 0).await;
+    world.hang().await;
+    world.app.kill9();
+    world.look_at_files();
+    let rows = world.rows_of_postgres().await;
+    assert!(rows.contains(&world.canaries.plain), "the search would not find what is there");
+    assert!(rows.contains("go away"), "the session's file is there");
+    world.canaries.look("PostgreSQL", rows.as_bytes());
 }
 
 /// Whatever is wrong with a request, its answer does not repeat what is secret in it.
@@ -113,14 +143,19 @@ async fn a_cli_that_tells_all(world: &World) {
     let answer = talk.post(&body, &[]).await;
     let told = events(&answer.text());
     let end = &terminal(&told).data;
-    // The token of the request and that of the run. It has no credential of the operator's.
+    // The token of the run. It has neither the request's nor a credential of the operator's.
     let result = end["result"].as_str().unwrap();
-    assert_eq!(result.trim(), "[REDACTED] [REDACTED]", "{}", answer.text());
+    assert_eq!(result.trim(), "[REDACTED]", "{}", answer.text());
+    // Its server was sent the token and repeated it, but not to the CLI and its session's file.
+    assert!(world.echo.heard.lock().unwrap().contains(&world.canaries.token));
+    let home = world.app.data_folder().join("engines").join(&talk.id);
+    let session = std::fs::read_to_string(home.join("claude/projects/p/s.jsonl")).unwrap();
+    assert!(session.contains("go away") && session.contains("[REDACTED]"), "{session}");
     world.canaries.in_answer("what a CLI told", &answer);
     let path = talk.path("/messages");
     world.get(&talk.tenant.client, &path).await;
     world.look_everywhere(end["execution_id"].as_str().unwrap()).await;
-    world.look_at_disk();
+    world.look_at_files();
 }
 
 /// The server that the token is for gets it; what it makes of it is not repeated.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
-use shikiri_testkit::{Answer, Client, McpClient, TestApp, script};
+use shikiri_testkit::{Answer, Builder, Client, McpClient, TestApp, script, until};
 use tempfile::TempDir;
 
 use super::super::kit::Talk;
@@ -13,14 +13,24 @@ use super::echo::Echo;
 use super::processes::Processes;
 use crate::PROGRAM;
 
-/// In the place of Claude Code: it tells all that it was given, on every way that it has.
+/// In the place of Claude Code: it tells all that it was given, on every way that it has, and what
+/// its MCP server answers. It keeps that in its session's file. As the model `silent` it hangs before
+/// it has read anything.
 const BLABBER: &str = r#"#!/bin/sh
 if [ "$1" = --version ]; then echo '2.1.325 (Claude Code)'; exit; fi
+case "$*" in *--model=silent*) while read -r line; do :; done; exit ;; esac
 while [ $# -gt 0 ]; do
-  if [ "$1" = --mcp-config ]; then token=$(grep -o 'token-[0-9a-f]*' "$2"); fi
+  if [ "$1" = --mcp-config ]; then
+    token=$(grep -o 'token-[0-9a-f]*' "$2")
+    url=$(grep -o 'http://127[^"]*' "$2" | head -n 1)
+    key=$(grep -o 'Bearer [^"]*' "$2" | head -n 1)
+    said=$(curl -s -H "Authorization: $key" --data '{"jsonrpc":"2.0","id":1,"method":"ping"}' "$url" | tr -d '"{}\\')
+  fi
   shift
 done
 all="$token $ANTHROPIC_API_KEY $ANTHROPIC_AUTH_TOKEN"
+mkdir -p "$CLAUDE_CONFIG_DIR/projects/p"
+echo "{\"all\":\"$all\",\"said\":\"$said\"}" > "$CLAUDE_CONFIG_DIR/projects/p/s.jsonl"
 echo "$all" >&2
 while read -r line; do
   case "$line" in
@@ -33,7 +43,7 @@ while read -r line; do
     echo '{"type":"stream_event","event":{"type":"content_block_delta","delta":{"text":"'$all'"}}}'
     echo '{"type":"assistant","message":{"id":"1","model":"m","content":[{"type":"text","text":"'$all'"}]}}'
     echo '{"type":"assistant","message":{"id":"2","model":"m","content":[{"type":"tool_use","id":"t","name":"'$token'","input":{"'$token'":"'$all'"}}]}}'
-    echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'$all'"}]}}'
+    echo '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"'"$all $said"'"}]}}'
     echo '{"type":"result","is_error":false,"num_turns":1,"session_id":"s","result":"'$all'"}'
     ;;
   esac
@@ -53,11 +63,15 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
+        Self::on(TestApp::new(PROGRAM)).await
+    }
+
+    pub(super) async fn on(app: Builder) -> Self {
         let canaries = Canaries::new();
         let blabber = TempDir::new().unwrap();
         let claude = blabber.path().join("claude");
         script(&claude, BLABBER);
-        let app = TestApp::new(PROGRAM)
+        let app = app
             .env("SHIKIRI_CLAUDE_BIN", claude.display())
             // No process listens there.
             .env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
@@ -67,9 +81,11 @@ impl World {
             .start()
             .await;
         let processes = Processes::watch(&canaries);
-        for (id, engine) in [("secretive", "offline"), ("blabbing", "claude-code")] {
+        for (id, engine) in
+            [("secretive", "offline"), ("blabbing", "claude-code"), ("silent", "claude-code")]
+        {
             let env = json!({ "ANTHROPIC_AUTH_TOKEN": canaries.model_env });
-            let model = json!({ "id": id, "engine": engine, "env": env });
+            let model = json!({ "id": id, "engine": engine, "model_name": id, "env": env });
             canaries.in_answer("the model", &app.client().post("/v1/models", &model).await);
         }
         let tenant = app.tenant("user").await;
@@ -155,15 +171,39 @@ impl World {
         self.canaries.look("the log", log.as_bytes());
     }
 
-    /// Every byte of the data folder. What a model's record keeps for its engine is there by
-    /// intent, and in that row alone.
-    pub(super) fn look_at_disk(&self) {
-        let mut found_plain = false;
+    /// Begins a turn with a CLI that hangs, and waits until all its files are written.
+    pub(super) async fn hang(&self) -> (Talk, String) {
+        let talk = Talk::start(&self.talk.tenant).await;
+        let mut body = self.body("やあ");
+        body["model_id"] = json!("silent");
+        let begun = talk.post(&body, &[("Prefer", "respond-async")]).await.expect(202);
+        let id = begun["id"].as_str().unwrap().to_owned();
+        let home = self.app.data_folder().join("engines").join(&talk.id);
+        let is_servers_file = |file: &PathBuf| {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("servers-") && name.ends_with(".json")
+        };
+        until("the CLI has its servers", async || {
+            let mut files = Vec::new();
+            walk(&home, &mut files);
+            files.iter().any(is_servers_file)
+        })
+        .await;
+        (talk, id)
+    }
+
+    /// Everything that is stored in PostgreSQL.
+    pub(super) async fn rows_of_postgres(&self) -> String {
+        self.app.database().expect("a server on PostgreSQL").text_of_all_rows().await
+    }
+
+    /// Every file of the data folder.
+    pub(super) fn look_at_files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         walk(&self.app.data_folder(), &mut files);
-        for file in files {
-            let bytes = std::fs::read(&file).unwrap();
-            found_plain |= holds(&bytes, &self.canaries.plain);
+        for file in &files {
+            // A file may be removed at any time.
+            let bytes = std::fs::read(file).unwrap_or_default();
             for secret in [&self.canaries.token, &self.canaries.server_env] {
                 assert!(
                     !holds(&bytes, head(secret)),
@@ -173,7 +213,16 @@ impl World {
                 );
             }
         }
-        assert!(found_plain, "the search would not find what is there");
+        files
+    }
+
+    /// Every byte of the data folder. What a model's record keeps for its engine is there by
+    /// intent, and in that row alone.
+    pub(super) fn look_at_disk(&self) {
+        let files = self.look_at_files();
+        let has_plain =
+            |file: &PathBuf| holds(&std::fs::read(file).unwrap_or_default(), &self.canaries.plain);
+        assert!(files.iter().any(has_plain), "the search would not find what is there");
         let path = self.app.data_folder().join("state.db");
         let database = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap();
         // Models hold it sealed.
@@ -198,12 +247,12 @@ fn rows_with(database: &SqliteDatabase, word: &str) -> Vec<String> {
     questions.iter().flat_map(ask).collect()
 }
 
+/// Entries may come and go meanwhile.
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        match entry.file_type().unwrap() {
-            kind if kind.is_dir() => walk(&entry.path(), files),
-            kind if kind.is_file() => files.push(entry.path()),
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => walk(&entry.path(), files),
+            Ok(kind) if kind.is_file() => files.push(entry.path()),
             _ => {}
         }
     }
