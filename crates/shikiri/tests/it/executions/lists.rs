@@ -73,6 +73,6 @@ async fn executions_of_a_tenant_are_listed_and_filtered() {
         stranger.client.get(&tenant.path("/executions")).await.problem(404)["code"],
         "TENANT_NOT_FOUND"
     );
-    let none = stranger.client.get(&stranger.path(&format!("/executions?conversation={}", one.id)));
-    assert_eq!(none.await.expect(200)["items"], json!([]));
+    let foreign = stranger.path(&format!("/executions?conversation={}", one.id));
+    assert_eq!(stranger.client.get(&foreign).await.expect(200)["items"], json!([]));
 }

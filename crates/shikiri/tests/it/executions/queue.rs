@@ -10,7 +10,7 @@ const QUEUE: (&str, &str) = ("Prefer", "respond-async, queue");
 
 async fn queue(talk: &Talk, input: &str) -> Value {
     let answer = talk.post(&Talk::body(input), &[QUEUE]).await;
-    assert_eq!(answer.headers["preference-applied"], "respond-async, queue");
+    assert_eq!(answer.header("preference-applied"), Some("respond-async, queue"));
     answer.expect(202)
 }
 
@@ -111,8 +111,8 @@ async fn ends_with_its_server(app: Builder) {
     let told = events(&talk.follow(&queued, 0).await);
     assert_eq!(terminal(&told).data["code"], "INTERRUPTED", "{told:?}");
     until("the conversation is free", async || {
-        let answer = talk.post(&Talk::body("#offline events=1"), &[("Accept", "application/json")]);
-        answer.await.status == 200
+        let body = Talk::body("#offline events=1");
+        talk.post(&body, &[("Accept", "application/json")]).await.status == 200
     })
     .await;
     // One that stops in good order says the same.
