@@ -10,7 +10,7 @@ fn inputs(page: &Value) -> Vec<&str> {
     let items = page["items"].as_array().unwrap();
     items
         .iter()
-        .map(|item| item["user_input"].as_str().unwrap().split(' ').next().unwrap())
+        .map(|item| item["user_input"].as_str().unwrap().split_whitespace().next().unwrap())
         .collect()
 }
 
@@ -24,11 +24,11 @@ async fn executions_of_a_tenant_are_listed_and_filtered() {
         .await
         .expect(201);
     let (one, two) = (Talk::start(&tenant).await, Talk::start(&tenant).await);
-    one.say("a #offline events=1").await;
-    two.say("b #offline events=1 error=x").await;
+    one.say("a\n#offline events=1").await;
+    two.say("b\n#offline events=1 error=x").await;
     // Runs of agents are no executions.
     tenant.start_run("long_running_agent", json!({ "steps": 1, "step_ms": 1 })).await;
-    let mut third = Talk::body("c #offline events=1");
+    let mut third = Talk::body("c\n#offline events=1");
     third["model_id"] = json!("other");
     third["executor"]["user_id"] = json!("太郎");
     let third = one.post(&third, &[("Accept", "application/json")]).await.expect(200);
