@@ -115,6 +115,15 @@ impl DurableAgent for LongRunningAgent {
         Some(object_schema(json!({ "steps": steps_schema() }), &["steps"]))
     }
 
+    fn tool_group(&self) -> &'static str {
+        "samples"
+    }
+
+    /// It is for trying things out.
+    fn allows_tool_answers(&self) -> bool {
+        true
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         LongRunningInput::read(input).map(drop)
     }

@@ -103,6 +103,15 @@ impl DurableAgent for ResearchAgent {
         Some(object_schema(json!({ "topic": topic_schema() }), &["topic"]))
     }
 
+    fn tool_group(&self) -> &'static str {
+        "samples"
+    }
+
+    /// It is for trying things out.
+    fn allows_tool_answers(&self) -> bool {
+        true
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         ResearchInput::read(input).map(drop)
     }

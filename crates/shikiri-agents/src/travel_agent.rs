@@ -105,6 +105,15 @@ impl DurableAgent for TravelAgent {
         Some(object_schema(json!({ "destination": destination_schema() }), &["destination"]))
     }
 
+    fn tool_group(&self) -> &'static str {
+        "samples"
+    }
+
+    /// It is for trying things out.
+    fn allows_tool_answers(&self) -> bool {
+        true
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         TravelInput::read(input).map(drop)
     }

@@ -24,6 +24,9 @@ pub enum ClientError {
     /// Its message is invalid or too large.
     #[error("does not keep to the protocol: {0}")]
     Garbled(String),
+    /// A run asks what only a person may answer, and not by a tool. The text says where.
+    #[error("{0}")]
+    PersonRequired(String),
     #[error("did not answer within {0} s")]
     Slow(u64),
     /// The stream ended before the answer.
@@ -44,7 +47,11 @@ impl ClientError {
             Self::Refused { status, .. } => {
                 matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504)
             }
-            Self::SessionGone | Self::Unauthorized(_) | Self::Rpc(_) | Self::Garbled(_) => false,
+            Self::SessionGone
+            | Self::Unauthorized(_)
+            | Self::Rpc(_)
+            | Self::Garbled(_)
+            | Self::PersonRequired(_) => false,
         }
     }
 }

@@ -8,7 +8,9 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shikiri_model::ids::InquiryId;
-use shikiri_model::lane::{CallerIdentity, MAX_QUESTION, ProviderQuestion, ProviderQuestionState};
+use shikiri_model::lane::{
+    CallerIdentity, MAX_QUESTION, ProviderQuestion, ProviderQuestionState, SHARED_LANE_WARNING,
+};
 use shikiri_model::run::RunErrorCode;
 use shikiri_runtime::AppError;
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext, UnknownStepPolicy};
@@ -156,6 +158,10 @@ impl DurableAgent for AskAgent {
             "lane": text,
             "untrusted": { "const": true },
             "notice": text,
+            "warning": {
+                "type": "string",
+                "description": "That nothing tells this caller from others, and how to change that",
+            },
         });
         let mut required = vec!["agent", "instance", "lane", "untrusted", "notice"];
         match self.tool.providers {
@@ -175,6 +181,10 @@ impl DurableAgent for AskAgent {
         Some(json!({ "type": "object", "properties": properties, "required": required }))
     }
 
+    fn tool_group(&self) -> &'static str {
+        "lanes"
+    }
+
     fn check(&self, input: &Value) -> Result<(), String> {
         AskInput::read(input).map(drop)
     }
@@ -183,7 +193,10 @@ impl DurableAgent for AskAgent {
         let AskInput { question, .. } = AskInput::read(&input)
             .map_err(|reason| AgentError::new(RunErrorCode::InvalidRequest.as_str(), reason))?;
         let lanes = Lanes::new(context.runtime().clone(), Arc::clone(&self.lanes));
-        let (who, session) = identify_caller(&context);
+        let (caller, session) = identify_caller(&context);
+        let is_shared = caller.is_shared;
+        // Better a chat of its own for each run than another agent's chat.
+        let who = if is_shared { caller.told_apart_by(context.run_id().as_str()) } else { caller };
         let meters = AskProgressMeter::of(self.tool.providers.len());
         let names: Vec<String> = self.tool.providers.iter().map(|p| format!("ask {p}")).collect();
         let parts = self.tool.providers.iter().zip(&meters).zip(&names);
@@ -199,7 +212,11 @@ impl DurableAgent for AskAgent {
         for (provider, recorded) in self.tool.providers.iter().zip(recorded) {
             outcomes.push(outcome(&context, provider, recorded?).await?);
         }
-        self.result(&who, outcomes)
+        let mut result = self.result(&who, outcomes)?;
+        if is_shared {
+            result["warning"] = json!(SHARED_LANE_WARNING);
+        }
+        Ok(result)
     }
 }
 
@@ -319,6 +336,7 @@ fn identify_caller(context: &RunContext) -> (CallerIdentity, Option<String>) {
             is_declared: true,
             instance: format!("local-{principal}"),
             holder: format!("principal:{principal}"),
+            is_shared: false,
             node: None,
             subagent: None,
         }

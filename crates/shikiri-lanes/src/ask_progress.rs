@@ -117,7 +117,8 @@ fn describe(stage: &AskStage) -> (f64, String) {
         AskStage::Answering { characters } => {
             // The length is unknown, so progress approaches the end and never reaches it.
             let grown = *characters as f64;
-            (4.0 + 2.0 * grown / (grown + 2_000.0), format!("{characters} characters so far"))
+            let far = 2.0 * grown / (grown + 2_000.0);
+            (4.0 + (far * 1e3).round() / 1e3, format!("{characters} characters so far"))
         }
     }
 }

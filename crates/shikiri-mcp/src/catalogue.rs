@@ -13,6 +13,7 @@ use shikiri_runtime::run::DurableAgent;
 
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
+use crate::tool_groups::ToolGroup;
 
 /// A tool of the server itself, besides the tools that start an agent. It answers at once, or follows a
 /// run that is there already.
@@ -26,6 +27,11 @@ pub trait ServerTool: Send + Sync + 'static {
     /// The session that a team tool requires; None for other tools, which sessions may not use.
     fn permission(&self) -> Option<ToolPermission> {
         None
+    }
+
+    /// The group that it belongs to; None for a tool that every client gets.
+    fn group(&self) -> Option<ToolGroup> {
+        self.permission().map(|_| ToolGroup::Teams)
     }
 
     /// Follows a run instead of answering, if it returns one.
@@ -119,6 +125,7 @@ pub(crate) struct RegisteredTool {
     pub(crate) definition: Value,
     pub(crate) input_schema: Arc<JsonObject>,
     pub(crate) permission: Option<ToolPermission>,
+    pub(crate) group: Option<ToolGroup>,
     pub(crate) backend: ToolBackend,
 }
 
@@ -144,6 +151,10 @@ impl McpCatalogue {
                     ToolBackend::Server(tool) => tool.permission(),
                     ToolBackend::Agent(_) => None,
                 },
+                group: match &backend {
+                    ToolBackend::Server(tool) => tool.group(),
+                    ToolBackend::Agent(agent) => Some(ToolGroup::of_agent(agent.tool_group())),
+                },
                 backend,
             };
             (tool.name.into_owned(), registered)
@@ -159,10 +170,24 @@ impl McpCatalogue {
         all.filter(move |source: &&dyn ResourceSource| !is_session || source.is_for_sessions())
     }
 
-    /// A prompt that the caller may get; sessions get none.
+    /// The tool of that name, if it is in a group that the caller asked for.
+    pub(crate) fn tool(&self, caller: &McpCaller, name: &str) -> Option<&RegisteredTool> {
+        self.tools.get(name).filter(|tool| caller.tools.includes(tool.group))
+    }
+
+    /// Prompts that the caller may get; sessions get none. A prompt about an agent goes with its
+    /// tool.
+    pub(crate) fn prompts(&self, caller: &McpCaller) -> impl Iterator<Item = &dyn PromptSource> {
+        let named = self.prompts.iter().filter(|(name, _)| {
+            let of_tool =
+                self.tools.get(*name).is_none_or(|tool| caller.tools.includes(tool.group));
+            of_tool && caller.session.is_none()
+        });
+        named.map(|(_, prompt)| prompt.as_ref())
+    }
+
     pub(crate) fn prompt(&self, caller: &McpCaller, name: &str) -> Option<&dyn PromptSource> {
-        let prompt = self.prompts.get(name).filter(|_| caller.session.is_none());
-        prompt.map(AsRef::as_ref)
+        self.prompts(caller).find(|prompt| prompt.definition().name == name)
     }
 }
 

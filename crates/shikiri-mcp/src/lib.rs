@@ -14,6 +14,7 @@
 //! To find your way, read `README.md` beside this file, which explains the two eras, then
 //! `server.rs`, then `tools_call.rs`.
 
+mod agent_call;
 mod catalogue;
 mod client_responses;
 mod http;
@@ -33,6 +34,7 @@ mod server;
 mod stdio;
 mod subscriptions_listen;
 mod tasks;
+mod tool_groups;
 mod tool_visibility;
 mod tools;
 mod tools_call;
@@ -50,4 +52,5 @@ pub use run_view::tool_error;
 pub use server::{McpOptions, McpService};
 pub use stdio::serve_stdio;
 pub use subscriptions_listen::ListChange;
+pub use tool_groups::{ToolGroup, ToolSelection};
 pub use tools::RunToolErrorCode;

@@ -20,6 +20,7 @@ pub(crate) async fn tools(
 ) -> Result<Value, RpcError> {
     let visibility = ToolVisibility::for_caller(&mcp.app, caller).await?;
     let all = mcp.catalogue.tools.values().filter(|tool| visibility.includes(tool.permission));
+    let all = all.filter(|tool| caller.tools.includes(tool.group));
     let all = all.map(|tool| tool.definition.clone());
     Ok(cached(page("tools", all.collect(), request)?, scope(caller)))
 }
@@ -29,7 +30,7 @@ pub(crate) fn prompts(
     caller: &McpCaller,
     request: &RpcRequest,
 ) -> Result<Value, RpcError> {
-    let all = mcp.catalogue.prompts.values().filter(|_| caller.session.is_none());
+    let all = mcp.catalogue.prompts(caller);
     let all = all.map(|prompt| serde_json::to_value(prompt.definition()).unwrap_or_default());
     Ok(cached(page("prompts", all.collect(), request)?, scope(caller)))
 }

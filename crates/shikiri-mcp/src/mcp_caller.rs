@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::message::RpcRequest;
 use crate::request_receipts::RequestReceipts;
 use crate::rpc_error::RpcError;
+use crate::tool_groups::ToolSelection;
 
 /// The protocol has two: before 2026-07-28 a client connects first and streams can be resumed;
 /// since then every request stands alone.
@@ -27,6 +28,8 @@ pub enum ProtocolEra {
 pub(crate) const LEGACY: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 /// The revision without.
 pub(crate) const MODERN: &str = "2026-07-28";
+/// From this revision on a tool's result may link to a resource.
+const LINKED_SINCE: &str = "2025-06-18";
 /// What a client says of itself is kept with every connection.
 const MAX_CAPABILITIES: usize = 16 * 1024;
 /// From this revision on a stream begins with an id to resume it by.
@@ -45,6 +48,8 @@ pub struct McpCaller {
     pub identity: CallerIdentity,
     /// In place of a key it came with an agent's session, which opens nothing but team tools.
     pub session: Option<Arc<McpCallerSession>>,
+    /// The tools that it asked for.
+    pub tools: ToolSelection,
     /// Cancelled when the caller no longer waits for the answer, or the process drains.
     pub cancel_token: CancellationToken,
     /// For what the answer shows, confirmed as it is written.
@@ -64,13 +69,24 @@ impl McpCaller {
         connection: Arc<McpConnection>,
         identity: CallerIdentity,
         session: Option<Arc<McpCallerSession>>,
+        tools: ToolSelection,
         cancel_token: CancellationToken,
     ) -> Self {
         let log_level = Some(connection.log_level.unwrap_or(LogLevel::Info));
         let capabilities = Arc::new(connection.capabilities.clone());
         let era = ProtocolEra::Legacy;
         let receipts = RequestReceipts::default();
-        Self { connection, era, capabilities, log_level, identity, session, cancel_token, receipts }
+        Self {
+            connection,
+            era,
+            capabilities,
+            log_level,
+            identity,
+            session,
+            tools,
+            cancel_token,
+            receipts,
+        }
     }
 
     pub(crate) fn can_answer(&self, kind: QuestionKind) -> bool {
@@ -94,6 +110,10 @@ impl McpCaller {
         self.era == ProtocolEra::Legacy && self.connection.protocol.as_str() >= PRIMED_SINCE
     }
 
+    pub(crate) fn takes_links(&self) -> bool {
+        self.era == ProtocolEra::Modern || self.connection.protocol.as_str() >= LINKED_SINCE
+    }
+
     fn has(&self, capability: &str) -> bool {
         self.capabilities.get(capability).is_some_and(Value::is_object)
     }
@@ -104,6 +124,9 @@ pub(crate) fn parse_initialize(
     request: &RpcRequest,
     wanted: &str,
 ) -> Result<(String, ClientInfo, Value), RpcError> {
+    if is_too_old(wanted) {
+        return Err(RpcError::too_old(wanted, &LEGACY));
+    }
     // A revision that we do not know, or one without a handshake, gets our newest with one.
     let protocol = LEGACY.into_iter().find(|known| *known == wanted).unwrap_or(LEGACY[0]);
     let capabilities = match request.params.get("capabilities") {
@@ -118,6 +141,16 @@ pub(crate) fn parse_initialize(
     let client = client_info(request.params.get("clientInfo"))
         .ok_or_else(|| RpcError::params("clientInfo: must have a name"))?;
     Ok((protocol.to_owned(), client, capabilities))
+}
+
+/// Whether it is the date of a revision before our oldest. Such a client has no use for a newer one.
+fn is_too_old(revision: &str) -> bool {
+    let is_date = revision.len() == 10
+        && revision.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    is_date && LEGACY.into_iter().all(|known| revision < known)
 }
 
 /// What a client says about itself: kept at a bounded length, and never acted upon.

@@ -17,6 +17,13 @@ pub(crate) fn digest(request: &RpcRequest) -> String {
     digest_of(&text)
 }
 
+/// Of a value, however its fields are ordered.
+pub(crate) fn digest_of_value(value: &Value) -> String {
+    let mut text = String::new();
+    canonical(value, &mut text);
+    digest_of(&text)
+}
+
 pub(crate) fn digest_of(text: &str) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }

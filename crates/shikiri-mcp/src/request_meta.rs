@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use shikiri_model::connection::{ClientInfo, LogLevel};
+use shikiri_model::lane::read_lane_handle;
 
 use crate::mcp_caller::{LEGACY, MODERN, client_info};
 use crate::message::RpcRequest;
@@ -11,8 +12,7 @@ use crate::rpc_error::RpcError;
 
 const META: &str = "io.modelcontextprotocol/";
 /// Of our own: the protocol has no name for a client that is one of several.
-const LANE: &str = "shikiri/lane";
-const MAX_LANE: usize = 64;
+pub(crate) const LANE: &str = "shikiri/lane";
 
 pub(crate) struct RequestMeta {
     pub(crate) capabilities: Arc<Value>,
@@ -60,12 +60,9 @@ pub(crate) fn parse_request_meta(request: &RpcRequest) -> Result<RequestMeta, Rp
     };
     let lane = match request.meta_value(LANE) {
         None | Some(Value::Null) => None,
-        Some(Value::String(lane)) if (1..=MAX_LANE).contains(&lane.chars().count()) => {
-            Some(lane.clone())
-        }
-        Some(_) => {
-            let why = format!("_meta.{LANE}: must be a text of 1 to {MAX_LANE} characters");
-            return Err(RpcError::params(why));
+        Some(lane) => {
+            let why = || RpcError::params(format!("_meta.{LANE}: must be 1 to 64 characters"));
+            Some(lane.as_str().and_then(read_lane_handle).ok_or_else(why)?)
         }
     };
     Ok(RequestMeta {

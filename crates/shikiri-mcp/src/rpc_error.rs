@@ -67,6 +67,16 @@ impl RpcError {
             .with(json!({ "supported": supported, "requested": requested }))
     }
 
+    /// A handshake in a revision before all that are spoken here.
+    pub fn too_old(requested: &str, supported: &[&str]) -> Self {
+        let oldest = supported.last().copied().unwrap_or_default();
+        let message = format!(
+            "protocol version {requested} is too old: the oldest that is spoken here is {oldest}. \
+             Update the client"
+        );
+        Self::params(message).with(json!({ "supported": supported, "requested": requested }))
+    }
+
     pub fn capability(missing: &Value) -> Self {
         let code = ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY;
         Self::new(code, "the client has not declared a capability that this needs")

@@ -131,10 +131,18 @@ pub(crate) fn clear_answer(kind: QuestionKind, result: &Value) -> Option<Questio
     }
 }
 
+/// How a person is asked all the same.
+const OTHER_WAY: &str = "start the agent with run_agent, and let a person answer with `shikiri runs \
+    answer`, over REST, or in a client that can be asked";
+
 /// For a client that cannot be asked at all.
 pub(crate) fn unsupported(kind: QuestionKind) -> QuestionAnswer {
-    let what = capability(kind);
-    refusal(AnswerAction::Cancel, format!("the calling client does not support {what}"))
+    let reason = format!("the calling client does not support {}", capability(kind));
+    let reason = match kind {
+        QuestionKind::Human => format!("{reason}: {OTHER_WAY}"),
+        QuestionKind::Model | QuestionKind::Roots => reason,
+    };
+    refusal(AnswerAction::Cancel, reason)
 }
 
 /// What a client declares that can be asked.

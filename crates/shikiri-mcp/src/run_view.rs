@@ -63,7 +63,7 @@ pub(crate) fn status_result(view: &RunView) -> Value {
 pub(crate) fn handover_result(view: &RunView) -> Value {
     let run = &view.run;
     let message = format!(
-        "The run {} goes on ({}). Wait for it with run_wait, or look at it with run_status.",
+        "The run {} goes on ({}), whether or not this client stays connected. Wait for it with run_wait, or look at it with run_status.",
         run.id,
         run.status.as_str()
     );

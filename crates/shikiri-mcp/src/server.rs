@@ -8,31 +8,43 @@ use serde_json::{Value, json};
 use shikiri_app::App;
 use shikiri_model::connection::LogLevel;
 use shikiri_model::event::Seq;
+use shikiri_runtime::random;
 use tokio::sync::broadcast;
 
 use crate::catalogue::{McpCatalogue, McpExtras, ToolBackend};
 use crate::mcp_caller::{LEGACY, MODERN, McpCaller, ProtocolEra};
 use crate::message::RpcRequest;
 use crate::modern_connection::ModernConnections;
+use crate::request_meta::LANE;
 use crate::rpc_error::RpcError;
 use crate::run_follower::RunFollower;
 use crate::subscriptions_listen::{ListChange, ListenSubscription};
+use crate::tool_groups::ToolSelection;
 use crate::{list_methods, tasks, tools_call};
 
 /// A call is answered with the run when that has not ended after so long: many clients give up
 /// at 60 seconds.
 const PATIENCE: Duration = Duration::from_secs(45);
+/// Many HTTP clients send a request again whose connection was reset.
+const REPEAT_TIME: Duration = Duration::from_secs(2);
 /// How long a client may keep what rarely changes.
 const LIST_TTL_MS: u64 = 60_000;
+/// Characters of the client's name in the name that `server/discover` gives it.
+const MAX_NAMED_AFTER: usize = 40;
 
 #[derive(Clone, Debug)]
 pub struct McpOptions {
     pub patience: Duration,
+    /// A call that brought an answer may be sent again so long after its connection broke, before
+    /// its run is stopped.
+    pub repeat_time: Duration,
+    /// The tools that clients get.
+    pub tools: ToolSelection,
 }
 
 impl Default for McpOptions {
     fn default() -> Self {
-        Self { patience: PATIENCE }
+        Self { patience: PATIENCE, repeat_time: REPEAT_TIME, tools: ToolSelection::ALL }
     }
 }
 
@@ -120,7 +132,7 @@ impl McpService {
             _ => self
                 .plain(caller, request)
                 .await
-                .map(|result| RequestAnswer::Now(Ok(finish_result(caller.era, result)))),
+                .map(|result| RequestAnswer::Now(Ok(finish_result(caller, result)))),
         };
         answered.unwrap_or_else(|fault| {
             caller.receipts.lose();
@@ -144,7 +156,7 @@ impl McpService {
                 self.app.tenancy.unsubscribe(&caller.connection, uri).await?;
                 Ok(json!({}))
             }
-            ("server/discover", ProtocolEra::Modern) => Ok(discover()),
+            ("server/discover", ProtocolEra::Modern) => discover(caller),
             ("tasks/get", ProtocolEra::Modern) => tasks::get(self, caller, request).await,
             ("tasks/update", ProtocolEra::Modern) => tasks::update(self, caller, request).await,
             ("tasks/cancel", ProtocolEra::Modern) => tasks::cancel(self, caller, request).await,
@@ -181,7 +193,8 @@ pub(crate) fn server_info() -> Value {
 pub(crate) const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIHZpZXdCb3g9IjAgMCAyNCAyNCIgZmlsbD0ibm9uZSIgc3Ryb2tlPSIjMzM0MTU1IiBzdHJva2Utd2lkdGg9IjIiPjxyZWN0IHg9IjMiIHk9IjQiIHdpZHRoPSIxOCIgaGVpZ2h0PSIxNiIvPjxwYXRoIGQ9Ik0xMiA0djE2TTE1IDEydjEiLz48L3N2Zz4=";
 
 const INSTRUCTIONS: &str = "Agents are tools here, and every call of one is a durable run: it goes \
-on when the connection breaks or the server restarts. A call that lasts is answered with a run_id \
+on when the server restarts. Of revision 2026-07-28, a client that leaves a call which it waits for \
+stops its run; start with run_agent what must go on. A call that lasts is answered with a run_id \
 and a link to the run; wait for it with run_wait, look at it with run_status, answer its questions \
 with run_answer, redirect it with run_update, stop it with run_cancel. A call whose answer was lost \
 is found with run_list. Agents that work together in a project call authenticate first: its answer \
@@ -208,19 +221,28 @@ fn capabilities() -> Value {
     })
 }
 
-/// The answer to `server/discover`.
-fn discover() -> Value {
+/// The answer to `server/discover`. A client that nothing tells from others gets a name, which it
+/// may send with its requests.
+fn discover(caller: &McpCaller) -> Result<Value, RpcError> {
     let mut versions = vec![MODERN];
     versions.extend(LEGACY);
     let mut capabilities = capabilities();
     capabilities["extensions"] = json!({ rmcp::model::TASKS_EXTENSION_ID: {} });
-    json!({
+    let mut found = json!({
         "supportedVersions": versions,
         "capabilities": capabilities,
         "instructions": INSTRUCTIONS,
         "ttlMs": LIST_TTL_MS,
         "cacheScope": "public",
-    })
+    });
+    if caller.identity.is_shared {
+        let random = u64::from_le_bytes(random()?);
+        let client: String = caller.identity.agent.chars().take(MAX_NAMED_AFTER).collect();
+        found["_meta"] = json!({ LANE: format!("{client}-{random:016x}") });
+        // The name is for one client alone.
+        found["cacheScope"] = json!("private");
+    }
+    Ok(found)
 }
 
 /// For answers that may be kept for a while.
@@ -232,9 +254,15 @@ pub(crate) fn cached(mut result: Value, scope: &str) -> Value {
 }
 
 /// Adds what results of the newer era must say and removes what those of the older must not.
-pub(crate) fn finish_result(era: ProtocolEra, mut result: Value) -> Value {
+pub(crate) fn finish_result(caller: &McpCaller, mut result: Value) -> Value {
     let Value::Object(fields) = &mut result else { return result };
-    match era {
+    if !caller.takes_links()
+        && let Some(Value::Array(content)) = fields.get_mut("content")
+    {
+        // The text and the data name the run as well.
+        content.retain(|part| part["type"] != "resource_link");
+    }
+    match caller.era {
         ProtocolEra::Legacy => {
             for field in ["ttlMs", "cacheScope"] {
                 fields.remove(field);

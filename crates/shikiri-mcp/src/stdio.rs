@@ -171,8 +171,8 @@ impl StdioPeer {
         self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The request gets no answer any more. In the older era its run is stopped too; in the newer
-    /// the client asks for that with `tasks/cancel`.
+    /// The request gets no answer any more, and its run is stopped. In the newer era its follower
+    /// does that.
     async fn cancel_request(&self, id: &Value) {
         let found = self.open().iter().find(|(open, _)| open == id).map(|(_, t)| t.clone());
         if let Some(token) = found {
@@ -228,6 +228,7 @@ impl StdioPeer {
                 self.send(message.text).await;
             }
         }
+        call.caller_left().await;
     }
 
     async fn listen(&self, mut listen: ListenSubscription, cancel_token: &CancellationToken) {
@@ -274,6 +275,7 @@ impl StdioPeer {
             log_level: request_meta.log_level,
             identity: self.identity(&request_meta.client.name),
             session: None,
+            tools: self.mcp.options.tools,
             cancel_token: cancel_token.clone(),
             receipts: RequestReceipts::default(),
         })
@@ -287,7 +289,8 @@ impl StdioPeer {
         let found = app.tenancy.connection(&known.tenant, &known.id, &known.principal).await?;
         let connection = found.ok_or_else(|| RpcError::request("send initialize again"))?;
         let identity = self.identity(&connection.client.name);
-        Ok(McpCaller::on_connection(Arc::new(connection), identity, None, cancel_token.clone()))
+        let (tools, token) = (self.mcp.options.tools, cancel_token.clone());
+        Ok(McpCaller::on_connection(Arc::new(connection), identity, None, tools, token))
     }
 
     fn identity(&self, client: &str) -> CallerIdentity {

@@ -231,7 +231,7 @@ impl ListenSubscription {
 
     /// The answer that ends the request when the server goes.
     pub(crate) fn end(&self) -> String {
-        let mut result = crate::server::finish_result(self.caller.era, json!({}));
+        let mut result = crate::server::finish_result(&self.caller, json!({}));
         result["_meta"][SUBSCRIPTION_ID] = self.id.clone();
         message::reply(&self.id, &Ok(result))
     }

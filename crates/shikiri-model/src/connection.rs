@@ -179,8 +179,9 @@ document!(InterimReply, "handover", tenant, id, |reply| RecordColumns {
     ..RecordColumns::default()
 });
 
-/// The ticket for continuing a call that needs input from its caller. It works once, for its
-/// principal and the same request, for a limited time.
+/// The ticket for continuing a call that needs input from its caller, for its principal and the
+/// same request, for a limited time. It brings one set of responses. The same request with the same
+/// responses may be sent again, and continues the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallContinuation {
     /// The hash of the ticket. The ticket itself is not stored.
@@ -196,6 +197,12 @@ pub struct CallContinuation {
     #[serde(default)]
     pub asked: BTreeMap<String, QuestionId>,
     pub expires_at: Timestamp,
+    /// How often it was used.
+    #[serde(default)]
+    pub uses: u32,
+    /// The digest of the responses that it was used with.
+    #[serde(default)]
+    pub responses_digest: Option<String>,
 }
 
 impl CallContinuation {
@@ -204,6 +211,17 @@ impl CallContinuation {
         self.principal == principal
             && self.request_digest == request_digest
             && now < self.expires_at
+    }
+
+    /// The ticket as used with these responses; None if it was used with others.
+    #[must_use]
+    pub fn used_with(&self, responses_digest: &str) -> Option<Self> {
+        let known = self.responses_digest.as_deref();
+        known.is_none_or(|known| known == responses_digest).then(|| Self {
+            uses: self.uses.saturating_add(1),
+            responses_digest: Some(responses_digest.to_owned()),
+            ..self.clone()
+        })
     }
 }
 

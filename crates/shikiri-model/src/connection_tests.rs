@@ -83,12 +83,19 @@ fn a_continuation_admits_only_its_principal_with_its_request_in_time() {
         after: 3,
         asked: BTreeMap::new(),
         expires_at: Timestamp::from_millis(100),
+        uses: 0,
+        responses_digest: None,
     };
     let (before, after) = (Timestamp::from_millis(99), Timestamp::from_millis(100));
     assert!(ticket.admits("key_1", "digest", before));
     assert!(!ticket.admits("key_2", "digest", before));
     assert!(!ticket.admits("key_1", "other", before));
     assert!(!ticket.admits("key_1", "digest", after));
+    let used = ticket.used_with("yes").unwrap();
+    assert_eq!((used.uses, used.responses_digest.as_deref()), (1, Some("yes")));
+    assert!(used.admits("key_1", "digest", before), "the same may be sent again");
+    assert_eq!(used.used_with("yes").map(|again| again.uses), Some(2));
+    assert_eq!(used.used_with("no"), None, "what it brought counts");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub(crate) fn api() -> OpenApiRouter<SharedWebState> {
         .routes(routes!(runs::cancel_run))
         .routes(routes!(runs::answer_run))
         .routes(routes!(runs::update_run))
+        .routes(routes!(runs::list_questions))
         .routes(routes!(executions::execute, executions::list_executions))
         .routes(routes!(executions::list_all_executions))
         .routes(routes!(executions::show_execution))

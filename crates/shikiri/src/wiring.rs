@@ -66,8 +66,9 @@ pub struct Offer {
 }
 
 /// What a normal server offers.
-pub fn offer() -> Offer {
-    Offer { agents: shikiri_agents::samples(), ..Offer::default() }
+pub fn offer(config: &Config) -> Offer {
+    let agents = if config.sample_agents { shikiri_agents::samples() } else { Vec::new() };
+    Offer { agents, ..Offer::default() }
 }
 
 /// The environment variables of this process that are valid text.
@@ -84,7 +85,7 @@ pub fn engine_environment() -> BTreeMap<String, String> {
 /// What a process offers whose only engine is Claude Code with a person's own login.
 pub fn offer_with_login(config: &Config, login: ClaudeLogin) -> Offer {
     let claude_code: Arc<dyn Engine> = Arc::new(claude_code(config).with_login(login));
-    Offer { engines: Some(vec![claude_code]), ..offer() }
+    Offer { engines: Some(vec![claude_code]), ..offer(config) }
 }
 
 /// The engines of executions.

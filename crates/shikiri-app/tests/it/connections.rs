@@ -172,7 +172,7 @@ async fn asking() -> (World, shikiri_model::ids::RunId, shikiri_runtime::run::Wo
 }
 
 #[tokio::test]
-async fn a_ticket_is_for_its_holder_its_request_an_hour_and_one_use() {
+async fn a_ticket_is_for_its_holder_its_request_and_an_hour() {
     let (world, run, _node) = asking().await;
     let app = &world.app;
     let issue = async || {
@@ -181,8 +181,8 @@ async fn a_ticket_is_for_its_holder_its_request_an_hour_and_one_use() {
             .await
             .unwrap()
     };
-    let redeem = async |tenant: &TenantId, principal: &str, ticket: &SecretToken, digest: &str| {
-        app.tenancy.redeem_ticket(tenant, principal, ticket, digest).await.unwrap()
+    let find = async |tenant: &TenantId, principal: &str, ticket: &SecretToken, digest: &str| {
+        app.tenancy.ticket(tenant, principal, ticket, digest).await.unwrap()
     };
     let ticket = issue().await;
     let other: TenantId = "other".parse().unwrap();
@@ -193,17 +193,35 @@ async fn a_ticket_is_for_its_holder_its_request_an_hour_and_one_use() {
         (&local(), "key_a", &ticket, "another"),
         (&local(), "key_a", &forged, "digest"),
     ] {
-        assert_eq!(redeem(tenant, principal, shown, digest).await, None, "{principal} {digest}");
+        assert!(find(tenant, principal, shown, digest).await.is_none(), "{principal} {digest}");
     }
-    let redeemed = redeem(&local(), "key_a", &ticket, "digest").await.unwrap();
-    assert_eq!((redeemed.run, redeemed.after), (run.clone(), 7), "what was refused cost nothing");
-    assert_eq!(redeem(&local(), "key_a", &ticket, "digest").await, None, "it works once");
+    let found = find(&local(), "key_a", &ticket, "digest").await.unwrap();
+    assert_eq!((&found.value.run, found.value.after), (&run, 7), "what was refused cost nothing");
+    let used = found.value.used_with("r").unwrap();
+    let first = app.runtime.answer_run_with(&used, found.version, &[]).await.unwrap();
+    assert_eq!(first, Some(0));
+    let second = app.runtime.answer_run_with(&used, found.version, &[]).await.unwrap();
+    assert_eq!(second, None, "of two that use it at once one must look again");
+    assert_eq!(app.tenancy.ticket_uses(&local(), &found.value.id).await.unwrap(), 1);
 
-    let (early, late) = (issue().await, issue().await);
+    let late = issue().await;
     world.clock.advance(HOUR - Duration::from_millis(1));
-    assert!(redeem(&local(), "key_a", &early, "digest").await.is_some());
+    assert!(find(&local(), "key_a", &late, "digest").await.is_some());
     world.clock.advance(Duration::from_millis(1));
-    assert_eq!(redeem(&local(), "key_a", &late, "digest").await, None, "too old");
+    assert!(find(&local(), "key_a", &late, "digest").await.is_none(), "too old");
+}
+
+#[tokio::test]
+async fn a_run_whose_caller_never_comes_back_with_its_answer_is_stopped() {
+    let (world, run, _node) = asking().await;
+    let app = &world.app;
+    let question =
+        app.runtime.load_run(&local(), &run).await.unwrap().value.questions[0].id.clone();
+    let asked = BTreeMap::from([("0".to_owned(), question)]);
+    app.tenancy.issue_ticket(&local(), "key_a", &run, "digest", 7, asked).await.unwrap();
+    // The question itself has as long as its ticket: the sweep comes first.
+    world.clock.advance(HOUR + Duration::from_millis(1));
+    world.until_status(&run, RunStatus::Cancelled).await;
 }
 
 #[tokio::test]

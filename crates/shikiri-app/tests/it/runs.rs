@@ -35,17 +35,20 @@ async fn a_run_is_carried_and_its_events_tell_its_story() {
 }
 
 #[tokio::test]
-async fn the_same_idempotency_key_gives_the_same_run() {
+async fn the_same_idempotency_key_gives_the_same_run_and_refuses_another_input() {
     let world = World::new(vec![agent("echo", |_, input| async move { Ok(input) })]).await;
     let start = |input| {
         let idempotency_key = Some("注文-1".to_owned());
         let new = NewRun { agent: "echo".into(), input, idempotency_key, origin: None };
         let app = world.app.clone();
-        async move { app.runtime.start_run(&TenantId::local(), new).await.unwrap().run }
+        async move { app.runtime.start_run(&TenantId::local(), new).await }
     };
-    let first = start(json!(1)).await;
-    let second = start(json!(2)).await;
-    assert_eq!((first.id, json!(1)), (second.id, second.input));
+    let first = start(json!(1)).await.unwrap().run;
+    let second = start(json!(1)).await.unwrap().run;
+    assert_eq!(first.id, second.id);
+    let refused = start(json!(2)).await.unwrap_err();
+    let AppError::KeyReused { run } = refused else { panic!("{refused}") };
+    assert_eq!(run, first.id.as_str());
 }
 
 #[tokio::test]

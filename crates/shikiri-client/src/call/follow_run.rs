@@ -6,6 +6,8 @@ use shikiri_model::host::{CallEvent, CallOutcome, CallProgress, CallQuestion, sa
 use super::{CallFollower, FollowError, FollowStep, RetryBackoff, STOP_TIMEOUT, lost};
 use crate::error::ClientError;
 
+/// The code of a server that takes no answer to this question from a tool.
+const PERSON_REQUIRED: &str = "person_required";
 /// The duration of one `run_wait`.
 const WAIT_SECONDS: u64 = 20;
 
@@ -60,7 +62,12 @@ impl CallFollower<'_> {
         let mut result = self.send_short_request("tools/call", params).await?;
         if result.get("isError") == Some(&Value::Bool(true)) {
             let said = result["content"][0]["text"].as_str().unwrap_or("it failed");
-            return Err(ClientError::Garbled(format!("{name}: {}", sanitize_line(said))));
+            let said = format!("{name}: {}", sanitize_line(said));
+            let told = result.get("structuredContent");
+            return Err(match told.and_then(|told| told["error"]["code"].as_str()) {
+                Some(PERSON_REQUIRED) => ClientError::PersonRequired(said),
+                _ => ClientError::Garbled(said),
+            });
         }
         Ok(result.get_mut("structuredContent").map(Value::take).unwrap_or_default())
     }
@@ -95,6 +102,10 @@ impl CallFollower<'_> {
             match self.tool("run_answer", arguments).await {
                 Ok(_) => {}
                 Err(error) if error.is_transient() => return Ok(()),
+                // It is not asked again and again. The call is kept, to come back for its end.
+                Err(error @ ClientError::PersonRequired(_)) => {
+                    return Err(FollowError::Away(error));
+                }
                 // It was answered elsewhere or has expired: the run continues either way.
                 Err(error) => tracing::debug!(%error, "a question could not be answered"),
             }

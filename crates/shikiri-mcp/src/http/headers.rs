@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::JsonObject;
 use serde_json::Value;
+use shikiri_model::lane::{LANE_HEADER, read_lane_handle};
 
 use super::{HttpRefusal, refusal_without_id, single};
 use crate::message::RpcRequest;
@@ -47,6 +48,13 @@ pub(super) fn is_json(headers: &HeaderMap) -> Result<(), HttpRefusal> {
     }
     let fault = RpcError::request("Content-Type: must be application/json");
     Err(refusal_without_id(StatusCode::UNSUPPORTED_MEDIA_TYPE, &fault))
+}
+
+/// The name that the caller gives itself for its chats.
+pub(super) fn lane(headers: &HeaderMap) -> Result<Option<String>, RpcError> {
+    let Some(name) = text(headers, &HeaderName::from_static(LANE_HEADER))? else { return Ok(None) };
+    let bad = || RpcError::header("Shikiri-Lane: must be 1 to 64 characters");
+    read_lane_handle(&name).ok_or_else(bad).map(Some)
 }
 
 /// `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…` must say what the body says.

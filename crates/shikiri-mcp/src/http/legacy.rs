@@ -81,7 +81,8 @@ fn caller(
         connection: connection.id.to_string(),
     };
     let identity = CallerIdentity::of(&way, &connection.client.name);
-    McpCaller::on_connection(Arc::clone(connection), identity, session, cancel_token)
+    let tools = authenticated.tools;
+    McpCaller::on_connection(Arc::clone(connection), identity, session, tools, cancel_token)
 }
 
 async fn answer(

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -32,6 +33,7 @@ use crate::mcp_caller::McpCallerSession;
 use crate::message::{self, ClientMessage, RpcRequest as Message};
 use crate::rpc_error::RpcError;
 use crate::server::McpService;
+use crate::tool_groups::ToolSelection;
 
 const MAX_BODY: usize = 4 * 1024 * 1024;
 /// For a whole body, from its head on.
@@ -73,6 +75,7 @@ pub(crate) struct AuthenticatedCaller {
     session: Option<Arc<McpCallerSession>>,
     tenant: Arc<Tenant>,
     principal: String,
+    tools: ToolSelection,
 }
 
 /// An answer that is no protocol message, or one with an HTTP status of its own.
@@ -81,7 +84,7 @@ pub(crate) type HttpRefusal = Box<Response>;
 async fn handle(State(endpoint): State<Arc<McpEndpoint>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let peer = parts.extensions.get::<PeerAddress>().copied();
-    match endpoint.route_request(&parts.method, &parts.headers, body, peer).await {
+    match endpoint.route_request(&parts, body, peer).await {
         Ok(response) => response,
         Err(refusal) => *refusal,
     }
@@ -90,12 +93,14 @@ async fn handle(State(endpoint): State<Arc<McpEndpoint>>, request: Request) -> R
 impl McpEndpoint {
     async fn route_request(
         self: &Arc<Self>,
-        method: &Method,
-        headers: &HeaderMap,
+        Parts { method, headers, uri, .. }: &Parts,
         body: Body,
         peer: Option<PeerAddress>,
     ) -> Result<Response, HttpRefusal> {
-        let authenticated = self.authenticate_request(headers, peer).await?;
+        let mut authenticated = self.authenticate_request(headers, peer).await?;
+        let tools = ToolSelection::of_address(uri)
+            .map_err(|why| refusal_without_id(StatusCode::BAD_REQUEST, &RpcError::params(why)))?;
+        authenticated.tools = tools.and(self.mcp.options.tools);
         let is_modern = modern::is_modern_header(headers);
         match *method {
             Method::POST => {
@@ -138,7 +143,8 @@ impl McpEndpoint {
             return Err(problem(AppError::Inactive { kind: "tenant", id }));
         }
         self.gate.count_request(&tenant).map_err(problem)?;
-        Ok(AuthenticatedCaller { secret, session, tenant, principal })
+        let tools = self.mcp.options.tools;
+        Ok(AuthenticatedCaller { secret, session, tenant, principal, tools })
     }
 
     /// Whose key it is, and what it is called by.

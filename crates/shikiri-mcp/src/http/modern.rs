@@ -67,7 +67,10 @@ pub(super) async fn post(
         };
         super::refusal(status, &request.id, fault)
     };
-    let meta = check(endpoint, headers, &request).map_err(|fault| refused(&fault))?;
+    let mut meta = check(endpoint, headers, &request).map_err(|fault| refused(&fault))?;
+    let named = headers::lane(headers).map_err(|fault| refused(&fault))?;
+    // What one request says goes before what all of a client's requests say.
+    meta.lane = meta.lane.or(named);
     let caller = caller(endpoint, &authenticated, meta).await?;
     let slot = endpoint.reserve_stream(&authenticated, &request)?;
     Ok(match (endpoint.mcp.answer(&caller, &request).await, slot) {
@@ -119,7 +122,12 @@ async fn caller(
     meta: RequestMeta,
 ) -> Result<McpCaller, HttpRefusal> {
     let McpService { app, modern_connections, .. } = &*endpoint.mcp;
-    let way = CallerOrigin::Token { principal: authenticated.principal.clone(), handle: meta.lane };
+    let principal = authenticated.principal.clone();
+    let way = match meta.lane {
+        // A session belongs to one agent, a key to whoever has it.
+        None if authenticated.session.is_none() => CallerOrigin::SharedToken { principal },
+        handle => CallerOrigin::Token { principal, handle },
+    };
     let connection =
         modern_connections.get(app, &authenticated.tenant.id, &authenticated.principal).await;
     Ok(McpCaller {
@@ -129,6 +137,7 @@ async fn caller(
         log_level: meta.log_level,
         identity: CallerIdentity::of(&way, &meta.client.name),
         session: authenticated.session.clone(),
+        tools: authenticated.tools,
         // A client that goes away closes its socket, which drops the answer.
         cancel_token: endpoint.gate.draining().child_token(),
         receipts: RequestReceipts::default(),

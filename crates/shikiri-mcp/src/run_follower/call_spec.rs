@@ -26,6 +26,27 @@ pub(crate) struct CallSpec {
     pub(crate) who: CallAttribution,
 }
 
+/// A request that will be answered by following a run, before there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct CallTemplate {
+    pub(crate) id: Value,
+    pub(crate) shape: AnswerShape,
+    pub(crate) name: String,
+    pub(crate) until: Option<Timestamp>,
+    pub(crate) progress_token: Option<Value>,
+    pub(crate) log_level: Option<LogLevel>,
+    pub(crate) who: CallAttribution,
+}
+
+impl CallTemplate {
+    /// The call that follows this run from `after` on.
+    pub(crate) fn call_of(&self, run: &RunId, after: Seq) -> CallSpec {
+        let Self { id, shape, name, until, progress_token, log_level, who } = self.clone();
+        let run_id = run.clone();
+        CallSpec { id, shape, name, run_id, after, until, progress_token, log_level, who }
+    }
+}
+
 /// Which form the answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,12 +1,14 @@
 //! Following a run on behalf of one request: its events become the request's stream, its end the
 //! request's answer.
 //!
-//! The run does not depend on it. Dropping a follower drops a cursor. In the older era another
-//! follower can be made at the same position, on any node, and reads the same.
+//! Dropping a follower drops a cursor. In the older era another follower can be made at the same
+//! position, on any node, and reads the same. In the newer era the run may depend on its caller's
+//! wait ([`WaitingCaller`]).
 
 mod call_spec;
 mod event_notifications;
 mod progress_heartbeat;
+mod waiting_caller;
 
 use std::time::Duration;
 
@@ -21,9 +23,10 @@ use shikiri_runtime::run::RunView;
 use shikiri_runtime::{AppError, EventBatch, Watch, WatchError};
 use tokio::time::Instant;
 
-pub(crate) use self::call_spec::{AnswerShape, CallAttribution, CallSpec};
+pub(crate) use self::call_spec::{AnswerShape, CallAttribution, CallSpec, CallTemplate};
 use self::event_notifications::NotificationFilter;
 use self::progress_heartbeat::{LastProgress, last_progress};
+pub(crate) use self::waiting_caller::{TicketUse, WaitingCaller};
 use crate::mcp_caller::{McpCaller, ProtocolEra};
 use crate::message;
 use crate::rpc_error::RpcError;
@@ -61,6 +64,8 @@ pub(crate) struct RunFollower {
     prepared_answers: JsonObject,
     /// Whether its client comes back to a stream that ends before the answer.
     is_releasable: bool,
+    /// Stops the run if the caller leaves before its answer; none if the run does not depend on it.
+    waiting: Option<WaitingCaller>,
     /// The answer that was given instead of the run's end.
     handover: Option<InterimReply>,
     deadline: Option<Instant>,
@@ -114,6 +119,7 @@ impl RunFollower {
             watch,
             prepared_answers: JsonObject::new(),
             is_releasable: false,
+            waiting: None,
             handover,
             seen: from,
             ended: false,
@@ -134,6 +140,19 @@ impl RunFollower {
     #[must_use]
     pub(crate) fn releasable(self) -> Self {
         Self { is_releasable: true, ..self }
+    }
+
+    /// The run ends with this wait, if the caller leaves before its answer.
+    #[must_use]
+    pub(crate) fn depending_on(self, waiting: Option<WaitingCaller>) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// The caller has left, or cancelled its request.
+    pub(crate) async fn caller_left(mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.left().await;
+        }
     }
 
     /// Where the stream begins, before its first event.
@@ -201,6 +220,9 @@ impl RunFollower {
                 let answer = self.ending(ending).await;
                 out.push(self.answer(place, answer));
                 return out;
+            }
+            if event.kind == "started" {
+                self.progress.iter_mut().for_each(LastProgress::started);
             }
             if event.kind == "progress" {
                 self.next_heartbeat = Instant::now() + HEARTBEAT;
@@ -334,7 +356,10 @@ impl RunFollower {
 
     fn answer(&mut self, seq: Option<Seq>, outcome: Result<Value, RpcError>) -> CallStreamMessage {
         self.ended = true;
-        let outcome = outcome.map(|result| crate::server::finish_result(self.caller.era, result));
+        if let Some(waiting) = self.waiting.take() {
+            waiting.answered();
+        }
+        let outcome = outcome.map(|result| crate::server::finish_result(&self.caller, result));
         self.out(seq, message::reply(&self.spec.id, &outcome))
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use shikiri_app::App;
 use shikiri_model::event::Seq;
 use shikiri_model::ids::RunId;
-use shikiri_model::run::run_stream;
+use shikiri_model::run::{RunStatus, run_stream};
 use shikiri_runtime::AppError;
 
 use super::event_notifications::NotificationFilter;
@@ -23,9 +23,6 @@ pub(super) struct LastProgress {
     at: Seq,
 }
 
-const NOTHING: &str = r#"{"progress":0}"#;
-const QUEUED: &str = r#"{"progress":0,"message":"queued"}"#;
-
 /// The state for a caller that joins at `from`, once it was sent what follows.
 pub(super) async fn last_progress(
     app: &App,
@@ -34,18 +31,18 @@ pub(super) async fn last_progress(
     from: Seq,
 ) -> Result<Option<LastProgress>, AppError> {
     if from == 0 {
-        return Ok(LastProgress::untold(QUEUED, 0));
+        return Ok(Some(LastProgress::untold(RunStatus::Queued, 0)));
     }
-    let Some(state) =
-        app.runtime.store().stream(&caller.connection.tenant, &run_stream(run)).await?
-    else {
+    let tenant = &caller.connection.tenant;
+    let Some(state) = app.runtime.store().stream(tenant, &run_stream(run)).await? else {
         return Ok(None);
     };
     let head = state.extent.head;
-    Ok(match &state.note {
-        Some(note) => LastProgress::read(note, head),
-        None => LastProgress::untold(NOTHING, head),
-    })
+    if let Some(note) = &state.note {
+        return Ok(LastProgress::read(note, head));
+    }
+    let status = app.runtime.load_run(tenant, run).await?.value.status;
+    Ok(Some(LastProgress::untold(status, head)))
 }
 
 impl LastProgress {
@@ -60,13 +57,22 @@ impl LastProgress {
         })
     }
 
-    fn untold(note: &str, at: Seq) -> Option<Self> {
-        Self::read(note, at).map(|last| Self { is_told: false, ..last })
+    /// A run that has told nothing of its progress is known by its status.
+    fn untold(status: RunStatus, at: Seq) -> Self {
+        let message = Some(Value::from(status.as_str()));
+        Self { value: 0.0, total: None, message, is_told: false, at }
+    }
+
+    /// The run works now, as an event said.
+    pub(super) fn started(&mut self) {
+        if !self.is_told {
+            self.message = Some(Value::from(RunStatus::Running.as_str()));
+        }
     }
 
     /// For a caller that was sent everything up to `seen`, this value too. The specification wants
-    /// every value above the one before: a millionth per second of the run's age is, over all the
-    /// connections on which it is said.
+    /// every value above the one before: a millionth per whole second of the run's age is, over all
+    /// the connections on which it is said.
     pub(super) fn again(
         &self,
         filter: &NotificationFilter,
@@ -77,8 +83,10 @@ impl LastProgress {
             return None;
         }
         // Before its first progress, a young run is at 0, with which many agents begin.
-        let age = if self.is_told { age } else { Duration::from_secs(age.as_secs()) };
-        let value = self.value + age.as_secs_f64() / 1e6;
+        let millionths = age.as_secs() + u64::from(self.is_told);
+        let value = self.value + millionths as f64 / 1e6;
+        // Without the digits that binary fractions add.
+        let value = (value * 1e6).round() / 1e6;
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
         let (total, message) = (text(&self.total), text(&self.message));
         filter.progress(&value.to_string(), total.as_deref(), message.as_deref())

@@ -7,6 +7,7 @@ use rmcp::model::{Icon, JsonObject, Tool, ToolAnnotations};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use shikiri_app::App;
+use shikiri_model::lane::SHARED_LANE_WARNING;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments};
@@ -15,6 +16,7 @@ use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::structured_answer;
 use crate::server::ICON;
+use crate::tool_groups::ToolGroup;
 
 pub(super) struct LaneInfoTool(pub(super) App);
 
@@ -41,6 +43,7 @@ impl ServerTool for LaneInfoTool {
                 "threads": { "type": "object" },
                 "in_flight": { "type": "array", "items": text },
                 "providers": { "type": "array", "items": { "type": "object" } },
+                "warning": text,
             },
             "required": ["agent", "instance", "lane", "is_open", "threads", "providers"],
         });
@@ -52,6 +55,10 @@ impl ServerTool for LaneInfoTool {
         tool.annotations = Some(ToolAnnotations::new().read_only(true));
         tool.icons = Some(vec![Icon::new(ICON).with_mime_type("image/svg+xml")]);
         tool
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Lanes)
     }
 
     async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {
@@ -83,6 +90,9 @@ impl LaneInfoTool {
         });
         if let Some(subagent) = &who.subagent {
             found["subagent"] = json!(subagent);
+        }
+        if who.is_shared {
+            found["warning"] = json!(SHARED_LANE_WARNING);
         }
         if let Some(lane) = info.lane.map(|stored| stored.value) {
             let threads = lane.threads.iter();

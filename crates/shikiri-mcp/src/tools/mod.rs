@@ -41,6 +41,14 @@ documented_enum! {
         ///
         /// Read the open questions with `run_status`.
         QuestionNotFound = "question_not_found",
+        /// The question is for a person, and the agent does not let a tool answer it.
+        ///
+        /// Ask a person to answer: `shikiri runs answer RUN`, `POST /v1/tenants/{t}/runs/{r}/answers` with a key, or a client that can be asked (elicitation).
+        PersonRequired = "person_required",
+        /// The idempotency key belongs to a run that was asked for something else.
+        ///
+        /// Use a new key for a new run.
+        IdempotencyConflict = "idempotency_conflict",
         /// What the call names is not there. The message says what.
         ///
         /// Correct the name.
@@ -109,6 +117,7 @@ fn answer_or_refuse(outcome: Result<Value, AppError>) -> Result<Value, RpcError>
         AppError::NotFound { kind: "open question", .. } => RunToolErrorCode::QuestionNotFound,
         AppError::NotFound { .. } => RunToolErrorCode::NotFound,
         AppError::Invalid { .. } => RunToolErrorCode::InvalidArgument,
+        AppError::KeyReused { .. } => RunToolErrorCode::IdempotencyConflict,
         AppError::NotNow(_) => RunToolErrorCode::NotNow,
         AppError::Inactive { .. } => RunToolErrorCode::TenantInactive,
         _ => return Err(error.into()),

@@ -20,6 +20,7 @@ use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::handover_result;
+use crate::tool_groups::ToolGroup;
 
 pub(super) struct RunAgentTool(pub(super) App);
 
@@ -52,7 +53,7 @@ impl ServerTool for RunAgentTool {
                     "type": "string",
                     "minLength": 1,
                     "maxLength": 200,
-                    "description": "The same key gives the same run, however often it is sent",
+                    "description": "The same key gives the same run, however often it is sent. With another input it is refused",
                 },
             },
             "additionalProperties": false,
@@ -66,6 +67,10 @@ impl ServerTool for RunAgentTool {
             input,
             hints,
         )
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Runs)
     }
 
     async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {

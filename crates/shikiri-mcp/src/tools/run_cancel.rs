@@ -11,6 +11,7 @@ use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
+use crate::tool_groups::ToolGroup;
 
 pub(super) struct RunCancelTool(pub(super) App);
 
@@ -24,6 +25,10 @@ impl ServerTool for RunCancelTool {
             arguments::run_id_schema(),
             ToolAnnotations::new().read_only(false).destructive(true).idempotent(true),
         )
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Runs)
     }
 
     async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {

@@ -15,6 +15,7 @@ use crate::catalogue::{ServerTool, object};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::structured_answer;
+use crate::tool_groups::ToolGroup;
 
 pub(super) struct RunListTool(pub(super) App);
 
@@ -54,6 +55,10 @@ impl ServerTool for RunListTool {
         });
         tool.output_schema = Some(Arc::new(object(output)));
         tool
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Runs)
     }
 
     async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {

@@ -12,6 +12,7 @@ use crate::catalogue::ServerTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
+use crate::tool_groups::ToolGroup;
 
 pub(super) struct RunUpdateTool(pub(super) App);
 
@@ -45,6 +46,10 @@ impl ServerTool for RunUpdateTool {
             input,
             ToolAnnotations::new().read_only(false).destructive(false).idempotent(false),
         )
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Runs)
     }
 
     async fn call(&self, caller: &McpCaller, arguments: &JsonObject) -> Result<Value, RpcError> {

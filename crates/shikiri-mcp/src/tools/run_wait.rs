@@ -11,6 +11,7 @@ use crate::catalogue::{RunWaitRequest, ServerTool};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_follower::parse_run;
+use crate::tool_groups::ToolGroup;
 
 pub(super) struct RunWaitTool;
 
@@ -48,6 +49,10 @@ impl ServerTool for RunWaitTool {
             input,
             ToolAnnotations::new().read_only(true),
         )
+    }
+
+    fn group(&self) -> Option<ToolGroup> {
+        Some(ToolGroup::Runs)
     }
 
     async fn call(&self, _: &McpCaller, _: &JsonObject) -> Result<Value, RpcError> {

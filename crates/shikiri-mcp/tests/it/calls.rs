@@ -66,7 +66,7 @@ async fn a_declined_elicitation_books_nothing() {
 /// Multi round-trip requests: the question is a result, and the answer comes with the same request
 /// sent again.
 #[tokio::test]
-async fn the_newer_era_asks_by_a_result_and_takes_the_answer_once() {
+async fn the_newer_era_asks_by_a_result_and_takes_one_answer() {
     let world = World::new().await;
     let params = call("travel_agent", json!({ "step_ms": 1 }));
     let asked = world.post_modern("2026-07-28", "tools/call", params.clone()).await.reply();
@@ -80,6 +80,7 @@ async fn the_newer_era_asks_by_a_result_and_takes_the_answer_once() {
     again["inputResponses"] = json!({ key: accept("by boat") });
     let reply = world.post_modern("2026-07-28", "tools/call", again.clone()).await.reply();
     assert_eq!(reply["result"]["structuredContent"]["notes"], "by boat", "{reply}");
+    again["inputResponses"] = json!({ key: accept("by train") });
     let used = world.post_modern("2026-07-28", "tools/call", again).await.reply();
     assert_eq!(used["error"]["code"], -32602, "{used}");
 }
@@ -114,17 +115,17 @@ async fn a_cancelled_call_of_the_older_era_stops_its_run_and_is_not_answered() {
 }
 
 #[tokio::test]
-async fn a_cancelled_request_of_the_newer_era_leaves_its_run_alone() {
+async fn a_cancelled_request_of_the_newer_era_stops_its_run() {
     let world = World::new().await;
     let mut client = StdioClient::connect(&world).await;
-    let params = call("long_running_agent", json!({ "steps": 200, "step_ms": 5 }));
+    let params = call("long_running_agent", json!({ "steps": 10_000, "step_ms": 5 }));
     let id = client.begin("tools/call", modern(params, "2026-07-28")).await;
     client.until(|m| m["method"] == "notifications/progress").await;
     let params = json!({ "requestId": id });
     let cancelled =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
     client.send(&cancelled).await;
-    assert_eq!(run_status_until_ended(&mut client).await, "completed");
+    assert_eq!(run_status_until_ended(&mut client).await, "cancelled");
     let seen = std::mem::take(&mut client.seen);
     let all: Vec<_> = seen.into_iter().chain(client.end().await).collect();
     assert!(!all.iter().any(|m| m["id"] == id && m.get("method").is_none()), "{all:#?}");

@@ -6,8 +6,11 @@
 mod calls;
 mod handshake;
 mod http_client;
+mod leaving_callers;
 mod malformed_requests;
 mod resume;
+mod revisions;
 mod stdio_client;
 mod team_tools;
+mod tool_groups;
 mod world;

@@ -30,6 +30,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with_options(McpOptions::default()).await
+    }
+
+    pub(crate) async fn with_options(mcp_options: McpOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options =
             SqliteOptions { clock: Arc::new(SystemClock), durability: SqliteDurability::Normal };
@@ -38,7 +42,7 @@ impl World {
         app.tenancy.ensure_local_tenant().await.unwrap();
         let secret = shikiri_tenancy::Tenancy::mint_secret().unwrap();
         app.tenancy.ensure_admin_key(&secret).await.unwrap();
-        let mcp = McpService::new(app.clone(), McpExtras::default(), McpOptions::default());
+        let mcp = McpService::new(app.clone(), McpExtras::default(), mcp_options);
         let gate = AccessGate::new(app.tenancy.clone(), GateOptions::default());
         Self {
             router: router(Arc::clone(&mcp), gate),

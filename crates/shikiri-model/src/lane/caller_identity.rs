@@ -13,6 +13,17 @@ use crate::ids::NodeId;
 const MAX_NAME: usize = 100;
 /// The characters of an id that people see in instance names. `holder` has the whole id.
 const SHORT: usize = 8;
+/// The characters of the name that a caller over HTTP gives itself.
+const MAX_HANDLE: usize = 64;
+
+/// The HTTP header by which a caller names itself where no connection tells it from others.
+pub const LANE_HEADER: &str = "shikiri-lane";
+
+/// What a caller learns that nothing tells from others.
+pub const SHARED_LANE_WARNING: &str = "Nothing tells this caller from others that use the same key, \
+    so each of its questions goes to a chat of its own, with which no later question goes on. Give \
+    every agent a name of its own: send the HTTP header `Shikiri-Lane: NAME` with each request, or \
+    NAME as `shikiri/lane` in its `_meta`.";
 
 /// How a caller reached the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +35,8 @@ pub enum CallerOrigin {
     /// Over HTTP without a connection: the token identifies the caller. Callers that share a token
     /// use handles.
     Token { principal: String, handle: Option<String> },
+    /// Over HTTP with a token that others may use as well, and with nothing that tells who it is.
+    SharedToken { principal: String },
 }
 
 /// The identity of a caller for lanes.
@@ -37,6 +50,9 @@ pub struct CallerIdentity {
     pub instance: String,
     /// The unique key of the instance. No two live instances share one.
     pub holder: String,
+    /// Others may have the same identity, as nothing tells this caller from them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shared: bool,
     /// The process of the instance, if that process executes runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
@@ -69,12 +85,32 @@ impl CallerIdentity {
                 let kind = if handle.is_some() { "handle" } else { "client" };
                 (name.clone(), instance, format!("token:{principal}:{kind}:{name}"))
             }
+            CallerOrigin::SharedToken { principal } => {
+                let name = client.unwrap_or_else(|| "agent".to_owned());
+                let instance = format!("{name}-{}", short(principal));
+                let holder = format!("shared:{principal}:{name}");
+                (name, instance, holder)
+            }
         };
         let is_declared = match way {
             CallerOrigin::Process { declared, .. } => declared.as_deref().and_then(named).is_some(),
-            CallerOrigin::Connection { .. } | CallerOrigin::Token { .. } => false,
+            CallerOrigin::Connection { .. }
+            | CallerOrigin::Token { .. }
+            | CallerOrigin::SharedToken { .. } => false,
         };
-        Self { agent, is_declared, instance, holder, node: None, subagent: None }
+        let is_shared = matches!(way, CallerOrigin::SharedToken { .. });
+        Self { agent, is_declared, instance, holder, is_shared, node: None, subagent: None }
+    }
+
+    /// The same caller, told from others by the id of something that is its alone, such as a run.
+    #[must_use]
+    pub fn told_apart_by(self, id: &str) -> Self {
+        Self {
+            instance: format!("{}-{}", self.agent, short(id)),
+            holder: format!("{}:{id}", self.holder),
+            is_shared: false,
+            ..self
+        }
     }
 
     /// The same instance for a subagent inside it.
@@ -100,6 +136,13 @@ impl CallerIdentity {
             None => self.holder.clone(),
         }
     }
+}
+
+/// The name that a caller over HTTP gives itself: of 1 to 64 characters. None if it is not.
+pub fn read_lane_handle(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_good = (1..=MAX_HANDLE).contains(&text.chars().count());
+    (is_good && !text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
 /// The name without line breaks; None if nothing is left.
@@ -180,6 +223,30 @@ mod tests {
         let holders = [by(None), by(Some("left")), by(Some("right"))];
         let holders = holders.map(|way| CallerIdentity::of(&way, "left").holder);
         assert!(holders[0] != holders[1] && holders[1] != holders[2]);
+    }
+
+    #[test]
+    fn who_shares_a_token_without_a_name_is_told_apart_by_each_run() {
+        let way = CallerOrigin::SharedToken { principal: "key_1234567890".to_owned() };
+        let shared = CallerIdentity::of(&way, "planner");
+        assert!(shared.is_shared);
+        assert_eq!(shared.instance, "planner-34567890");
+        let runs = ["run_00000000aaaaaaaa", "run_00000000bbbbbbbb"];
+        let [a, b] = runs.map(|run| shared.clone().told_apart_by(run));
+        assert_eq!((a.instance.as_str(), a.is_shared), ("planner-aaaaaaaa", false));
+        assert_eq!((a.agent.as_str(), b.agent.as_str()), ("planner", "planner"));
+        assert!(a.holder != b.holder && a.holder != shared.holder);
+        let named = CallerOrigin::Token { principal: "key_1234567890".to_owned(), handle: None };
+        assert!(!CallerIdentity::of(&named, "planner").is_shared);
+    }
+
+    #[test]
+    fn a_name_over_http_has_1_to_64_characters_of_text() {
+        assert_eq!(read_lane_handle(" 左 "), Some("左".to_owned()));
+        assert_eq!(read_lane_handle(&"あ".repeat(64)), Some("あ".repeat(64)));
+        for bad in ["", "  ", "a\nb", &"x".repeat(65)] {
+            assert_eq!(read_lane_handle(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

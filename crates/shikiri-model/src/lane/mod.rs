@@ -14,7 +14,9 @@ mod provider_question;
 mod record;
 mod sessions_file;
 
-pub use caller_identity::{CallerIdentity, CallerOrigin};
+pub use caller_identity::{
+    CallerIdentity, CallerOrigin, LANE_HEADER, SHARED_LANE_WARNING, read_lane_handle,
+};
 pub use chat_url::{is_chat_url, is_web};
 pub use lane_assignment::{AllLanesBusy, LaneMatch, choose_evictions, match_lane};
 pub use lane_limits::{DEFAULT_MAX_LANES, DEFAULT_TTL_MINUTES, LaneLimits, MAX_QUESTION};

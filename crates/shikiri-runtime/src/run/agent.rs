@@ -54,6 +54,17 @@ pub trait DurableAgent: Send + Sync + 'static {
         &[]
     }
 
+    /// The group of tools that its tool belongs to, by which clients ask for a part of all tools.
+    fn tool_group(&self) -> &'static str {
+        "agents"
+    }
+
+    /// Whether `run_answer` may answer what the agent asks a person. A model calls that tool, and
+    /// would answer in the person's name.
+    fn allows_tool_answers(&self) -> bool {
+        false
+    }
+
     /// Refuses an invalid input before a run is created.
     fn check(&self, input: &Value) -> Result<(), String>;
 

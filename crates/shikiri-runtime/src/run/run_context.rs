@@ -97,7 +97,7 @@ impl RunContext {
     /// Reports progress from inside a step. It is not journaled: a step that is replayed reports
     /// nothing.
     pub async fn show_progress(&self, progress: f64, total: f64, message: &str) {
-        let note = json!({ "progress": progress, "total": total, "message": message });
+        let note = progress_note(progress, total, message);
         let event = NewEvent::from_value(RunEventName::Progress.as_str(), &note);
         self.driver.push_event(event, Some(note.to_string())).await;
     }
@@ -109,7 +109,7 @@ impl RunContext {
         total: f64,
         message: &str,
     ) -> impl Future<Output = ()> + use<> {
-        let note = json!({ "progress": progress, "total": total, "message": message });
+        let note = progress_note(progress, total, message);
         self.note(RunEventName::Progress, note.clone(), Some(note.to_string()))
     }
 
@@ -355,6 +355,12 @@ async fn resolve_unknown_step(
             driver.wait(None).await
         }
     }
+}
+
+/// The data of a progress event, without the digits that binary fractions add.
+fn progress_note(progress: f64, total: f64, message: &str) -> Value {
+    let rounded = |number: f64| (number * 1e6).round() / 1e6;
+    json!({ "progress": rounded(progress), "total": rounded(total), "message": message })
 }
 
 fn read_back<T: DeserializeOwned>(value: Value) -> Result<T, StepError> {

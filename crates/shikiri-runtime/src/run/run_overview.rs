@@ -2,7 +2,7 @@
 //! status, which failed lately, and which questions wait for an answer.
 
 use shikiri_model::ids::{RunId, TenantId};
-use shikiri_model::record::{RecordQuery, StoredDocument};
+use shikiri_model::record::{RecordPosition, RecordQuery, StoredDocument};
 use shikiri_model::run::{RUN_COUNTS, Run, RunCounts, RunQuestion, RunStatus};
 use shikiri_model::total::TotalQuery;
 
@@ -16,6 +16,16 @@ pub struct OpenQuestion {
     pub agent: String,
     /// With its kind, message, form and `expires_at`.
     pub question: RunQuestion,
+}
+
+impl OpenQuestion {
+    /// Its place in the list. It stays the same when others are answered.
+    fn position(&self) -> RecordPosition {
+        RecordPosition {
+            created_at: self.run.minted_at().unwrap_or_default(),
+            id: format!("{}-{:010}", self.run, self.question.index),
+        }
+    }
 }
 
 impl Runtime {
@@ -65,5 +75,24 @@ impl Runtime {
             })
         });
         Ok(questions.filter(|open| open.question.expires_at.is_none_or(|at| at > now)).collect())
+    }
+
+    /// A page of the open questions, and where the next one begins.
+    pub async fn list_open_questions(
+        &self,
+        tenant: &TenantId,
+        after: Option<RecordPosition>,
+        limit: u32,
+    ) -> Result<(Vec<OpenQuestion>, Option<RecordPosition>), AppError> {
+        let mut open = self.open_questions(tenant).await?;
+        open.sort_by_key(|open| open.position().id);
+        if let Some(after) = after {
+            open.retain(|open| open.position().id > after.id);
+        }
+        let limit = limit as usize;
+        let has_more = open.len() > limit;
+        open.truncate(limit);
+        let next = open.last().filter(|_| has_more).map(OpenQuestion::position);
+        Ok((open, next))
     }
 }

@@ -28,12 +28,13 @@ pub struct NewRun {
 const MAX_KEY: usize = 200;
 
 impl Runtime {
-    /// Starts a run. If its idempotency key is known, returns the run that has the key.
+    /// Starts a run. If its idempotency key is known, returns the run that has the key, unless that
+    /// was asked for something else.
     pub async fn start_run(&self, tenant: &TenantId, new: NewRun) -> Result<RunView, AppError> {
         let run = self.new_run(tenant, new).await?;
         match self.enqueue(&run, None).await? {
             EnqueueOutcome::New(_) => self.run(tenant, &run.id).await,
-            EnqueueOutcome::Known(first) => self.run(tenant, &first).await,
+            EnqueueOutcome::Known(first) => self.run_of_key(&first, &run).await,
         }
     }
 
@@ -49,12 +50,22 @@ impl Runtime {
         let (id, committed) = match self.enqueue(&run, Some(beside(&run.id))).await? {
             EnqueueOutcome::New(committed) => (run.id, committed),
             EnqueueOutcome::Known(first) => {
+                self.run_of_key(&first, &run).await?;
                 let commit = Commit::new().append(beside(&first));
                 (first, self.store.commit(commit).await?)
             }
         };
         let seq = committed.appended.last().map_or(0, |appended| appended.last_seq);
         Ok((self.run(tenant, &id).await?, seq))
+    }
+
+    /// The run that has the key already, which must be what `wanted` asks for.
+    async fn run_of_key(&self, first: &RunId, wanted: &Run) -> Result<RunView, AppError> {
+        let view = self.run(&wanted.tenant, first).await?;
+        if view.run.agent == wanted.agent && view.run.input == wanted.input {
+            return Ok(view);
+        }
+        Err(AppError::KeyReused { run: first.to_string() })
     }
 
     async fn new_run(&self, tenant: &TenantId, new: NewRun) -> Result<Run, AppError> {

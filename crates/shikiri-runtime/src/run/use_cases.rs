@@ -119,22 +119,24 @@ impl Runtime {
         self.run(tenant, id).await
     }
 
-    /// Applies the answers of a ticket's holder and deletes the ticket, in one commit: a caller
-    /// that was cut off before can send the same request again. Returns how many answers fitted an
-    /// open question; None if the ticket was used meanwhile.
+    /// Applies the answers of a ticket's holder and writes that the ticket was used, in one commit:
+    /// a caller that was cut off can send the same request again. `used` is the ticket as used, of
+    /// which `version` was read. Returns how many answers fitted an open question; None if the
+    /// ticket was used meanwhile.
     pub async fn answer_run_with(
         &self,
-        ticket: &StoredDocument<CallContinuation>,
+        used: &CallContinuation,
+        version: u64,
         answers: &[(QuestionId, QuestionAnswer)],
     ) -> Result<Option<usize>, AppError> {
-        let (key, version) = (ticket.value.key(), ticket.version);
-        let CallContinuation { tenant, run, .. } = &ticket.value;
+        let key = used.key();
+        let CallContinuation { tenant, run, .. } = used;
         transact("run", run.as_str(), || async {
             let stored = self.load_run(tenant, run).await?;
             let now = self.store.now().await?;
             let (decision, taken) = answer_all(stored.value, answers, now);
-            let mut commit =
-                Commit::new().record(RecordChange::Delete { key: key.clone(), version });
+            let put = RecordChange::put(used, ExpectedVersion::Version(version))?;
+            let mut commit = Commit::new().record(put);
             if taken > 0 {
                 commit = apply(commit, &decision, ExpectedVersion::Version(stored.version))?;
             }

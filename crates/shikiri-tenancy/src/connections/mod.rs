@@ -2,8 +2,8 @@
 
 mod connection_counts;
 mod connection_sweep;
+mod tickets;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use shikiri_model::connection::{
     CallContinuation, ClientInfo, InterimReply, LogLevel, MAX_SUBSCRIPTIONS, McpConnection,
 };
 use shikiri_model::event::{EventRef, NewEvent, Seq};
-use shikiri_model::ids::{ConnectionId, QuestionId, RunId, TenantId};
+use shikiri_model::ids::{ConnectionId, RunId, TenantId};
 use shikiri_model::key::SecretToken;
 use shikiri_model::record::{
     Document, ExpectedVersion, Record, RecordChange, RecordClaim, RecordQuery, StoredDocument,
@@ -36,8 +36,6 @@ pub struct NewConnection {
     pub capabilities: Value,
 }
 
-/// How long a question to the caller of a stateless request can be answered.
-const TICKET_LIFE: Duration = Duration::from_secs(3_600);
 /// Records that one sweep ends at a time.
 const SWEEP_BATCH: u32 = 100;
 const DAILY_LIFE_MS: u64 = 48 * 3_600_000;
@@ -295,65 +293,6 @@ impl Tenancy {
         Ok(found.map(|stored| stored.value))
     }
 
-    /// A ticket with which the caller's next request continues the run.
-    pub async fn issue_ticket(
-        &self,
-        tenant: &TenantId,
-        principal: &str,
-        run: &RunId,
-        request_digest: &str,
-        after: Seq,
-        asked: BTreeMap<String, QuestionId>,
-    ) -> Result<SecretToken, AppError> {
-        let ticket = SecretToken::mint_ticket(random()?);
-        let continuation = CallContinuation {
-            id: ticket.hash().as_str().to_owned(),
-            tenant: tenant.clone(),
-            principal: principal.to_owned(),
-            run: run.clone(),
-            request_digest: request_digest.to_owned(),
-            after,
-            asked,
-            expires_at: self.runtime.store().now().await? + TICKET_LIFE,
-        };
-        let put = RecordChange::put(&continuation, ExpectedVersion::New)?;
-        self.runtime.store().commit(Commit::new().record(put)).await?;
-        Ok(ticket)
-    }
-
-    /// Looks up a ticket. None if it is unknown, used, too old, another caller's or for another
-    /// request.
-    pub async fn ticket(
-        &self,
-        tenant: &TenantId,
-        principal: &str,
-        ticket: &SecretToken,
-        request_digest: &str,
-    ) -> Result<Option<StoredDocument<CallContinuation>>, AppError> {
-        let hash = ticket.hash();
-        let found = self.runtime.store().load::<CallContinuation>(tenant, hash.as_str()).await?;
-        let now = self.runtime.store().now().await?;
-        Ok(found.filter(|found| found.value.admits(principal, request_digest, now)))
-    }
-
-    /// Takes a ticket that brings no answer. It is used up, even if the request then fails.
-    pub async fn redeem_ticket(
-        &self,
-        tenant: &TenantId,
-        principal: &str,
-        ticket: &SecretToken,
-        request_digest: &str,
-    ) -> Result<Option<CallContinuation>, AppError> {
-        let found = self.ticket(tenant, principal, ticket, request_digest).await?;
-        let Some(stored) = found else { return Ok(None) };
-        let used = RecordChange::Delete { key: stored.value.key(), version: stored.version };
-        match self.runtime.store().commit(Commit::new().record(used)).await {
-            Ok(_) => Ok(Some(stored.value)),
-            Err(CommitError::Conflict(_)) => Ok(None),
-            Err(other) => Err(other.into()),
-        }
-    }
-
     /// Ends a connection: its stream and its id are no longer valid.
     pub async fn close_connection(&self, connection: &McpConnection) -> Result<(), AppError> {
         let found = self
@@ -437,7 +376,8 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Ends connections that were idle for too long, and deletes expired tickets.
+    /// Ends connections that were idle for too long, and deletes expired tickets. A run whose caller
+    /// was asked and never came back is stopped.
     pub(crate) async fn sweep_connections(&self) -> Result<(), AppError> {
         for record in self.claim_due(McpConnection::KIND).await? {
             let stored = store::decode::<McpConnection>(&record)?;
@@ -454,6 +394,7 @@ impl Tenancy {
             }
         }
         for record in self.claim_due(CallContinuation::KIND).await? {
+            self.stop_unanswered(&store::decode::<CallContinuation>(&record)?.value).await?;
             let delete = RecordChange::Delete { key: record.key, version: record.version };
             match self.runtime.store().commit(Commit::new().record(delete)).await {
                 Ok(_) | Err(CommitError::Conflict(_)) => {}

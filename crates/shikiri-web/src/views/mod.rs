@@ -33,7 +33,7 @@ pub(crate) use key::KeyScopeJson;
 pub use key::{CreatedKeyJson, KeyJson};
 pub use lane::{InquiryJson, LaneJson};
 pub use model::ModelJson;
-pub use run::RunJson;
+pub use run::{OpenQuestionJson, RunJson};
 pub(crate) use schemas::{HookLogSchema, HookStatsSchema};
 pub use server::{ServerCheckJson, ServerJson, ServerTypeJson};
 pub use skill::SkillJson;

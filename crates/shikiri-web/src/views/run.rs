@@ -4,7 +4,7 @@ use shikiri_model::ids::{QuestionId, RunId};
 use shikiri_model::record::StoredDocument;
 use shikiri_model::run::{QuestionKind, Run, RunError, RunQuestion, RunStatus};
 use shikiri_model::time::Timestamp;
-use shikiri_runtime::run::RunView;
+use shikiri_runtime::run::{OpenQuestion, RunView};
 use utoipa::ToSchema;
 
 use super::schemas::RunErrorSchema;
@@ -54,6 +54,27 @@ struct QuestionJson {
     schema: Value,
     #[schema(value_type = Option<String>, format = DateTime)]
     expires_at: Option<Timestamp>,
+}
+
+/// A question of any run that waits for its answer.
+#[derive(Serialize, ToSchema)]
+#[schema(as = OpenQuestion)]
+pub struct OpenQuestionJson {
+    #[schema(value_type = String)]
+    run_id: RunId,
+    agent: String,
+    #[serde(flatten)]
+    question: QuestionJson,
+    /// Until when it can be answered; the same as `expires_at`.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    deadline: Option<Timestamp>,
+}
+
+impl From<OpenQuestion> for OpenQuestionJson {
+    fn from(open: OpenQuestion) -> Self {
+        let deadline = open.question.expires_at;
+        Self { run_id: open.run, agent: open.agent, question: open.question.into(), deadline }
+    }
 }
 
 impl From<RunView> for RunJson {

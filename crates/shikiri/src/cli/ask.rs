@@ -65,7 +65,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     logging::start(&config, "warn")?;
     let question = read_prompt(&arguments.question, "question")?;
     let mut signals = Signals::catch()?;
-    let app = wiring::open_app(&config, &wiring::offer(), Access::Write).await?;
+    let app = wiring::open_app(&config, &wiring::offer(&config), Access::Write).await?;
     let app = app.acting_as(wiring::person());
     lane_files::take_in(&app, &config).await;
     let node = app.start_own_worker();

@@ -88,7 +88,7 @@ fn stored_names(name: StoredName) -> Option<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let found = runtime.block_on(async {
         tokio::time::timeout(LIMIT, async {
-            let app = wiring::open_app(&config, &wiring::offer(), Access::Read).await?;
+            let app = wiring::open_app(&config, &wiring::offer(&config), Access::Read).await?;
             list(&app, name).await
         })
         .await

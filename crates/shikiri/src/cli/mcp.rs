@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
-use shikiri_mcp::McpService;
+use shikiri_mcp::{McpOptions, McpService, ToolSelection};
 use shikiri_model::lane::{CallerIdentity, CallerOrigin};
 use shikiri_model::run::NodeProcess;
 use shikiri_runtime::run::NodePlace;
@@ -25,6 +25,10 @@ const JOIN_WAIT: Duration = Duration::from_secs(5);
 pub(super) struct Arguments {
     #[command(flatten)]
     browser: BrowserFlags,
+    /// Offer these groups of tools alone, separated by commas: runs, lanes, teams, samples, agents
+    /// [default: all]
+    #[arg(long, value_name = "GROUPS")]
+    tools: Option<ToolSelection>,
 }
 
 /// Serves the client that started this process until it closes our stdin, or a signal arrives.
@@ -35,14 +39,15 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     let config = Config::load_for(uses, flags, &Surroundings::of_process())?;
     logging::start(&config, "warn")?;
     let mut signals = Signals::catch()?;
-    let offer = wiring::offer();
+    let offer = wiring::offer(&config);
     let app = wiring::open_app(&config, &offer, Access::Write).await?;
     lane_files::take_in(&app, &config).await;
     let node = app.start_worker_at(NodePlace { process: NodeProcess::Mcp, address: None });
     // A returning agent is identified by its process, which must be known before the first call. A
     // store that is unavailable is connected later.
     let _ = tokio::time::timeout(JOIN_WAIT, node.joined()).await;
-    let mcp = McpService::new(app, offer.extras, offer.mcp);
+    let options = McpOptions { tools: arguments.tools.unwrap_or_default(), ..offer.mcp };
+    let mcp = McpService::new(app, offer.extras, options);
     let (input, output) = (BufReader::new(tokio::io::stdin()), tokio::io::stdout());
     let served = tokio::select! {
         served = shikiri_mcp::serve_stdio(mcp, identity(), input, output) => served,

@@ -26,7 +26,7 @@ pub(super) async fn explain(global: &Global, scope: &LookupScope, failure: Failu
     let config = Config::load_for(&[ConfigUse::Store], settings, &Surroundings::of_process());
     let Ok(config) = config else { return failure_of(&missing, "", None, scope) };
     let place = format!(" in {}", config.store);
-    let near = match wiring::open_app(&config, &wiring::offer(), Access::Read).await {
+    let near = match wiring::open_app(&config, &wiring::offer(&config), Access::Read).await {
         Ok(app) => near_id(&app, &missing, scope).await.ok().flatten(),
         Err(_) => None,
     };

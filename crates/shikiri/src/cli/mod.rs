@@ -366,7 +366,7 @@ impl Global {
 }
 
 async fn open(config: &Config, access: Access) -> Result<App, Failure> {
-    let app = wiring::open_app(config, &wiring::offer(), access).await?;
+    let app = wiring::open_app(config, &wiring::offer(config), access).await?;
     Ok(app.acting_as(wiring::person()))
 }
 

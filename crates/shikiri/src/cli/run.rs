@@ -98,7 +98,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
         None => {
             let offer = match arguments.my_login {
                 true => wiring::offer_with_login(&config, my_login::find(&tenant)?),
-                false => wiring::offer(),
+                false => wiring::offer(&config),
             };
             Place::Here(Box::new(Here::open(&config, &offer, tenant).await?))
         }

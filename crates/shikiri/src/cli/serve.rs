@@ -22,5 +22,5 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
     let flags = arguments.flags.settings.or(arguments.browser.settings).or(global.settings());
     let config = Config::load(flags, &Surroundings::of_process())?;
     logging::start(&config, "info")?;
-    serve::run(&config, wiring::offer(), arguments.stop_with_stdin).await
+    serve::run(&config, wiring::offer(&config), arguments.stop_with_stdin).await
 }

@@ -68,6 +68,12 @@ settings! {
             field: metrics_public: bool = false,
             project: Guarded(Listener, "other machines can read /metrics"),
         }
+        sample_agents {
+            help: "false: without travel_agent, research_agent and long_running_agent",
+            variables: ["SHIKIRI_SAMPLE_AGENTS"],
+            kind: Switch,
+            field: sample_agents: bool = true,
+        }
         max_connections {
             help: "connections that the server holds at once",
             variables: ["SHIKIRI_MAX_CONNECTIONS"],

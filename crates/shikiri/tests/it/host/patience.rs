@@ -280,6 +280,32 @@ async fn a_call_that_became_a_run_is_followed_over_sessions_to_its_end() {
     assert_eq!(*said, json!({ "run_id": "run_1", "question_id": "q1", "answer": answer }));
 }
 
+/// The server takes no consent from a tool: the host says where a person answers, and asks once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_only_a_person_may_answer_is_not_asked_again_and_again() {
+    let (forgets, answered) = (AtomicBool::new(false), AtomicBool::new(false));
+    let server = Raw::start(move |seen| {
+        if seen.body["params"]["name"] != "run_answer" {
+            return handing_over(seen, &forgets, &answered);
+        }
+        let why = "a person answers with `shikiri runs answer run_1`";
+        let error = json!({ "code": "person_required", "message": why });
+        Says::Result(json!({
+            "isError": true,
+            "content": [{ "type": "text", "text": why }],
+            "structuredContent": { "error": error },
+        }))
+    })
+    .await;
+    let desk = Desk::new();
+    let ended = desk.run(&["host", "--url", &server.url, "call", "t", "--yes", "--events"]);
+    assert_ne!(ended.code, 0, "{ended:?}");
+    assert!(ended.stderr.contains("shikiri runs answer run_1"), "{}", ended.stderr);
+    let answers = server.seen("tools/call").into_iter();
+    let answers = answers.filter(|seen| seen.body["params"]["name"] == "run_answer");
+    assert_eq!(answers.count(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_that_takes_a_call_up_says_how_long_it_waits() {
     let server = Raw::start(|seen| match seen.method() {

@@ -4,5 +4,6 @@ mod bodies;
 mod cursors;
 mod half_sent;
 mod names;
+mod runs;
 mod samples;
 mod streams;

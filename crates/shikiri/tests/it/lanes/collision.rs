@@ -70,26 +70,77 @@ async fn two_connections(app: &TestApp) {
     assert_eq!(ask(&a, "A2").await["url"], first_a["url"]);
     assert_eq!(ask(&b, "B2").await["url"], first_b["url"]);
 
-    // Without connections the key tells, and a handle who of several that share it.
+    // Without connections a name tells who of several that share a key calls.
     let modern = ModernClient::new(&app.client());
-    let by = async |handle: Option<&str>| {
+    let by = async |handle: &str| {
         let mut params = call("ask_chatgpt_web", "?");
-        if let Some(handle) = handle {
-            params["_meta"]["shikiri/lane"] = json!(handle);
-        }
+        params["_meta"]["shikiri/lane"] = json!(handle);
         answer(&modern.result("tools/call", params).await)["url"].clone()
     };
-    let urls = [by(None).await, by(Some("左")).await, by(Some("右")).await];
-    assert_eq!(urls, [by(None).await, by(Some("左")).await, by(Some("右")).await]);
+    let urls = [by("左").await, by("右").await];
+    assert_eq!(urls, [by("左").await, by("右").await]);
     let mut all = vec![first_a["url"].clone(), first_b["url"].clone()];
     all.extend(urls);
     all.sort_by_key(ToString::to_string);
     all.dedup();
-    assert_eq!(all.len(), 5, "{all:?}");
+    assert_eq!(all.len(), 4, "{all:?}");
     let mut params = call("ask_chatgpt_web", "?");
     params["_meta"]["shikiri/lane"] = json!("x".repeat(65));
     let refused = modern.request("tools/call", params).await.error(-32602).await;
     assert!(text(&refused, "message").contains("shikiri/lane"), "{refused}");
+}
+
+/// What a modern client is told that asks, with this header and this name in `_meta`.
+async fn ask_named(modern: &ModernClient, header: Option<&str>, meta: Option<&str>) -> Value {
+    let mut params = call("ask_chatgpt_web", "?");
+    if let Some(name) = meta {
+        params["_meta"]["shikiri/lane"] = json!(name);
+    }
+    let request = modern.prepare("tools/call", params).header("shikiri-lane", header);
+    answer(&modern.send(&request).await.result().await)
+}
+
+/// Two agents with one key and one client's name are told apart by what they send, and else get
+/// nothing of each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn modern_callers_with_one_key_never_share_a_chat_unless_they_share_a_name() {
+    for app in servers("callers of one key", |app| app).await {
+        let modern = ModernClient::new(&app.client());
+        let left = ask_named(&modern, Some("left"), None).await;
+        let right = ask_named(&modern, Some("right"), None).await;
+        assert_ne!(left["url"], right["url"]);
+        assert_eq!(ask_named(&modern, Some("left"), None).await["url"], left["url"]);
+        assert_eq!(ask_named(&modern, Some("right"), Some("left")).await["url"], left["url"]);
+        assert_eq!((&left["agent"], left.get("warning")), (&json!("left"), None));
+
+        // Nothing tells these two apart.
+        let first = ask_named(&modern, None, None).await;
+        let second = ask_named(&modern, None, None).await;
+        for unnamed in [&first, &second] {
+            assert!(text(unnamed, "warning").contains("Shikiri-Lane: NAME"), "{unnamed}");
+            assert_eq!(unnamed["agent"], "test");
+        }
+        let urls = [&left, &right, &first, &second].map(|answer| answer["url"].to_string());
+        let different: std::collections::BTreeSet<_> = urls.iter().collect();
+        assert_eq!(different.len(), 4, "{urls:?}");
+        let info = modern.called("lane_info", json!({})).await;
+        assert!(text(&answer(&info), "warning").contains("Shikiri-Lane"), "{info}");
+
+        // A client without a name takes the one that it is given.
+        let found = modern.result("server/discover", json!({})).await;
+        assert_eq!(found["cacheScope"], "private", "the name is for one client");
+        let given = text(&found["_meta"], "shikiri/lane");
+        let once = ask_named(&modern, None, Some(given)).await;
+        assert_eq!(ask_named(&modern, None, Some(given)).await["url"], once["url"]);
+        let other = modern.result("server/discover", json!({})).await;
+        assert_ne!(other["_meta"]["shikiri/lane"], found["_meta"]["shikiri/lane"]);
+
+        let long = "x".repeat(65);
+        let request = modern.prepare("tools/call", call("ask_chatgpt_web", "?"));
+        let request = request.header("shikiri-lane", Some(&long));
+        let refused = modern.send(&request).await.error(-32020).await;
+        assert!(text(&refused, "message").contains("Shikiri-Lane"), "{refused}");
+    }
 }
 
 /// Another tenant's connections have lanes of their own, and see none but those.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use shikiri_testkit::{Exchange, McpClient, ModernClient, TestApp, until};
 
-use super::served::{Barrier, Served, waiter};
+use super::served::{Barrier, Served, agent, waiter};
 use super::{count_runs, linked_run, params, progress, yes};
 use crate::PROGRAM;
 
@@ -170,6 +170,42 @@ async fn a_client_that_waits_for_a_run_is_told_its_question_and_may_answer_it() 
     );
     let late = host.called("run_answer", answer(yes("twice"))).await;
     assert_eq!(late["isError"], true, "{late}");
+}
+
+/// A model calls the tools: it must not agree in a person's name.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_is_asked_is_answered_by_a_tool_only_where_the_agent_allows_it() {
+    let asker = agent("asker", |context, _| async move {
+        let form = json!({
+            "type": "object", "properties": { "confirm": { "type": "boolean" } },
+            "required": ["confirm"],
+        });
+        let answer = context.ask_human(form, "Pay?", None).await;
+        Ok(json!({ "paid": answer.accepted().is_some() }))
+    });
+    let served = Served::start(vec![asker]).await;
+    let host = McpClient::with_capabilities(served.client(), json!({})).await;
+    let run = linked_run(&host.called("run_agent", json!({ "agent": "asker" })).await);
+    let waiting = host.called("run_wait", json!({ "run_id": run })).await;
+    let question = &waiting["structuredContent"]["questions"][0]["question_id"];
+    let arguments =
+        json!({ "run_id": run, "question_id": question, "answer": { "confirm": true } });
+    let refused = host.called("run_answer", arguments).await;
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!((&refused["isError"], &error["code"]), (&json!(true), &json!("person_required")));
+    let message = error["message"].as_str().unwrap();
+    for way in ["elicitation", &format!("shikiri runs answer {run}"), "key"] {
+        assert!(message.contains(way), "{message}");
+    }
+    let looked = host.called("run_status", json!({ "run_id": run })).await;
+    assert_eq!(looked["structuredContent"]["questions"][0]["question_id"], *question, "{looked}");
+
+    // A person, with a key.
+    let answer = json!({ "question_id": question, "answer": { "confirm": true } });
+    let path = format!("/v1/tenants/local/runs/{run}/answers");
+    served.client().post(&path, &answer).await.expect(200);
+    let ended = host.called("run_wait", json!({ "run_id": run })).await;
+    assert_eq!(ended["structuredContent"]["result"], json!({ "paid": true }));
 }
 
 #[tokio::test]

@@ -21,7 +21,9 @@ async fn discovery_tells_versions_capabilities_and_how_long_to_keep_them() {
     }
     let extensions = &found["capabilities"]["extensions"];
     assert!(extensions["io.modelcontextprotocol/tasks"].is_object(), "{extensions}");
-    assert_eq!(found["cacheScope"], "public");
+    // It holds a name for this client alone, which nothing tells from others of its key.
+    assert_eq!(found["cacheScope"], "private");
+    assert!(found["_meta"]["shikiri/lane"].is_string(), "{found}");
     assert!(found["ttlMs"].as_u64().unwrap() > 0);
     let server = &found["_meta"]["io.modelcontextprotocol/serverInfo"];
     assert_eq!((&server["name"], found["instructions"].is_string()), (&json!("shikiri"), true));
@@ -188,15 +190,22 @@ async fn answers_and_notifications_get_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_goes_on_when_its_caller_hangs_up() {
+async fn a_run_stops_when_its_waiting_caller_hangs_up_and_what_was_started_to_last_goes_on() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client());
-    let mut call = host.call("long_running_agent", json!({ "steps": 20, "step_ms": 20 })).await;
+    let lasting = json!({ "agent": "long_running_agent", "input": { "steps": 60, "step_ms": 20 } });
+    let lasting = super::linked_run(&host.called("run_agent", lasting).await);
+    let mut wait = host.call("run_wait", json!({ "run_id": lasting })).await;
+    wait.until("progress", |m| m.method() == Some("notifications/progress")).await;
+    drop(wait);
+    let mut call = host.call("long_running_agent", json!({ "steps": 9_000, "step_ms": 20 })).await;
     call.until("progress", |m| m.json["params"]["message"] == "step 1 done").await;
     drop(call);
     let listed = host.result("resources/list", json!({})).await;
     let run = listed["resources"][0]["name"].as_str().unwrap().to_owned();
-    let ended = host.called("run_wait", json!({ "run_id": run })).await;
-    assert_eq!(ended["structuredContent"]["result"], json!({ "steps": 20 }));
-    assert_eq!(run_over_rest(&app.client(), &run).await["status"], "completed");
+    assert_ne!(run, lasting, "the newest is the first");
+    host.called("run_wait", json!({ "run_id": run })).await;
+    assert_eq!(run_over_rest(&app.client(), &run).await["status"], "cancelled");
+    host.called("run_wait", json!({ "run_id": lasting })).await;
+    assert_eq!(run_over_rest(&app.client(), &lasting).await["status"], "completed");
 }

@@ -190,6 +190,11 @@ async fn a_model_that_fails_leaves_research_without_a_summary() {
     }
 }
 
+/// Why nothing was booked, and where a person can be asked.
+pub(super) const UNASKED: &str = "the calling client does not support elicitation: start the agent \
+    with run_agent, and let a person answer with `shikiri runs answer`, over REST, or in a client \
+    that can be asked";
+
 fn no_summary() -> Value {
     json!({ "topic": "AI trends", "summary": "", "summary_source": "none" })
 }
@@ -197,7 +202,7 @@ fn no_summary() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_cannot_be_asked_still_gets_its_answer() {
     let app = TestApp::new(PROGRAM).start().await;
-    let unasked = trip("cancelled", "the calling client does not support elicitation");
+    let unasked = trip("cancelled", UNASKED);
     // Asked by an address alone is not asked by a form.
     for capabilities in [json!({}), json!({ "elicitation": { "url": {} } })] {
         let older = McpClient::with_capabilities(&app.client(), capabilities.clone()).await;

@@ -32,7 +32,7 @@ impl Served {
         agents: Vec<Arc<dyn DurableAgent>>,
         patience: Duration,
     ) -> Self {
-        let mcp = McpOptions { patience };
+        let mcp = McpOptions { patience, ..McpOptions::default() };
         Self::with(Offer { agents, mcp, ..Offer::default() }).await
     }
 

@@ -1,5 +1,5 @@
 //! `requestState`: the ticket with which a call of the newer era goes on after it was asked
-//! something. It works once, for its receiver, for the same request.
+//! something. It brings one answer, for its receiver, for the same request.
 
 use serde_json::{Value, json};
 use shikiri_testkit::{Client, ModernClient, TestApp, have_postgres};
@@ -37,7 +37,7 @@ async fn assert_untouched(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ticket_continues_its_call_once() {
+async fn a_ticket_continues_its_call_and_sent_again_is_the_same_run() {
     let app = TestApp::new(PROGRAM).start().await;
     let host = ModernClient::new(&app.client());
     let (asked, key) = asked(&host).await;
@@ -47,7 +47,7 @@ async fn a_ticket_continues_its_call_once() {
         question["params"]["message"],
         "Please confirm the estimated price of $1200 for your trip to Rome"
     );
-    let responses = json!({ key: yes("by train") });
+    let responses = json!({ &key: yes("by train") });
     let mut call = host.go_on(TOOL, input(), &asked, responses.clone()).await;
     let result = call.result().await;
     assert_eq!((&result["resultType"], &result["isError"]), (&json!("complete"), &json!(false)));
@@ -58,7 +58,13 @@ async fn a_ticket_continues_its_call_once() {
             "notes": "by train",
         })
     );
-    host.go_on(TOOL, input(), &asked, responses).await.error(-32602).await;
+    let again = host.go_on(TOOL, input(), &asked, responses).await.result().await;
+    assert_eq!(
+        again["structuredContent"], result["structuredContent"],
+        "a lost answer is read again"
+    );
+    let other = json!({ &key: yes("by plane") });
+    host.go_on(TOOL, input(), &asked, other).await.error(-32602).await;
     assert_eq!(count_runs(&app.client(), "local").await, 1, "it was one run from first to last");
 }
 

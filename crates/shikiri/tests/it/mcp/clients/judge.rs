@@ -145,8 +145,8 @@ impl Judge<'_> {
         self.travelled("decline", "", &["Cancelled"]);
         self.report.is("decline", "/result", trip("cancelled", ""));
         self.report.is("no_elicitation", "/asked", json!([]));
-        let reason = "the calling client does not support elicitation";
-        self.report.is("no_elicitation", "/result", trip("cancelled", reason));
+        let unasked = super::super::samples::UNASKED;
+        self.report.is("no_elicitation", "/result", trip("cancelled", unasked));
     }
 
     /// What was told before the question, and after it.

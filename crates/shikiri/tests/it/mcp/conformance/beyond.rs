@@ -133,7 +133,7 @@ async fn a_long_call_becomes_a_task_for_a_client_that_takes_tasks() {
             })
         })
     };
-    let mcp = McpOptions { patience: Duration::from_millis(50) };
+    let mcp = McpOptions { patience: Duration::from_millis(50), ..McpOptions::default() };
     let agents = vec![Arc::new(slow) as _];
     let served = Served::with(Offer { agents, mcp, ..Offer::default() }).await;
     let host = ModernClient::new(served.client()).with_tasks();
