@@ -14,7 +14,7 @@ use crate::DEADLINE;
 /// The argument before the database's path that starts the clean-up instead of a hook.
 pub const TIDY: &str = "--tidy";
 
-/// About sixteen tool calls. A longer log would slow each call, a shorter one would start a process
+/// About eight tool calls. A longer log would slow each call, a shorter one would start a process
 /// more often.
 const LONG_LOG: u64 = 64 * 1024;
 

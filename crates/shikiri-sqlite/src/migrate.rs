@@ -42,6 +42,11 @@ pub const MIGRATIONS: &[SqliteMigration] = &[
         name: "totals",
         sql: include_str!("../migrations/0007_totals.sql"),
     },
+    SqliteMigration {
+        number: 10,
+        name: "hook_log_by_session",
+        sql: include_str!("../migrations/0010_hook_log_by_session.sql"),
+    },
 ];
 
 /// The schema version of this program.

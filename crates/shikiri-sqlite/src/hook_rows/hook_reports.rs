@@ -3,15 +3,11 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params, params_from_iter};
 use shikiri_model::hook::{
-    HookFigures, HookLogRecord, HookStats, LogQuery, RoleSource, SessionFigures, SubagentQuery,
-    SubagentRecord, SubagentState, ToolCaller,
+    HookLogRecord, LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller,
 };
 use shikiri_model::time::Timestamp;
 
 use super::{SUBAGENT, find, put_subagent, subagent, time};
-
-/// The number of sessions in the statistics.
-const SESSIONS: i64 = 50;
 
 /// Subagents, newest first.
 pub fn subagents(
@@ -110,59 +106,6 @@ fn line(row: &Row<'_>) -> Result<HookLogRecord> {
         duration_ms: row.get(8)?,
         tool_use_id: row.get(9)?,
     })
-}
-
-pub fn stats(connection: &Connection, tenant: &str) -> Result<HookStats> {
-    let mut select = connection.prepare_cached(
-        "SELECT event_type, hook_name, count(*),
-                count(*) FILTER (WHERE result = 'injected'),
-                count(*) FILTER (WHERE result = 'blocked'), avg(duration_ms), max(duration_ms)
-         FROM hook_log WHERE tenant = ?1 GROUP BY event_type, hook_name
-         ORDER BY count(*) DESC, event_type, hook_name",
-    )?;
-    let hooks = select.query_map([tenant], |row| {
-        Ok(HookFigures {
-            event_type: row.get(0)?,
-            hook_name: row.get(1)?,
-            count: count(row, 2)?,
-            injected: count(row, 3)?,
-            blocked: count(row, 4)?,
-            average_ms: row.get(5)?,
-            max_ms: row.get(6)?,
-        })
-    })?;
-    let hooks = hooks.collect::<Result<_>>()?;
-    let mut select = connection.prepare_cached(
-        "SELECT l.session_id, l.lines, l.injected, l.blocked, COALESCE(a.active, 0),
-                COALESCE(a.unprocessed, 0), l.last_at
-         FROM (SELECT session_id, count(*) AS lines,
-                      count(*) FILTER (WHERE result = 'injected') AS injected,
-                      count(*) FILTER (WHERE result = 'blocked') AS blocked,
-                      max(timestamp) AS last_at, max(id) AS last_id
-               FROM hook_log WHERE tenant = ?1 GROUP BY session_id) l
-         LEFT JOIN (SELECT session_id, count(*) AS active,
-                           count(*) FILTER (WHERE startup_processed = 0) AS unprocessed
-                    FROM subagents WHERE tenant = ?1 AND state = ?2 GROUP BY session_id) a
-             ON a.session_id = l.session_id
-         ORDER BY l.last_id DESC LIMIT ?3",
-    )?;
-    let active = SubagentState::Active.as_str();
-    let sessions = select.query_map(params![tenant, active, SESSIONS], |row| {
-        Ok(SessionFigures {
-            session_id: row.get(0)?,
-            count: count(row, 1)?,
-            injected: count(row, 2)?,
-            blocked: count(row, 3)?,
-            active: count(row, 4)?,
-            unprocessed: count(row, 5)?,
-            last_at: time(row, 6)?.unwrap_or_default(),
-        })
-    })?;
-    Ok(HookStats { hooks, sessions: sessions.collect::<Result<_>>()? })
-}
-
-fn count(row: &Row<'_>, index: usize) -> Result<u64> {
-    row.get(index).map(|number: i64| u64::try_from(number).unwrap_or(0))
 }
 
 /// The caller of an MCP tool, by Claude Code's id of the call.

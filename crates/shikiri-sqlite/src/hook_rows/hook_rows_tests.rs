@@ -165,3 +165,57 @@ fn a_line_that_cannot_be_read_does_not_hide_the_others() {
     let details: Vec<_> = lines.into_iter().map(|line| line.details).collect();
     assert_eq!(details, [None, Some(serde_json::json!({ "tool": "Bash" }))]);
 }
+
+/// Row 3.11: the original's query reads the lines of its session and no others.
+#[test]
+fn the_log_of_a_session_by_time_is_found_by_the_index() {
+    let (_folder, database) = database();
+    for sql in [
+        "SELECT * FROM hook_log WHERE session_id = 's' ORDER BY timestamp DESC LIMIT 50",
+        "SELECT count(*) FROM hook_log WHERE session_id = 's' AND timestamp >= '2026'",
+    ] {
+        let plan: String = database
+            .query_row(&format!("EXPLAIN QUERY PLAN {sql}"), [], |row| row.get("detail"))
+            .unwrap();
+        let is_found =
+            plan.contains("SEARCH") && plan.contains("idx_hook_log_session (session_id=?");
+        assert!(is_found, "{sql}: {plan}");
+    }
+}
+
+/// Row 3.19: figures of each hook and of the latest sessions, of one tenant alone.
+#[test]
+fn figures_add_up_what_the_log_says() {
+    let (_folder, database) = database();
+    let line = |tenant: &str, session: &str, event: &str, result: Option<&str>, ms: Option<i64>| {
+        let sql = "INSERT INTO hook_log
+                       (tenant, session_id, hook_name, event_type, timestamp, result, duration_ms)
+                   VALUES (?1, ?2, 'h', ?3, '2026-11-19T21:00:00.000Z', ?4, ?5)";
+        database.execute(sql, (tenant, session, event, result, ms)).unwrap();
+    };
+    line("local", "s", "PreToolUse", Some("ok"), Some(2));
+    line("local", "t", "PreToolUse", Some("blocked"), Some(5));
+    line("local", "s", "PreToolUse", None, None);
+    line("local", "s", "Stop", Some("injected"), None);
+    line("other", "u", "Stop", Some("injected"), Some(99));
+    let now = Timestamp::from_millis(1);
+    let told = SubagentRecord { startup_processed: true, ..SubagentRecord::new("told", "s", now) };
+    for agent in [told, SubagentRecord::new("new", "s", now)] {
+        write(&database, "local", &[HookRowChange::Subagent(agent)]).unwrap();
+    }
+    let found = stats(&database, "local").unwrap();
+    let hooks: Vec<_> = found
+        .hooks
+        .iter()
+        .map(|it| (&*it.event_type, it.count, it.injected, it.blocked, it.average_ms, it.max_ms))
+        .collect();
+    let expected = [("PreToolUse", 3, 0, 1, Some(3.5), Some(5)), ("Stop", 1, 1, 0, None, None)];
+    assert_eq!(hooks, expected);
+    let sessions: Vec<_> = found
+        .sessions
+        .iter()
+        .map(|it| (&*it.session_id, it.count, it.injected, it.blocked, it.active, it.unprocessed))
+        .collect();
+    assert_eq!(sessions, [("s", 3, 1, 0, 2, 1), ("t", 1, 0, 1, 0, 0)]);
+    assert_eq!(found.sessions[0].last_at.to_string(), "2026-11-19T21:00:00.000Z");
+}

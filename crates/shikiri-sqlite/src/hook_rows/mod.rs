@@ -2,6 +2,7 @@
 //! server.
 
 mod hook_reports;
+mod hook_stats;
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use shikiri_model::hook::{
@@ -12,9 +13,9 @@ use shikiri_model::hook::{
 use shikiri_model::time::Timestamp;
 
 pub use hook_reports::{
-    erase, find_tool_caller, forget_session, has_old_log, list_log, purge_log, set_role, stats,
-    subagents,
+    erase, find_tool_caller, forget_session, has_old_log, list_log, purge_log, set_role, subagents,
 };
+pub use hook_stats::stats;
 
 const SUBAGENT: &str = "agent_id, session_id, agent_type, role, role_source, confidence,
     created_at, startup_processed, startup_processed_at, task_match_index, tool_use_id,

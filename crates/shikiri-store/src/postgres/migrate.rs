@@ -50,6 +50,11 @@ pub const MIGRATIONS: &[PostgresMigration] = &[
         name: "totals",
         sql: include_str!("../../migrations/postgres/0007_totals.sql"),
     },
+    PostgresMigration {
+        number: 10,
+        name: "hook_log_by_session",
+        sql: include_str!("../../migrations/postgres/0010_hook_log_by_session.sql"),
+    },
 ];
 
 /// Shared by all nodes; the letters of "shikiri".
