@@ -11,6 +11,8 @@
 //! - A file is written to a temporary name and renamed, so it replaces an older entry at once.
 //! - [`Trash`] removes folders of any depth.
 //!
+//! [`private_file`] opens the files that only this user may read, such as keys.
+//!
 //! All functions block.
 //!
 //! ```
@@ -37,6 +39,7 @@ mod dir_walk;
 mod error;
 mod file_access;
 mod file_owner;
+pub mod private_file;
 mod trash;
 mod untrusted_dir;
 

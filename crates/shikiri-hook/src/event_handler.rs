@@ -1,6 +1,7 @@
 //! Handles one event: it is decided and written in one transaction, answered, and then confirmed.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
@@ -14,6 +15,7 @@ use shikiri_sqlite::{
     DatabaseOptions, LockWait, SqliteDatabase, SynchronousMode, hook_rows, set_aside_corrupt,
 };
 
+use crate::configured_store::ConfiguredStore;
 use crate::evidence_finder::EvidenceFinder;
 use crate::hook_project::{self, HookProject};
 use crate::{DEADLINE, wal_cleanup};
@@ -76,12 +78,13 @@ pub(crate) fn handle_event(
     event: &HookEventContext<'_>,
     host: &HookHost<'_>,
 ) -> Result<(), String> {
-    let mut database = open(event.project, host)?;
+    let file = &DatabaseFile::find(event.project)?;
+    let mut database = file.open(host)?;
     let decided = match decide(&mut database, event, host) {
         Err(HookDecisionError::Store(error)) if is_corrupt_error(&error) => {
             drop(database);
-            replace(event.project, host)?;
-            database = open(event.project, host)?;
+            file.replace(host)?;
+            database = file.open(host)?;
             decide(&mut database, event, host)
         }
         decided => decided,
@@ -98,12 +101,12 @@ pub(crate) fn handle_event(
     write_with_timeout(answer.as_bytes(), host)
         .map_err(|error| format!("the answer could not be given: {error}"))?;
     // If other processes have the database open, the server cleans up.
-    if is_alone && wal_cleanup::is_due(&event.project.database()) {
-        wal_cleanup::spawn_wal_cleanup(&event.project.database());
+    if is_alone && wal_cleanup::is_due(&file.path) {
+        wal_cleanup::spawn_wal_cleanup(&file.path);
     }
     // An error prevents the delivery: with its exit code Claude Code ignores the answer. This is
     // the last step, because after the confirmation no other hook delivers again.
-    if !confirm_or_reopen(database, event.project, &decision, host) {
+    if !confirm_or_reopen(database, file, &decision, host) {
         std::process::exit(1);
     }
     Ok(())
@@ -112,11 +115,11 @@ pub(crate) fn handle_event(
 /// Like [`confirm`], also if the database was closed for the answer. The process ends after it.
 fn confirm_or_reopen(
     database: Option<SqliteDatabase>,
-    project: &HookProject,
+    file: &DatabaseFile<'_>,
     decision: &HookDecision,
     host: &HookHost<'_>,
 ) -> bool {
-    let reopen = || (!decision.confirm.is_empty()).then(|| open(project, host).ok()).flatten();
+    let reopen = || (!decision.confirm.is_empty()).then(|| file.open(host).ok()).flatten();
     let Some(mut database) = database.or_else(reopen) else { return decision.confirm.is_empty() };
     let confirmed = confirm(&mut database, decision, host).unwrap_or(false);
     // Closing it would only take time.
@@ -172,43 +175,71 @@ pub fn confirm(
     })
 }
 
-fn open(project: &HookProject, host: &HookHost<'_>) -> Result<SqliteDatabase, String> {
-    project.check_database()?;
-    let path = project.database();
-    if !path.exists() {
-        hook_project::prepare_folder(&project.folder())
-            .map_err(|error| format!("cannot make {}: {error}", project.folder().display()))?;
-    }
-    let options = DatabaseOptions {
-        synchronous: SynchronousMode::Normal,
-        busy_timeout: host.time_left(),
-        checkpoint_on_close: false,
-        brief: true,
-    };
-    let database = SqliteDatabase::open(&path, &options).map_err(|error| error.to_string())?;
-    if let Some(kept) = database.set_aside() {
-        report_damage(project, kept);
-    }
-    Ok(database)
+/// The database that a project's hooks write to.
+struct DatabaseFile<'a> {
+    path: PathBuf,
+    /// The project, if the database is in its data folder.
+    usual_of: Option<&'a HookProject>,
 }
 
-/// Handles damage that was not visible when the file was opened.
-fn replace(project: &HookProject, host: &HookHost<'_>) -> Result<(), String> {
-    let kept = set_aside_corrupt(&project.database(), host.time_left());
-    let kept = kept.map_err(|error| error.to_string())?;
-    if let Some(kept) = kept {
-        report_damage(project, &kept);
+impl<'a> DatabaseFile<'a> {
+    fn find(project: &'a HookProject) -> Result<Self, String> {
+        let current = std::env::var_os("CLAUDE_PROJECT_DIR").map(PathBuf::from);
+        let current = current.filter(|named| named.is_absolute());
+        let current = current.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        match ConfiguredStore::find(&project.root, &current, &|name| std::env::var_os(name))? {
+            ConfiguredStore::Default => {
+                Ok(Self { path: project.database(), usual_of: Some(project) })
+            }
+            ConfiguredStore::File(path) => Ok(Self { path, usual_of: None }),
+            ConfiguredStore::Server(source) => Err(format!(
+                "{source} names a database server, which only a server of Shikiri writes to: post \
+                 hooks to it with `shikiri hooks install --http URL`"
+            )),
+        }
     }
-    Ok(())
-}
 
-fn report_damage(project: &HookProject, kept: &std::path::Path) {
-    let _ = writeln!(
-        std::io::stderr(),
-        "shikiri hook: {} was damaged; it is kept as {}, and a new one was made",
-        project.database().display(),
-        kept.display()
-    );
+    fn open(&self, host: &HookHost<'_>) -> Result<SqliteDatabase, String> {
+        if let Some(project) = self.usual_of {
+            project.check_database()?;
+            if !self.path.exists() {
+                hook_project::prepare_folder(&project.folder()).map_err(|error| {
+                    format!("cannot make {}: {error}", project.folder().display())
+                })?;
+            }
+        }
+        let options = DatabaseOptions {
+            synchronous: SynchronousMode::Normal,
+            busy_timeout: host.time_left(),
+            checkpoint_on_close: false,
+            brief: true,
+        };
+        let opened = SqliteDatabase::open(&self.path, &options);
+        let database = opened.map_err(|error| error.to_string())?;
+        if let Some(kept) = database.set_aside() {
+            self.report_damage(kept);
+        }
+        Ok(database)
+    }
+
+    /// Handles damage that was not visible when the file was opened.
+    fn replace(&self, host: &HookHost<'_>) -> Result<(), String> {
+        let kept = set_aside_corrupt(&self.path, host.time_left());
+        let kept = kept.map_err(|error| error.to_string())?;
+        if let Some(kept) = kept {
+            self.report_damage(&kept);
+        }
+        Ok(())
+    }
+
+    fn report_damage(&self, kept: &Path) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "shikiri hook: {} was damaged; it is kept as {}, and a new one was made",
+            self.path.display(),
+            kept.display()
+        );
+    }
 }
 
 fn is_corrupt_error(error: &rusqlite::Error) -> bool {

@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 use shikiri_model::hook::HookInput;
 
 use crate::git_index::tracked_files;
+use crate::git_worktree::LinkedWorktree;
 
 /// The name of the data folder.
 const FOLDER: &str = ".shikiri";
+/// The usual database, relative to the project.
+pub(crate) const DATABASE: &str = ".shikiri/state.db";
 /// The database and its companion files.
 const DATABASE_FILES: [&str; 5] =
     ["state.db", "state.db-wal", "state.db-shm", "state.db-journal", "state.db.lock"];
@@ -25,18 +28,22 @@ pub struct HookProject {
 }
 
 impl HookProject {
-    /// The folder that Claude Code names, else the folder in which it started the hook, else the
-    /// one in the event.
+    /// The folder that Claude Code names, else the one around the folder in which it started the
+    /// hook, else the one in the event.
     pub fn find(payload: &HookInput) -> Result<Self, String> {
         let configured =
             std::env::var_os("CLAUDE_PROJECT_DIR").filter(|configured| !configured.is_empty());
-        let current = || std::env::current_dir().ok().map(|current| find_root(&current));
-        let root = configured.map(PathBuf::from).or_else(current);
-        let root = root.or_else(|| payload.cwd.as_ref().map(PathBuf::from));
-        match root {
-            Some(root) if root.is_dir() => Ok(Self { root }),
-            Some(root) => Err(format!("the project's folder {} does not exist", root.display())),
-            None => Err("no project: CLAUDE_PROJECT_DIR is not set".to_owned()),
+        let folders = match (configured, std::env::current_dir(), &payload.cwd) {
+            (Some(configured), ..) => ProjectFolders::named(PathBuf::from(configured)),
+            (None, Ok(current), _) => ProjectFolders::around(&current),
+            (None, Err(_), Some(cwd)) => ProjectFolders::named(PathBuf::from(cwd)),
+            (None, Err(_), None) => {
+                return Err("no project: CLAUDE_PROJECT_DIR is not set".to_owned());
+            }
+        };
+        match folders.root {
+            root if root.is_dir() => Ok(Self { root }),
+            root => Err(format!("the project's folder {} does not exist", root.display())),
         }
     }
 
@@ -45,7 +52,7 @@ impl HookProject {
     }
 
     pub fn database(&self) -> PathBuf {
-        self.folder().join("state.db")
+        self.root.join(DATABASE)
     }
 
     pub fn conventions(&self) -> PathBuf {
@@ -62,7 +69,7 @@ impl HookProject {
         for name in DATABASE_FILES {
             is_own(&folder.join(name), fs::Metadata::is_file)?;
         }
-        match self.is_tracked() {
+        match self.is_tracked(Path::new(DATABASE)) {
             Ok(false) => Ok(()),
             Ok(true) => Err(format!(
                 "{} is tracked by git, so it is not used: remove it, or if it is yours take it out \
@@ -73,16 +80,15 @@ impl HookProject {
         }
     }
 
-    /// Whether the database came with the repository. A large index is read only if the file does
-    /// not have this program's file mode, because a hook must be fast.
-    fn is_tracked(&self) -> io::Result<bool> {
-        let Ok(database) = self.database().symlink_metadata() else { return Ok(false) };
+    /// Whether a database in the project came with the repository. A large index is read only if the
+    /// file does not have this program's file mode, because a hook must be fast.
+    pub(crate) fn is_tracked(&self, inside: &Path) -> io::Result<bool> {
+        let Ok(database) = self.root.join(inside).symlink_metadata() else { return Ok(false) };
         let index = self.root.join(".git/index").metadata();
         if database.mode() & 0o777 == 0o600 && index.is_ok_and(|it| it.len() > LARGE_INDEX) {
             return Ok(false);
         }
-        let path = Path::new(FOLDER).join("state.db");
-        Ok(!tracked_files(&self.root, &path)?.is_empty())
+        Ok(!tracked_files(&self.root, inside)?.is_empty())
     }
 }
 
@@ -119,10 +125,39 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The project's root for a folder inside it: the nearest folder upwards with `.shikiri` or
-/// `shikiri.toml`, not above the top of the git work tree, and not of another user. Without one,
-/// the folder itself.
-pub fn find_root(current: &Path) -> PathBuf {
+/// A project's folders. All worktrees of a git repository are one project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectFolders {
+    /// The folder in which the data and the configuration are: in the main worktree.
+    pub root: PathBuf,
+    /// The same folder in the worktree at hand, where Claude Code has its settings.
+    pub checkout: PathBuf,
+}
+
+impl ProjectFolders {
+    /// The project of a folder that was named as the project's.
+    pub fn named(folder: PathBuf) -> Self {
+        match LinkedWorktree::around(&folder) {
+            Some(worktree) => Self { root: worktree.in_main(&folder), checkout: folder },
+            None => Self { root: folder.clone(), checkout: folder },
+        }
+    }
+
+    /// The project around a folder.
+    pub fn around(current: &Path) -> Self {
+        let Some(worktree) = LinkedWorktree::around(current) else {
+            let root = find_root(current);
+            return Self { root: root.clone(), checkout: root };
+        };
+        let root = find_root(&worktree.in_main(current));
+        let checkout = worktree.in_linked(&root);
+        Self { root, checkout }
+    }
+}
+
+/// The nearest folder upwards with `.shikiri` or `shikiri.toml`, not above the top of the git work
+/// tree, and not of another user. Without one, the folder itself.
+fn find_root(current: &Path) -> PathBuf {
     let own = rustix::process::geteuid().as_raw();
     let is_own = |folder: &&Path| folder.metadata().is_ok_and(|found| found.uid() == own);
     let above: Vec<&Path> = current.ancestors().take_while(is_own).collect();

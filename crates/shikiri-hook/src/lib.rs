@@ -6,7 +6,8 @@
 //! error and exits with 0.
 //!
 //! - [`answer_and_exit`] is the whole program.
-//! - [`hook_project`] finds the project, [`conventions_file`] reads its conventions.
+//! - [`hook_project`] finds the project, [`configured_store`] its store, and [`conventions_file`]
+//!   reads its conventions.
 //! - [`event_handler`] decides the event in one transaction, answers, and confirms. The decision
 //!   itself is [`shikiri_model::hook::decide`].
 //! - [`evidence_finder`] reads the evidence that a decision requests, mostly from a [`transcript`].
@@ -16,14 +17,17 @@
 #![forbid(unsafe_code)]
 
 pub mod allowed_files;
+pub mod configured_store;
 mod conventions_copy;
 pub mod conventions_file;
 pub mod event_handler;
 pub mod evidence_finder;
 pub mod git_index;
+pub mod git_worktree;
 pub mod hook_project;
 mod stdin_reader;
 pub mod transcript;
+pub mod trust_file;
 mod wal_cleanup;
 
 use std::io::Write as _;

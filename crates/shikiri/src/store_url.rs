@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use shikiri_hook::configured_store::StoreLocation;
+
 use crate::exit::Failure;
 
 const FORMS: &str = "write sqlite:PATH or postgres://user:password@host:5432/database";
@@ -18,17 +20,11 @@ impl StoreUrl {
     /// mistyped URL may contain a password.
     pub fn parse(text: &str, folder: &Path, source: &str) -> Result<Self, Failure> {
         let refused = |why: &str| Failure::usage(format!("{source}: {why}"), FORMS);
-        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return Ok(Self::Postgres(text.to_owned()));
+        match StoreLocation::parse(text, folder) {
+            Ok(StoreLocation::Postgres) => Ok(Self::Postgres(text.to_owned())),
+            Ok(StoreLocation::Sqlite(path)) => Ok(Self::Sqlite(path)),
+            Err(why) => Err(refused(why)),
         }
-        let Some(path) = text.strip_prefix("sqlite:") else {
-            return Err(refused("this is not a store URL"));
-        };
-        let path = path.strip_prefix("//").unwrap_or(path);
-        if path.is_empty() || path.contains('\0') {
-            return Err(refused("the path is missing"));
-        }
-        Ok(Self::Sqlite(folder.join(path)))
     }
 
     /// Refuses an address that can never work. Checked when the store is opened, so that the doctor

@@ -24,6 +24,7 @@ const CLASSES: &[(&str, &str, &[&str])] = &[
             "executions::schemathesis::",
             "hooks::plugin::claude_code_finds_the_plugin_valid_and_installs_it",
             "hooks::real_cli::",
+            "hooks::real_names::",
             "hooks::who_called::calls_of_the_real_claude_code_are_known_by_their_subagents",
             "host::conformance::",
             "host::foreign::",

@@ -17,5 +17,6 @@ mod faults;
 mod process;
 mod replay;
 mod rows;
+mod store;
 mod tidy;
 mod world;

@@ -5,8 +5,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use shikiri_files::private_file::{self, PrivateFileError};
+
 use super::SealingError;
-use crate::private_file::{self, PrivateFileError};
 use crate::runtime::random;
 
 /// The most that is read. A key has 65 bytes.

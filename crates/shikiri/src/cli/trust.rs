@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use shikiri_hook::hook_project::ProjectFolders;
 
 use super::{Global, JsonArgument};
 use crate::config::{Config, Surroundings, project_root};
@@ -57,7 +58,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> Result<(), Fa
 
 fn named_folder(folder: &Path) -> Result<PathBuf, Failure> {
     if folder.is_dir() {
-        return Ok(folder.to_owned());
+        return Ok(ProjectFolders::named(folder.to_owned()).root);
     }
     let what = format!("{} is no folder", folder.display());
     Err(Failure::new(Exit::NotFound, what, "name a project's folder"))
@@ -123,7 +124,7 @@ fn revoke(trust: &ProjectTrust, json: JsonArgument) -> Result<(), Failure> {
 }
 
 fn list(surroundings: &Surroundings<'_>, json: JsonArgument) -> Result<(), Failure> {
-    let file = TrustFile::locate(surroundings).ok_or(TrustFileError::NoHome)?;
+    let file = TrustFile::locate(surroundings.variable).ok_or(TrustFileError::NoHome)?;
     let (mut items, mut rows) = (Vec::new(), Vec::new());
     for (folder, files) in file.read()?.folders {
         let trust = ProjectTrust::new(Path::new(&folder), surroundings)?;

@@ -27,7 +27,7 @@ const UNUSED: &[UnusedOptions] = &[
     always("openapi", EVERYWHERE, "it only prints"),
     always("env", EVERYWHERE, "it only prints"),
     always("hooks uninstall", STORE, "it works on Claude Code's settings alone"),
-    always("hooks status", STORE, "it looks at files alone"),
+    always("hooks status", STORE, "hooks take no flags"),
     always("hooks init", STORE, "it writes a file alone"),
     always("hooks check", STORE, "it looks at a file alone"),
     depends("hooks install", STORE, makes_key, "only --http without --key uses the store"),

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use shikiri_hook::configured_store::{PROJECT_FILE, USER_FILE, user_folder};
+use shikiri_hook::hook_project::ProjectFolders;
 
 use crate::data_folder;
 use crate::env_vars::{self, EnvVar};
@@ -32,13 +34,11 @@ use browser::has_display;
 pub use flags::{BrowserFlags, GlobalFlags, ServeFlags};
 use layers::{Layer, Layers, Origin, environment_layer, file_layer};
 pub use pages::Pages;
-use project::{find_root, project_layer, require_providers};
+use project::{project_layer, require_providers};
 pub use settings::{Config, Settings};
 use table::Setting;
 pub(crate) use written::parse_switch;
 
-const PROJECT_FILE: &str = "shikiri.toml";
-const USER_FILE: &str = "shikiri/config.toml";
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -96,7 +96,8 @@ impl Config {
         flags: Settings,
         surroundings: &Surroundings<'_>,
     ) -> Result<Self, Failure> {
-        Self::load_at(project_root(surroundings)?, uses, flags, surroundings)
+        let ProjectFolders { root, checkout } = project_folders(surroundings)?;
+        Ok(Self { checkout, ..Self::load_at(root, uses, flags, surroundings)? })
     }
 
     /// The same for the project in this folder.
@@ -116,7 +117,7 @@ impl Config {
             environment_layer(surroundings, current)?,
         ];
         layers.extend(project_layer(&root.join(PROJECT_FILE), &root, &layers, uses, &trust)?);
-        if let Some(folder) = user_folder(surroundings) {
+        if let Some(folder) = user_folder(&|name| surroundings.variable(name)) {
             layers.extend(file_layer(&folder.join(USER_FILE))?);
         }
         let layers = Layers(layers);
@@ -168,36 +169,30 @@ impl Config {
 }
 
 pub(crate) fn project_root(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
-    let current = surroundings.current_folder.as_deref();
-    match surroundings.get(env_vars::CLAUDE_PROJECT_DIR) {
-        Some(named) => {
-            let root = current.unwrap_or(Path::new("/")).join(named);
-            let what = |why: &str| format!("CLAUDE_PROJECT_DIR: {} {why}", root.display());
-            let next = "name the project's folder, or unset it";
-            match root.metadata() {
-                Ok(found) if found.is_dir() => Ok(root),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    let what = what("may not be looked at by this user");
-                    Err(Failure::new(Exit::Unavailable, what, "change its permissions"))
-                }
-                Ok(_) => Err(Failure::usage(what("is not a folder"), next)),
-                Err(_) => Err(Failure::usage(what("is not there"), next)),
-            }
-        }
-        None => find_root(surroundings).ok_or_else(|| {
-            Failure::usage(
-                "the current folder is gone",
-                "go to a folder, or set CLAUDE_PROJECT_DIR",
-            )
-        }),
-    }
+    Ok(project_folders(surroundings)?.root)
 }
 
-fn user_folder(surroundings: &Surroundings<'_>) -> Option<PathBuf> {
-    // The XDG specification ignores relative paths.
-    let named = surroundings.get(env_vars::XDG_CONFIG_HOME).map(PathBuf::from);
-    let home = surroundings.get(env_vars::HOME).map(|home| PathBuf::from(home).join(".config"));
-    named.filter(|folder| folder.is_absolute()).or(home)
+/// The folders of the project that is named, otherwise of the one around the current folder.
+pub(crate) fn project_folders(surroundings: &Surroundings<'_>) -> Result<ProjectFolders, Failure> {
+    let current = surroundings.current_folder.as_deref();
+    let Some(named) = surroundings.get(env_vars::CLAUDE_PROJECT_DIR) else {
+        return current.map(ProjectFolders::around).ok_or_else(|| {
+            let next = "go to a folder, or set CLAUDE_PROJECT_DIR";
+            Failure::usage("the current folder is gone", next)
+        });
+    };
+    let root = current.unwrap_or(Path::new("/")).join(named);
+    let what = |why: &str| format!("CLAUDE_PROJECT_DIR: {} {why}", root.display());
+    let next = "name the project's folder, or unset it";
+    match root.metadata() {
+        Ok(found) if found.is_dir() => Ok(ProjectFolders::named(root)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let what = what("may not be looked at by this user");
+            Err(Failure::new(Exit::Unavailable, what, "change its permissions"))
+        }
+        Ok(_) => Err(Failure::usage(what("is not a folder"), next)),
+        Err(_) => Err(Failure::usage(what("is not there"), next)),
+    }
 }
 
 #[cfg(test)]

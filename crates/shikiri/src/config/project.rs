@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
+use super::Settings;
 use super::layers::{CORRECT_FILE, Layer, Origin, parse_settings};
 use super::table::Setting;
-use super::{Settings, Surroundings};
 use crate::exit::{Exit, Failure};
 use crate::trust::{
     ConfigUse, ProjectTrust, guarded_settings, read_project_file, settings_request,
@@ -62,9 +62,4 @@ pub(crate) fn require_providers(trust: &ProjectTrust) -> Result<(), Failure> {
         Some(request) => trust.require(&request, &request.names()),
         None => Ok(()),
     }
-}
-
-/// The project's folder: the named one, otherwise the first found upwards from the current folder.
-pub(crate) fn find_root(surroundings: &Surroundings<'_>) -> Option<std::path::PathBuf> {
-    surroundings.current_folder.as_deref().map(shikiri_hook::hook_project::find_root)
 }

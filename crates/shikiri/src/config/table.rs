@@ -139,8 +139,10 @@ macro_rules! settings {
         /// The effective settings, all checked.
         #[derive(Clone, Debug)]
         pub struct Config {
-            /// The project's folder.
+            /// The project's folder, in the main worktree of a git repository.
             pub root: std::path::PathBuf,
+            /// The same folder in the worktree at hand.
+            pub checkout: std::path::PathBuf,
             pub store: $crate::store_url::StoreUrl,
             pub runtime: shikiri_runtime::RuntimeOptions,
             pub executions: shikiri_executions::ExecutionOptions,
@@ -180,6 +182,7 @@ macro_rules! settings {
                     browser: $crate::config::BrowserSettings::new(has_display),
                     sealing_key_file: None,
                     trust,
+                    checkout: root.clone(),
                     root,
                     $($($($field: $default,)?)*)*
                 }

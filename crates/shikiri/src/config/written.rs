@@ -58,14 +58,10 @@ pub(super) fn word_of<T: ValueEnum>(value: &T) -> String {
 
 /// Errors name `variable`.
 pub(crate) fn parse_switch(variable: &str, text: &str) -> Result<bool, Failure> {
-    match text {
-        "1" | "true" | "yes" => Ok(true),
-        "0" | "false" | "no" => Ok(false),
-        _ => {
-            let what = format!("{variable}: {text:?} is unclear");
-            Err(Failure::usage(what, "write true or false"))
-        }
-    }
+    shikiri_hook::trust_file::parse_switch(text).ok_or_else(|| {
+        let what = format!("{variable}: {text:?} is unclear");
+        Failure::usage(what, "write true or false")
+    })
 }
 
 impl FromVariable for String {

@@ -1,23 +1,9 @@
 //! What a person agreed to, and whether it covers a file. Pure.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use shikiri_hook::trust_file::FileAgreement;
 use shikiri_model::time::Timestamp;
 
 use super::request::FileRequest;
-
-/// The agreement to one file with one content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileAgreement {
-    pub sha256: String,
-    /// The guarded entries as shown.
-    pub entries: Vec<String>,
-    pub agreed_at: Timestamp,
-}
-
-/// The agreements to a folder's files, by the files' names.
-pub type FolderAgreement = BTreeMap<String, FileAgreement>;
 
 /// Whether a file's guarded entries apply.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,13 +14,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shikiri_model::audit::AuditAction;
 use shikiri_store::{Clock as _, SystemClock};
 
-pub use agreement::{EntryChange, FileAgreement, FileTrust, FolderAgreement};
+pub use agreement::{EntryChange, FileTrust};
 pub use question::{ask_at_terminal, changed_lines, entry_lines};
 pub use request::{FileRequest, GuardedEntry, ProjectFile};
 pub(crate) use settings_keys::foreign_store;
 pub use settings_keys::{ConfigUse, guarded_settings, settings_request};
 pub use shikiri_hook::git_index::tracked_files;
-pub use state_file::{Agreements, TrustFile, TrustFileError, folder_key};
+pub use shikiri_hook::trust_file::{
+    Agreements, FileAgreement, TrustFile, TrustFileError, folder_key,
+};
 
 use crate::config::layers::parse_settings;
 use crate::config::{Surroundings, parse_switch};
@@ -60,7 +62,7 @@ impl ProjectTrust {
         let given = given.map(|given| parse_switch(env_vars::TRUST.name, &given.to_string_lossy()));
         Ok(Self {
             root: root.canonicalize().unwrap_or_else(|_| root.to_owned()),
-            file: TrustFile::locate(surroundings),
+            file: TrustFile::locate(surroundings.variable),
             is_given_for_command: given.transpose()?.unwrap_or(false),
             ask: surroundings.ask,
             acts: Arc::default(),
@@ -106,8 +108,8 @@ impl ProjectTrust {
     pub fn judge(&self, request: &FileRequest) -> Result<FileTrust, TrustFileError> {
         let Some(file) = &self.file else { return Ok(FileTrust::Untrusted) };
         let agreements = file.read()?;
-        let folder = agreements.folders.get(&folder_key(&self.root)?);
-        Ok(FileTrust::judge(request, folder.and_then(|files| files.get(request.file.name()))))
+        let agreement = agreements.of_file(&self.root, request.file.name())?;
+        Ok(FileTrust::judge(request, agreement))
     }
 
     /// Whether a file with this content is trusted. Asks no question.
@@ -136,7 +138,7 @@ impl ProjectTrust {
     pub fn agree(&self, requests: &[FileRequest]) -> Result<(), TrustFileError> {
         let key = folder_key(&self.root)?;
         let agreed_at = SystemClock.now();
-        let (is_first, files) = self.trust_file()?.change(|agreements| {
+        let (is_first, files) = state_file::change(self.trust_file()?, |agreements| {
             let is_first = !agreements.folders.contains_key(&key);
             let files = agreements.folders.entry(key).or_default();
             let mut changed = Vec::new();
@@ -174,7 +176,7 @@ impl ProjectTrust {
         if !file.read()?.folders.contains_key(&key) {
             return Ok(false);
         }
-        let removed = file.change(|agreements| agreements.folders.remove(&key))?;
+        let removed = state_file::change(file, |agreements| agreements.folders.remove(&key))?;
         let Some(removed) = removed else { return Ok(false) };
         let files = removed.into_keys().collect();
         self.note(TrustAct { action: AuditAction::Remove, files });

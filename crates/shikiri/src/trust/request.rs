@@ -1,7 +1,7 @@
 //! The requests of a project's files: their guarded entries and the hash of their content. Pure.
 
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+use shikiri_hook::trust_file::content_hash;
 
 use crate::text::short;
 
@@ -57,8 +57,7 @@ pub struct FileRequest {
 
 impl FileRequest {
     pub fn new(file: ProjectFile, content: &str, entries: Vec<GuardedEntry>) -> Self {
-        let sha256 = hex::encode(Sha256::digest(content.as_bytes()));
-        Self { file, sha256, entries }
+        Self { file, sha256: content_hash(content), entries }
     }
 
     pub fn mcp_servers(content: &str) -> Self {

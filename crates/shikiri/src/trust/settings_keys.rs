@@ -1,6 +1,8 @@
 //! The guarded settings of a project's `shikiri.toml`, and which commands use them.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
+
+use shikiri_hook::configured_store::path_inside;
 
 use super::request::{FileRequest, GuardedEntry, ProjectFile};
 use super::tracked_files;
@@ -55,18 +57,6 @@ pub(crate) fn foreign_store(written: &str, root: &Path) -> Option<String> {
             (!is_own).then(|| format!("{written:?}"))
         }
     }
-}
-
-/// The path of a file relative to a folder, with links resolved, whether it exists or not. None if
-/// it is outside.
-fn path_inside(path: &Path, root: &Path) -> Option<PathBuf> {
-    let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok())?;
-    // A broken link has no real path, so it is unknown what would be created there.
-    let real = existing.canonicalize().ok()?;
-    let missing = path.strip_prefix(existing).ok()?;
-    let goes_down = missing.components().all(|part| matches!(part, Component::Normal(_)));
-    let inside = real.strip_prefix(root.canonicalize().ok()?).ok()?;
-    goes_down.then(|| inside.join(missing))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn workspace() -> PathBuf {
 const EDGES: &[(&str, &[&str])] = &[
     ("shikiri-model", &[]),
     ("shikiri-sqlite", &["shikiri-model"]),
-    ("shikiri-hook", &["shikiri-model", "shikiri-sqlite"]),
+    ("shikiri-hook", &["shikiri-files", "shikiri-model", "shikiri-sqlite"]),
     ("shikiri-store", &["shikiri-model", "shikiri-sqlite"]),
     ("shikiri-client", &["shikiri-model"]),
     ("shikiri-files", &[]),

@@ -2,7 +2,7 @@
 //! has the same list; a test compares them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::data_folder::KEY_PREFIX;
 const TIMEOUT: u64 = 5;
 
 /// The server's path for hooks.
-const HTTP_PATH: &str = "/hooks/claude";
+pub(super) const HTTP_PATH: &str = "/hooks/claude";
 
 /// An event with its matcher.
 pub(in crate::cli) struct Event {
@@ -86,14 +86,7 @@ pub(super) struct Group<'a> {
 }
 
 impl Hook {
-    /// The small hook program beside this program, otherwise this program.
-    pub(super) fn beside(program: &Path) -> Self {
-        let small = program.with_file_name("shikiri-hook");
-        let (program, args) = match small.is_file() {
-            true => (small, Vec::new()),
-            false => (program.to_owned(), vec!["hook".to_owned()]),
-        };
-        let command = program.to_string_lossy().into_owned();
+    pub(super) fn calling(command: String, args: Vec<String>) -> Self {
         Self::Command { command, args, timeout: TIMEOUT }
     }
 
@@ -105,7 +98,11 @@ impl Hook {
 
     /// The events for which this hook can be called.
     pub(super) fn events(&self) -> impl Iterator<Item = &'static Event> + use<> {
-        events(matches!(self, Self::Http { .. }))
+        events(self.is_http())
+    }
+
+    pub(super) fn is_http(&self) -> bool {
+        matches!(self, Self::Http { .. })
     }
 
     /// What is called, for people.

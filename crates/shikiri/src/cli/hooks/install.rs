@@ -6,15 +6,19 @@ use clap::Args;
 use serde_json::json;
 
 use super::events::{Hook, Ours, http_url};
+use super::program::{HookProgram, Places, search_path};
 use super::settings::{self, differ_in_ours_only};
 use super::settings_file::SettingsFile;
 use super::{Scope, http_key};
-use crate::cli::{JsonArgument, TenantArgument};
+use crate::cli::status::ServerFinding;
+use crate::cli::{JsonArgument, TenantArgument, open};
 use crate::config::Config;
 use crate::data_folder::KEY_PREFIX;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
+use crate::store_url::StoreUrl;
 use crate::trust::ConfigUse;
+use crate::wiring::Access;
 
 #[derive(Args)]
 pub(super) struct Install {
@@ -47,16 +51,16 @@ pub(super) struct Uninstall {
 }
 
 impl Install {
-    /// A key is created in the store if events are posted to a server.
+    /// Which hooks can be installed depends on the store.
     pub(super) fn uses(&self) -> &'static [ConfigUse] {
-        if self.http.is_some() { &[ConfigUse::Store] } else { &[] }
+        &[ConfigUse::Store]
     }
 
     pub(super) async fn run(&self, config: &Config) -> Result<(), Failure> {
         let file = self.scope.settings(config)?;
         // No key is created for a file that cannot hold it.
         let before = settings::found(file.text()).map_err(|fault| file.broken(&fault))?;
-        let hook = self.hook(&file, config).await?;
+        let (hook, warning) = self.hook(&file, config).await?;
         let text = settings::install(file.text(), &hook).map_err(|fault| file.broken(&fault))?;
         let changed = file.text.as_ref() != Some(&text);
         if changed && !self.dry_run {
@@ -66,9 +70,18 @@ impl Install {
             if is_first || !has_copy {
                 file.keep()?;
             }
-            file.replace(&text, self.http.is_some())?;
+            file.replace(&text, hook.is_http())?;
         }
-        if self.http.is_some() && !self.scope.is_private() {
+        if let Some(warning) = &warning {
+            note(warning);
+        }
+        for (other, command) in Scope::others_calling(config, &file) {
+            note(&format!(
+                "{} calls Shikiri too, so each event is handled twice: `{command}` changes that",
+                other.display()
+            ));
+        }
+        if hook.is_http() && !self.scope.is_private() {
             note(&format!(
                 "{} holds the server's key: keep it out of version control, or use --local",
                 file.path.display()
@@ -82,8 +95,41 @@ impl Install {
             .tell(&text, &summary)
     }
 
-    async fn hook(&self, file: &SettingsFile, config: &Config) -> Result<Hook, Failure> {
-        let Some(base) = &self.http else { return Ok(Hook::beside(&program()?)) };
+    /// The hook, and what to say about it.
+    async fn hook(
+        &self,
+        file: &SettingsFile,
+        config: &Config,
+    ) -> Result<(Hook, Option<String>), Failure> {
+        match (&self.http, &config.store) {
+            (Some(base), _) => Ok((self.posting_hook(base, file, config).await?, None)),
+            (None, StoreUrl::Postgres(_)) => {
+                let base = known_server(config).await?;
+                let hook = self.posting_hook(&base, file, config).await?;
+                let why = format!("the store is {}, so events are posted to {base}", config.store);
+                Ok((hook, Some(why)))
+            }
+            (None, StoreUrl::Sqlite(_)) => {
+                let program = HookProgram::beside(&program()?);
+                let search_path = search_path();
+                let named = match self.scope.is_private() {
+                    true => program.private_name(),
+                    false => program.shared_name(&Places {
+                        search_path: search_path.as_deref(),
+                        project: &config.checkout,
+                    }),
+                };
+                Ok((Hook::calling(named.command, program.args()), named.warning))
+            }
+        }
+    }
+
+    async fn posting_hook(
+        &self,
+        base: &str,
+        file: &SettingsFile,
+        config: &Config,
+    ) -> Result<Hook, Failure> {
         if !base.starts_with("http://") && !base.starts_with("https://") {
             let what = format!("--http: {base:?} is no address of a server");
             return Err(Failure::usage(what, "write it as http://127.0.0.1:7420"));
@@ -128,6 +174,9 @@ impl Uninstall {
                 backup => file.restore(backup.as_deref())?,
             }
         }
+        for (other, command) in Scope::others_calling(config, &file) {
+            note(&format!("{} still calls Shikiri: `{command}` changes that", other.display()));
+        }
         let summary = match changed {
             true => format!("{} calls no hook of Shikiri any more", file.path.display()),
             false => format!("{} calls no hook of Shikiri", file.path.display()),
@@ -135,6 +184,25 @@ impl Uninstall {
         Report { file: &file, changed, dry_run: self.dry_run, json: self.json }
             .tell(&text, &summary)
     }
+}
+
+/// The address of a running server of a store that hook processes do not reach.
+async fn known_server(config: &Config) -> Result<String, Failure> {
+    let found = match open(config, Access::Read).await {
+        Ok(app) => ServerFinding::answering(&app).await?,
+        // No server has used the store yet.
+        Err(Failure::Told { exit: Exit::NotFound, .. }) => None,
+        Err(failure) => return Err(failure),
+    };
+    if let Some(url) = found {
+        return Ok(url);
+    }
+    let what = format!(
+        "the store is {}: hooks reach it only through a server, and none of this store answers",
+        config.store
+    );
+    let next = "start `shikiri serve` and install again, or name the server with --http URL";
+    Err(Failure::new(Exit::Refused, what, next))
 }
 
 /// The report of what a command did, or would do.

@@ -8,6 +8,7 @@ mod init;
 mod install;
 mod jsonc;
 mod problems;
+mod program;
 mod rehearsal;
 mod settings;
 mod settings_file;
@@ -86,7 +87,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
             of.command.run(&config).await
         }
         Command::Uninstall(of) => of.command.run(&of.project.config(global)?),
-        Command::Status(of) => of.command.run(&of.project.config(global)?),
+        Command::Status(of) => of.command.run(&of.project.config(global)?).await,
         Command::Init(of) => of.command.run(&of.project.config(global)?),
         Command::Check(of) => of.command.run(&of.project.config(global)?),
         Command::Log(log) => log.run(&log.project.open(global).await?).await,
@@ -124,12 +125,27 @@ impl Project {
 
 impl Scope {
     fn settings(&self, config: &Config) -> Result<SettingsFile, Failure> {
-        let root = &config.root;
+        let root = &config.checkout;
         match self {
             Self { user: true, .. } => SettingsFile::read(user_file()?),
             Self { local: true, .. } => SettingsFile::read_in_project(local_file(root), root),
             _ => SettingsFile::read_in_project(project_file(root), root),
         }
+    }
+
+    /// The settings files besides this one that call Shikiri, with the commands that change that.
+    fn others_calling(config: &Config, own: &SettingsFile) -> Vec<(PathBuf, String)> {
+        let root = &config.checkout;
+        let files = [("", Some(project_file(root))), (" --local", Some(local_file(root)))];
+        let files = files.into_iter().chain([(" --user", user_file().ok())]);
+        let read = files.filter_map(|(scope, file)| Some((scope, SettingsFile::read(file?).ok()?)));
+        let calls = |file: &SettingsFile| {
+            !file.is_same_file(own)
+                && settings::found(file.text()).is_ok_and(|found| !found.is_empty())
+        };
+        read.filter(|(_, file)| calls(file))
+            .map(|(scope, file)| (file.path, format!("shikiri hooks uninstall{scope}")))
+            .collect()
     }
 
     /// Whether the file belongs to one user.

@@ -56,6 +56,11 @@ impl SettingsFile {
         Ok(Self { path, target, text: Some(text) })
     }
 
+    /// Whether both paths lead to one file.
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        self.target == other.target
+    }
+
     /// The text; empty if there is no file.
     pub(super) fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()

@@ -1,11 +1,9 @@
-use std::path::Path;
-
 use proptest::prelude::*;
 
 use super::*;
 
 fn hook() -> Hook {
-    Hook::beside(Path::new("/opt/no such folder/shikiri"))
+    Hook::calling("/opt/no such folder/shikiri".into(), vec!["hook".into()])
 }
 
 fn installed(text: &str) -> String {

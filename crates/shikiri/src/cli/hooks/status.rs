@@ -1,22 +1,30 @@
 //! `shikiri hooks status`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
+use shikiri_hook::configured_store::ConfiguredStore;
 use shikiri_hook::conventions_file;
 
-use super::events::Ours;
+use super::events::{HTTP_PATH, Ours};
+use super::program::{Places, find, search_path};
 use super::settings::{self, Found};
 use super::settings_file::SettingsFile;
 use super::{local_file, project_file, user_file};
 use crate::cli::JsonArgument;
+use crate::client::{Client, ServerUrl};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Style};
 use crate::table::TableColumn;
 use crate::text::one_line;
+
+/// How long a server may take to refuse an empty event.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Args)]
 pub(super) struct Status {
@@ -38,12 +46,16 @@ struct SettingsStatus {
 }
 
 impl Status {
-    pub(super) fn run(&self, config: &Config) -> Result<(), Failure> {
-        let mut statuses = vec![
-            look("project", project_file(&config.root)),
-            look("local", local_file(&config.root)),
+    pub(super) async fn run(&self, config: &Config) -> Result<(), Failure> {
+        let mut files = vec![
+            ("project", project_file(&config.checkout)),
+            ("local", local_file(&config.checkout)),
         ];
-        statuses.extend(user_file().ok().map(|file| look("user", file)));
+        files.extend(user_file().ok().map(|file| ("user", file)));
+        let mut statuses = Vec::new();
+        for (scope, file) in files {
+            statuses.push(look(scope, file, config).await);
+        }
         let conventions = config.data_folder().join("conventions.toml");
         let state = match conventions_file::load(&conventions) {
             Err(_) => "broken",
@@ -73,7 +85,7 @@ impl Status {
     }
 }
 
-fn look(scope: &'static str, file: PathBuf) -> SettingsStatus {
+async fn look(scope: &'static str, file: PathBuf, config: &Config) -> SettingsStatus {
     let mut status = SettingsStatus {
         scope,
         file,
@@ -90,7 +102,7 @@ fn look(scope: &'static str, file: PathBuf) -> SettingsStatus {
         }
     };
     match settings::found(read.text()) {
-        Ok(found) => judge(&mut status, &found),
+        Ok(found) => judge(&mut status, &found, config).await,
         Err(fault) => status.problems.push(read.broken(&fault).to_string()),
     }
     let is_ours = |(name, value): (&String, &Value)| name.starts_with("shikiri@") && value == true;
@@ -105,19 +117,17 @@ fn look(scope: &'static str, file: PathBuf) -> SettingsStatus {
     status
 }
 
-/// Checks that the hooks' program exists, and that they cover all events.
-fn judge(status: &mut SettingsStatus, found: &[Found]) {
+/// Checks that the hooks' program or server is there, and that they cover all events.
+async fn judge(status: &mut SettingsStatus, found: &[Found], config: &Config) {
     let Some(first) = found.first() else { return };
     let file = status.file.display();
     status.calls = Some(first.ours.name());
     status.events = found.iter().map(|found| found.event.clone()).collect();
-    if let Ours::Program(program) = &first.ours
-        && program.is_absolute()
-        && !program.is_file()
-    {
-        let what = format!("{file} calls {}, which is not there", program.display());
-        status.problems.push(format!("{what}: install again with `shikiri hooks install`"));
-    }
+    let problem = match &first.ours {
+        Ours::Program(program) => program_problem(program, config),
+        Ours::Server { url, key } => server_problem(url, key).await,
+    };
+    status.problems.extend(problem.map(|problem| format!("{file} {problem}")));
     let missing: Vec<_> = first
         .ours
         .events()
@@ -127,6 +137,50 @@ fn judge(status: &mut SettingsStatus, found: &[Found]) {
         let names: Vec<_> = missing.iter().map(|event| event.name).collect();
         let what = format!("{file} has no hook for {}", names.join(", "));
         status.problems.push(format!("{what}: install again with `shikiri hooks install`"));
+    }
+}
+
+fn program_problem(program: &Path, config: &Config) -> Option<String> {
+    let search_path = search_path();
+    let places = Places { search_path: search_path.as_deref(), project: &config.checkout };
+    if find(program, &places).is_none() {
+        let shown = program.display();
+        let what = match program.components().count() {
+            1 => format!("calls {shown}, which is not on the PATH"),
+            _ => format!("calls {shown}, which is not there"),
+        };
+        return Some(format!("{what}: install again with `shikiri hooks install`"));
+    }
+    // As the hook itself finds its store.
+    match ConfiguredStore::find(&config.root, &config.checkout, &|name| std::env::var_os(name)) {
+        Ok(ConfiguredStore::Server(source)) => Some(format!(
+            "calls a program, but {source} names a database server, which it does not reach: \
+             install again with `shikiri hooks install`"
+        )),
+        Ok(ConfiguredStore::Default | ConfiguredStore::File(_)) => None,
+        Err(why) => Some(format!("calls a program that cannot find its store: {why}")),
+    }
+}
+
+/// An empty event is refused by a server that knows the key, and leaves no trace.
+async fn server_problem(url: &str, key: &str) -> Option<String> {
+    let base = ServerUrl::parse(url.strip_suffix(HTTP_PATH)?)?;
+    let asked = tokio::time::timeout(PATIENCE, async {
+        let client = Client::named(&base).await?.with_key(key.to_owned());
+        client.request(Method::POST, HTTP_PATH, Some(&json!({}))).await
+    });
+    let shown = &base.authority;
+    match asked.await {
+        Ok(Ok((StatusCode::BAD_REQUEST, _))) => None,
+        Ok(Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _))) => Some(format!(
+            "posts to {shown} with a key that the server refuses: install again with `shikiri \
+             hooks install --http URL --key KEY`"
+        )),
+        Ok(Ok((status, _))) => Some(format!("posts to {shown}, which answers with {status}")),
+        Ok(Err(_)) | Err(_) => Some(format!(
+            "posts to {shown}, where no server answers: start it, or install again with `shikiri \
+             hooks install`"
+        )),
     }
 }
 

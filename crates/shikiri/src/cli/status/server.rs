@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use serde::Serialize;
+use shikiri_app::App;
 use shikiri_model::ids::NodeId;
+use shikiri_model::run::NodeProcess;
 use shikiri_runtime::run::{NodeState, NodeView};
 
 use crate::client::{Client, reachable};
 use crate::config::Config;
+use crate::exit::Failure;
 
 /// A server on this machine answers within some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -46,6 +49,18 @@ enum Answerer {
 }
 
 impl ServerFinding {
+    /// The address of a server of the store that answers on this machine.
+    pub(in crate::cli) async fn answering(app: &App) -> Result<Option<String>, Failure> {
+        let nodes = app.runtime.list_nodes().await?;
+        let is_server = |node: &&NodeView| node.node.process == NodeProcess::Server;
+        for node in nodes.iter().filter(is_server) {
+            if node.state == NodeState::Alive && !is_elsewhere(node) && answers(node).await {
+                return Ok(Self::of(ServerState::Running, node).url);
+            }
+        }
+        Ok(None)
+    }
+
     pub(in crate::cli) async fn look(config: &Config, servers: &[&NodeView]) -> Self {
         let alive: Vec<_> = servers.iter().filter(|node| node.state == NodeState::Alive).collect();
         for node in &alive {

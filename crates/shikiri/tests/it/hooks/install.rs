@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use shikiri_testkit::{Cli, script};
+use shikiri_testkit::{Cli, TestApp, have_postgres, script};
 use tempfile::TempDir;
 
 use super::call::told;
@@ -265,6 +265,136 @@ fn what_is_installed_can_be_called() {
     let status = cli.run(&["hooks", "status"]);
     assert_eq!(status.code, 1);
     assert!(status.stdout.contains("shikiri-hook, which is not there"), "{}", status.stdout);
+}
+
+/// The commands of the hooks in a settings file, each once.
+fn commands(settings: &Path) -> Vec<String> {
+    let settings: Value = serde_json::from_str(&read(settings)).unwrap();
+    let events = settings["hooks"].as_object().unwrap().values();
+    let groups = events.flat_map(|groups| groups.as_array().unwrap());
+    let hooks = groups.flat_map(|group| group["hooks"].as_array().unwrap());
+    let mut commands: Vec<_> =
+        hooks.map(|hook| hook["command"].as_str().unwrap().to_owned()).collect();
+    commands.sort();
+    commands.dedup();
+    commands
+}
+
+/// Others share the file, and have the program in another folder.
+#[test]
+fn shared_settings_name_a_program_on_the_path_and_private_ones_its_place() {
+    let place = TempDir::new_in(Path::new(PROGRAM).parent().unwrap()).unwrap();
+    let (program, small) = (place.path().join("shikiri"), place.path().join("shikiri-hook"));
+    fs::hard_link(PROGRAM, &program).unwrap();
+    script(&small, "#!/bin/sh\nexec \"$(dirname \"$0\")\"/shikiri hook\n");
+    let world = World::new();
+    let project = world.folder.path().join("project");
+    let away = Cli::new(&program, &project).env("HOME", world.folder.path().join("home"));
+    let usual = std::env::var("PATH").unwrap();
+    let cli = away.clone().env("PATH", format!("{}:{usual}", place.path().display()));
+    let small = small.to_str().unwrap().to_owned();
+
+    // As an earlier version did everywhere, and where the program cannot be found.
+    let warned = away.run(&["hooks", "install"]).done();
+    assert!(warned.stderr.contains("shikiri-hook is not on the PATH"), "{}", warned.stderr);
+    assert_eq!(commands(&world.settings()), [small.clone()]);
+    let moved = cli.run(&["hooks", "install", "--json"]).done();
+    assert_eq!((&moved.json()["changed"], moved.stderr.as_str()), (&json!(true), ""));
+    assert_eq!(commands(&world.settings()), ["shikiri-hook"]);
+    assert_eq!(cli.run(&["hooks", "install", "--json"]).done().json()["changed"], false);
+    let status = cli.run(&["hooks", "status", "--json"]).done().json();
+    assert_eq!(status["places"][0]["events"].as_array().unwrap().len(), 13);
+    assert_eq!(status["places"][0]["calls"], "shikiri-hook");
+    let elsewhere = away.run(&["hooks", "status"]);
+    assert_eq!(elsewhere.code, 1);
+    assert!(elsewhere.stdout.contains("which is not on the PATH"), "{}", elsewhere.stdout);
+
+    for (scope, file) in [
+        ("--local", world.settings().with_extension("local.json")),
+        ("--user", world.folder.path().join("home/.claude/settings.json")),
+    ] {
+        let said = cli.run(&["hooks", "install", scope]).done();
+        assert!(said.stderr.contains("handled twice"), "{}", said.stderr);
+        assert_eq!(commands(&file), [small.clone()], "{scope}");
+        let left = cli.run(&["hooks", "uninstall"]).done();
+        let next = format!("`shikiri hooks uninstall {scope}`");
+        assert!(left.stderr.contains(&next), "{}", left.stderr);
+        cli.run(&["hooks", "uninstall", scope]).done();
+        cli.run(&["hooks", "install"]).done();
+    }
+}
+
+#[test]
+fn a_program_in_the_project_is_named_from_the_project() {
+    let world = World::new();
+    let project = world.folder.path().join("project");
+    // In the build folder, so that it can be linked instead of copied.
+    let place = TempDir::new_in(Path::new(PROGRAM).parent().unwrap()).unwrap();
+    let tools = place.path().join("node_modules/bin");
+    fs::create_dir_all(&tools).unwrap();
+    fs::hard_link(PROGRAM, tools.join("shikiri")).unwrap();
+    let cli = Cli::new(tools.join("shikiri"), place.path()).env("HOME", &project);
+    assert_eq!(cli.run(&["hooks", "install"]).done().stderr, "");
+    let settings = place.path().join(".claude/settings.json");
+    assert_eq!(commands(&settings), ["${CLAUDE_PROJECT_DIR}/node_modules/bin/shikiri"]);
+    cli.run(&["hooks", "status"]).done();
+    cli.run(&["hooks", "uninstall"]).done();
+    assert!(!settings.exists());
+}
+
+/// Where a server answers events, it has to be there.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_fails_if_the_server_behind_the_hooks_is_away() {
+    let mut app = TestApp::new(PROGRAM).start().await;
+    let cli = app.cli();
+    let url = format!("http://127.0.0.1:{}", app.port());
+    let install = ["hooks", "install", "--local", "--http", &url];
+    cli.run(&install).done();
+    cli.run(&["hooks", "status"]).done();
+    let log = cli.run(&["hooks", "log", "--json"]).done().json();
+    assert_eq!(log["items"], json!([]), "asking left a trace");
+    let unknown = [&install[..], &["--key", "shk_nobody_has_it"]].concat();
+    cli.run(&unknown).done();
+    let refused = cli.run(&["hooks", "status"]);
+    assert!(
+        refused.code == 1 && refused.stdout.contains("key that the server refuses"),
+        "{refused:?}"
+    );
+    app.kill9();
+    let away = cli.run(&["hooks", "status"]);
+    assert!(away.code == 1 && away.stdout.contains("no server answers"), "{away:?}");
+}
+
+/// A hook process does not reach a database server, so hooks are posted to a server of the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgresql_hooks_are_posted_to_the_stores_server() {
+    if !have_postgres("on_postgresql_hooks_are_posted_to_the_stores_server") {
+        return;
+    }
+    let mut app = TestApp::new(PROGRAM).postgres().start().await;
+    let cli = app.cli();
+    let settings = app.root().join(".claude/settings.local.json");
+    let said = cli.run(&["hooks", "install", "--local"]).done();
+    assert!(said.stderr.contains("the store is postgres://"), "{}", said.stderr);
+    let url = format!("http://127.0.0.1:{}/hooks/claude", app.port());
+    let written: Value = serde_json::from_str(&read(&settings)).unwrap();
+    assert_eq!(written["hooks"]["Stop"][0]["hooks"][0]["url"], json!(url));
+    cli.run(&["hooks", "status"]).done();
+    let before = read(&settings);
+    cli.run(&["hooks", "install", "--local"]).done();
+    assert_eq!(read(&settings), before, "another key was made");
+
+    app.kill9();
+    cli.run(&["hooks", "uninstall", "--local"]).done();
+    let refused = cli.run(&["hooks", "install", "--local"]);
+    refused.refused(3, &["postgres://", "only through a server", "shikiri serve", "--http URL"]);
+    assert!(!settings.exists());
+    // Hooks that were installed before the store was chosen.
+    let program = json!({ "hooks": { "Stop": [{ "hooks": [
+        { "type": "command", "command": PROGRAM, "args": ["hook"] }] }] } });
+    fs::write(&settings, program.to_string()).unwrap();
+    let status = cli.run(&["hooks", "status"]);
+    assert!(status.code == 1 && status.stdout.contains("names a database server"), "{status:?}");
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod http;
 mod install;
 mod plugin;
 mod real_cli;
+mod real_names;
 mod reports;
 mod who_called;

@@ -219,3 +219,33 @@ fn the_log_and_its_figures_are_shown() {
     assert_eq!(log["items"].as_array().unwrap().len(), 6);
     from_afar.run(&["hooks", "log"]).refused(4, &["no data"]);
 }
+
+/// One store: commands show what hooks wrote, whatever the configuration says and in every worktree.
+#[test]
+fn hooks_and_commands_use_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (main, linked) = (folder.path().join("main"), folder.path().join("linked"));
+    std::fs::create_dir(&main).unwrap();
+    let git = |words: &[&str]| {
+        let who = ["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_NAME"), "a"));
+        let mail = ["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "a@example.com"));
+        let mut command = std::process::Command::new("git");
+        let done = command.arg("-C").arg(&main).args(words).envs(who).envs(mail).output().unwrap();
+        assert!(done.status.success(), "git {words:?}: {done:?}");
+    };
+    std::fs::write(main.join("shikiri.toml"), "store = 'sqlite:data/x.db'\n").unwrap();
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    git(&["commit", "-q", "-m", "one"]);
+    git(&["worktree", "add", "-q", "../linked"]);
+    for root in [&main, &linked] {
+        let mut hook = Cli::new(PROGRAM, root).command(&["hook"]);
+        hook.env("CLAUDE_PROJECT_DIR", root);
+        told(&mut hook, &json!({ "session_id": "s", "hook_event_name": "Stop" }));
+    }
+    for root in [&main, &linked] {
+        let log = Cli::new(PROGRAM, root).run(&["hooks", "log", "--json"]).done().json();
+        assert_eq!(log["items"].as_array().unwrap().len(), 2, "{}", root.display());
+    }
+    assert!(main.join("data/x.db").exists() && !linked.join("data").exists());
+}
