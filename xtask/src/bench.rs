@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::{cargo, run as run_command};
+use crate::cargo::{cargo, run as run_command, target_folder};
 use crate::dist::Programs;
 use crate::peers::Peers;
 use crate::postgres::Postgres;
@@ -23,9 +23,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     command.arg(&arguments.name).args(&arguments.arguments);
     postgres.export(&mut command);
     if arguments.name == "hook" {
-        // Hooks are measured in the form in which users install them.
+        // Hooks are measured in the forms in which users install them: packed, and built as the README
+        // says.
         let programs = Programs::build()?;
+        run_command(&mut cargo(["build", "--release"]))?;
         command.env("SHIKIRI_BENCH_EMPTY", programs.empty()?);
+        command.env("SHIKIRI_BENCH_BUILT", target_folder().join("release"));
         command.env("SHIKIRI_BENCH_DIST", programs.folder);
     }
     if arguments.name == "teams" {

@@ -82,6 +82,8 @@ fn play(package: &str, bin: &Path, scratch: &Path, started: Instant) -> Result<(
     shikiri(&["hooks", "install"])?;
     let settings = fs::read_to_string(home.join(".claude/settings.json"))?;
     let hook = hook_program(&settings).context("hooks install names no program")?;
+    // A name is looked up on the PATH, which begins with this folder.
+    let hook = bin.join(hook);
     let head = fs::read(&hook).with_context(|| format!("no {}", hook.display()))?;
     ensure!(head.starts_with(b"\x7fELF"), "{} is not the native program", hook.display());
     println!("packages: the {package} is installed and plays the demo in {} s", took.as_secs());

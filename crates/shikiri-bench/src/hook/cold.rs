@@ -17,7 +17,7 @@ pub(super) fn measure(world: &World, programs: &Programs) -> Result<Figure> {
     let name = format!("rows kept of {CROWD} first hooks at once");
     let figure = Figure::new(name, "%", Vec::new()).goal(Goal::AtLeast(100.0));
     let Some(hook) = programs.hook(Kind::Hook) else {
-        return Ok(figure.missing("shikiri-hook is not built"));
+        return Ok(figure.missing("no hook is installed"));
     };
     let mut samples = Vec::new();
     for round in 0..world.rounds() {

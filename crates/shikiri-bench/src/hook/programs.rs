@@ -1,12 +1,14 @@
 //! The programs that are measured, and one run of one.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 /// What its launcher does; the launcher itself does not survive the move into the cache.
 const NAGGER: &str = "import sys; from application.cli import main; sys.exit(main())";
@@ -17,7 +19,10 @@ pub(super) enum Kind {
     Empty,
     /// The same, linked as the hook is: what no hook can be faster than.
     EmptyStatic,
+    /// What `shikiri hooks install` installs from the archive, the wheel and the npm package.
     Hook,
+    /// What it installs after a plain `cargo build --release`.
+    Built,
     Shikiri,
     Python,
     Nagger,
@@ -26,7 +31,8 @@ pub(super) enum Kind {
 pub(super) struct Programs {
     /// The folder of both empty ones.
     empty: PathBuf,
-    hook: PathBuf,
+    hook: Hook,
+    built: Hook,
     shikiri: PathBuf,
     python_hook: PathBuf,
     /// A Python that has it.
@@ -42,7 +48,8 @@ impl Programs {
         let dist = named("SHIKIRI_BENCH_DIST")?;
         Ok(Self {
             empty: named("SHIKIRI_BENCH_EMPTY")?,
-            hook: dist.join("shikiri-hook"),
+            hook: Hook::installed_from(&dist)?,
+            built: Hook::installed_from(&named("SHIKIRI_BENCH_BUILT")?)?,
             shikiri: dist.join("shikiri"),
             python_hook: Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/hook.py"),
             nagger: set("SHIKIRI_PEER_NAGGER"),
@@ -55,7 +62,8 @@ impl Programs {
         let (program, arguments) = match kind {
             Kind::Empty => (self.empty.join("empty"), Vec::new()),
             Kind::EmptyStatic => (self.empty.join("empty-static"), Vec::new()),
-            Kind::Hook => (self.hook.clone(), Vec::new()),
+            Kind::Hook => return Some(self.hook.clone()),
+            Kind::Built => return Some(self.built.clone()),
             Kind::Shikiri => (self.shikiri.clone(), words(&["hook"])),
             Kind::Python => (system_python(), vec![self.python_hook.clone().into()]),
             Kind::Nagger => {
@@ -72,12 +80,33 @@ fn system_python() -> PathBuf {
     if system.exists() { system } else { "python3".into() }
 }
 
+#[derive(Clone)]
 pub(super) struct Hook {
     program: PathBuf,
     arguments: Vec<OsString>,
 }
 
 impl Hook {
+    /// What the settings call after `shikiri hooks install`, with the programs of this folder on the
+    /// PATH.
+    fn installed_from(programs: &Path) -> Result<Self> {
+        let project = tempfile::tempdir()?;
+        let mut install = Command::new(programs.join("shikiri"));
+        install.args(["hooks", "install"]).current_dir(project.path());
+        install.env_clear().env("PATH", programs).env("HOME", project.path());
+        let done = install.output().with_context(|| format!("cannot start {install:?}"))?;
+        ensure!(done.status.success(), "{install:?}: {}", String::from_utf8_lossy(&done.stderr));
+        let settings = fs::read(project.path().join(".claude/settings.json"))?;
+        let settings: Value = serde_json::from_slice(&settings)?;
+        let hook = &settings["hooks"]["PreToolUse"][0]["hooks"][0];
+        let command = hook["command"].as_str().context("the settings call no program")?;
+        let arguments = hook["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        // A name is looked up here, so that all variants are started alike.
+        let program = programs.join(command);
+        ensure!(program.is_file(), "{} is not there", program.display());
+        Ok(Self { program, arguments: arguments.map(OsString::from).collect() })
+    }
+
     /// Milliseconds from the start of the process to its end and the end of its answer.
     pub(super) fn run(&self, project: &Path, event: &str) -> Result<f64> {
         let (input, mut written) = std::io::pipe()?;

@@ -10,8 +10,15 @@ use super::project::Project;
 use crate::figure::{Figure, Goal, median, percentile};
 use crate::world::World;
 
-const KINDS: [Kind; 6] =
-    [Kind::Empty, Kind::EmptyStatic, Kind::Hook, Kind::Shikiri, Kind::Python, Kind::Nagger];
+const KINDS: [Kind; 7] = [
+    Kind::Empty,
+    Kind::EmptyStatic,
+    Kind::Hook,
+    Kind::Built,
+    Kind::Shikiri,
+    Kind::Python,
+    Kind::Nagger,
+];
 
 /// What is measured, and all that was measured of it.
 struct Variant {
@@ -53,7 +60,7 @@ impl Variant {
     fn prepare(world: &World, kind: Kind, hook: Hook) -> Result<Self> {
         let folder = world.scratch().join(format!("project-{kind:?}"));
         let project = match kind {
-            Kind::Hook | Kind::Shikiri => Project::warm(folder, &hook)?,
+            Kind::Hook | Kind::Built | Kind::Shikiri => Project::warm(folder, &hook)?,
             Kind::Empty | Kind::EmptyStatic | Kind::Python | Kind::Nagger => {
                 Project::fresh(folder)?
             }
@@ -76,13 +83,13 @@ impl Variant {
     }
 
     fn is_ours(&self) -> bool {
-        matches!(self.kind, Kind::Hook | Kind::Shikiri)
+        matches!(self.kind, Kind::Hook | Kind::Built | Kind::Shikiri)
     }
 
     /// Of so many turns of the others, how many it takes: the slow ones are slow enough to measure.
     fn share(&self) -> usize {
         match self.kind {
-            Kind::Empty | Kind::EmptyStatic | Kind::Hook | Kind::Shikiri => 1,
+            Kind::Empty | Kind::EmptyStatic | Kind::Hook | Kind::Built | Kind::Shikiri => 1,
             Kind::Python => 10,
             Kind::Nagger => 50,
         }
@@ -193,13 +200,17 @@ impl Times<'_> {
             Company::Crowd => "16 at once",
         };
         let figure = |name: &str, samples| Figure::new(format!("{name}, {place}"), "ms", samples);
-        let slowest = figure("shikiri-hook, p99", self.of(Kind::Hook, p99));
+        let built = self.of(Kind::Built, median);
+        let slowest = figure("installed hook, p99", self.of(Kind::Hook, p99));
         let mut figures = vec![
-            figure("shikiri-hook", hook.clone())
+            figure("installed hook", hook.clone())
                 .against("an empty process", &empty)
                 .goal(Goal::RatioAtMost(1.6)),
+            figure("the same of cargo build --release", built.clone())
+                .against("an empty process", &empty)
+                .goal(Goal::RatioAtMost(2.5)),
             // Without a goal: it shows how much faster the hook could still become.
-            figure("shikiri-hook", hook.clone())
+            figure("installed hook", hook.clone())
                 .against("an empty static one", &self.of(Kind::EmptyStatic, median)),
             match self.company {
                 Company::Alone => slowest.against("its median", &hook).goal(Goal::RatioAtMost(3.0)),
@@ -211,11 +222,14 @@ impl Times<'_> {
                 .against("an empty process", &empty)
                 .goal(Goal::RatioAtMost(2.5)),
         ];
-        for (kind, name, least) in
-            [(Kind::Python, "Python's sqlite3", 12.0), (Kind::Nagger, "claude-nagger 3.3.3", 50.0)]
-        {
+        let peers = [
+            (Kind::Python, "Python's sqlite3", "the installed hook", &hook, 12.0),
+            (Kind::Nagger, "claude-nagger 3.3.3", "the installed hook", &hook, 50.0),
+            (Kind::Nagger, "claude-nagger 3.3.3", "that of cargo build --release", &built, 40.0),
+        ];
+        for (kind, name, ours, hook, least) in peers {
             let peer = figure(name, self.of(kind, median))
-                .against("shikiri-hook", &hook)
+                .against(ours, hook)
                 .goal(Goal::RatioAtLeast(least));
             figures.push(match peer.samples.is_empty() {
                 true => peer.missing("it is not installed; `cargo xtask peers` does it"),
