@@ -20,16 +20,16 @@ pub const USER_FILE: &str = "shikiri/config.toml";
 const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Reads a variable of the environment.
-pub type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub type ReadVariable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// What a store URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreLocation {
+pub enum StoreAddress {
     Sqlite(PathBuf),
     Postgres,
 }
 
-impl StoreLocation {
+impl StoreAddress {
     /// Relative paths start from `folder`. The error does not repeat the text, because a mistyped
     /// URL may contain a password.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, &'static str> {
@@ -81,7 +81,7 @@ struct StoreSetting {
 
 impl ConfiguredStore {
     /// `current` is the base of a relative path in the environment.
-    pub fn find(root: &Path, current: &Path, variable: Variable<'_>) -> Result<Self, String> {
+    pub fn find(root: &Path, current: &Path, variable: ReadVariable<'_>) -> Result<Self, String> {
         let variable = &|name: &str| variable(name).filter(|value| !value.is_empty());
         if let Some(text) = variable("SHIKIRI_STORE") {
             let text = text.into_string().map_err(|_| "SHIKIRI_STORE: it is not UTF-8")?;
@@ -104,17 +104,17 @@ impl ConfiguredStore {
     }
 
     fn parse(text: &str, root: &Path, folder: &Path, source: StoreSource) -> Result<Self, String> {
-        match StoreLocation::parse(text, folder) {
-            Ok(StoreLocation::Sqlite(path)) if path == root.join(DATABASE) => Ok(Self::Default),
-            Ok(StoreLocation::Sqlite(path)) => Ok(Self::File(path)),
-            Ok(StoreLocation::Postgres) => Ok(Self::Server(source)),
+        match StoreAddress::parse(text, folder) {
+            Ok(StoreAddress::Sqlite(path)) if path == root.join(DATABASE) => Ok(Self::Default),
+            Ok(StoreAddress::Sqlite(path)) => Ok(Self::File(path)),
+            Ok(StoreAddress::Postgres) => Ok(Self::Server(source)),
             Err(why) => Err(format!("{source}: {why}")),
         }
     }
 }
 
 /// The folder of the user's configuration. The XDG specification ignores relative paths.
-pub fn user_folder(variable: Variable<'_>) -> Option<PathBuf> {
+pub fn user_folder(variable: ReadVariable<'_>) -> Option<PathBuf> {
     let named = variable("XDG_CONFIG_HOME").map(PathBuf::from);
     let home = variable("HOME").map(|home| PathBuf::from(home).join(".config"));
     named.filter(|folder| folder.is_absolute()).or(home)
@@ -140,9 +140,9 @@ fn is_trusted(
     root: &Path,
     content: &str,
     written: &str,
-    variable: Variable<'_>,
+    variable: ReadVariable<'_>,
 ) -> Result<bool, String> {
-    if let Ok(StoreLocation::Sqlite(path)) = StoreLocation::parse(written, root)
+    if let Ok(StoreAddress::Sqlite(path)) = StoreAddress::parse(written, root)
         && let Some(inside) = path_inside(&path, root)
     {
         let is_tracked = HookProject { root: root.to_owned() }.is_tracked(&inside);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use shikiri_hook::configured_store::StoreLocation;
+use shikiri_hook::configured_store::StoreAddress;
 
 use crate::exit::Failure;
 
@@ -20,9 +20,9 @@ impl StoreUrl {
     /// mistyped URL may contain a password.
     pub fn parse(text: &str, folder: &Path, source: &str) -> Result<Self, Failure> {
         let refused = |why: &str| Failure::usage(format!("{source}: {why}"), FORMS);
-        match StoreLocation::parse(text, folder) {
-            Ok(StoreLocation::Postgres) => Ok(Self::Postgres(text.to_owned())),
-            Ok(StoreLocation::Sqlite(path)) => Ok(Self::Sqlite(path)),
+        match StoreAddress::parse(text, folder) {
+            Ok(StoreAddress::Postgres) => Ok(Self::Postgres(text.to_owned())),
+            Ok(StoreAddress::Sqlite(path)) => Ok(Self::Sqlite(path)),
             Err(why) => Err(refused(why)),
         }
     }
