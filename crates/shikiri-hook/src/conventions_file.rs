@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use shikiri_model::hook::Conventions;
+use shikiri_model::hook::{Conventions, OnError};
 
 use crate::allowed_files;
 
@@ -54,6 +54,28 @@ pub fn load(path: &Path) -> Result<Conventions, ConventionsError> {
     }
     let text = String::from_utf8(text).map_err(|_| ConventionsError::NotUtf8(path.to_owned()))?;
     parse(&text).map_err(|source| ConventionsError::Invalid { path: path.to_owned(), source })
+}
+
+/// What holds of a file that cannot be used: only what becomes of tool calls then, and whether agents
+/// may change it. Both are read from its lines, as nothing else in it can be relied on.
+pub fn broken(path: &Path, problem: &ConventionsError) -> Conventions {
+    let text = allowed_files::read_start(path, MOST_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let is_denied = value_of(&text, "on_error").is_some_and(|it| it.eq_ignore_ascii_case("deny"));
+    Conventions {
+        on_error: if is_denied { OnError::Deny } else { OnError::Allow },
+        protect_conventions: value_of(&text, "protect_conventions") != Some("false"),
+        problem: Some(problem.to_string()),
+        ..Conventions::default()
+    }
+}
+
+/// The value of the first line `key = value`, without quotes and comment.
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let is_quote = |c: char| matches!(c, '"' | '\'') || c.is_whitespace();
+    let values = text.lines().filter_map(|line| line.split_once('='));
+    let mut values = values.filter(|(name, _)| name.trim_matches(is_quote) == key);
+    values.next().map(|(_, value)| value.split('#').next().unwrap_or(value).trim_matches(is_quote))
 }
 
 pub fn parse(text: &str) -> Result<Conventions, ConventionsSyntaxError> {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shikiri_model::hook::{
-    Conventions, HookDecision, HookEvidence, HookInput, HookOutcome, HookRowsNeeded,
-    decide as decide_on,
+    Conventions, HookDecision, HookEvidence, HookInput, HookOutcome, HookRows, HookRowsNeeded,
+    decide as decide_on, paths_of_call,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_sqlite::{
@@ -18,7 +18,7 @@ use shikiri_sqlite::{
 use crate::configured_store::ConfiguredStore;
 use crate::evidence_finder::EvidenceFinder;
 use crate::hook_project::{self, HookProject};
-use crate::{DEADLINE, wal_cleanup};
+use crate::{DEADLINE, path_resolver, wal_cleanup};
 
 /// The tenant of the rows: a hook runs on the machine of the person who runs Claude Code.
 const TENANT: &str = "local";
@@ -73,12 +73,50 @@ impl HookHost<'_> {
     }
 }
 
-/// Writes the answer to standard output. The process ends after it in any case.
+/// Why an event was not handled as it should be.
+#[derive(Debug, Default)]
+pub(crate) struct HookFailure {
+    pub(crate) problem: String,
+    /// A rule that needs no database denied the tool call.
+    pub(crate) is_denied: bool,
+}
+
+impl From<String> for HookFailure {
+    fn from(problem: String) -> Self {
+        Self { problem, is_denied: false }
+    }
+}
+
+impl std::fmt::Display for HookFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let effect =
+            if self.is_denied { "a rule denies the tool call" } else { "the tool call goes on" };
+        write!(f, "{}; {effect}", self.problem)
+    }
+}
+
+/// Writes the answer to standard output. The process ends after it in any case. Without a database
+/// that works, the rules hold that need none.
 pub(crate) fn handle_event(
     event: &HookEventContext<'_>,
     host: &HookHost<'_>,
-) -> Result<(), String> {
-    let file = &DatabaseFile::find(event.project)?;
+) -> Result<(), HookFailure> {
+    match open_and_decide(event, host) {
+        Ok((file, database, decision)) => {
+            Ok(answer_and_confirm(&file, database, &decision, event, host)?)
+        }
+        Err(problem) => {
+            let is_denied = answer_without_rows(event, host, &problem)?;
+            Err(HookFailure { problem, is_denied })
+        }
+    }
+}
+
+fn open_and_decide<'a>(
+    event: &HookEventContext<'a>,
+    host: &HookHost<'_>,
+) -> Result<(DatabaseFile<'a>, SqliteDatabase, HookDecision), String> {
+    let file = DatabaseFile::find(event.project)?;
     let mut database = file.open(host)?;
     let decided = match decide(&mut database, event, host) {
         Err(HookDecisionError::Store(error)) if is_corrupt_error(&error) => {
@@ -90,26 +128,84 @@ pub(crate) fn handle_event(
         decided => decided,
     };
     let decision = decided.map_err(|failure| failure.to_string())?;
-    let answer = decision.answer.to_json(&event.payload.event);
-    let answer = answer.map(|answer| format!("{answer}\n")).unwrap_or_default();
+    Ok((file, database, decision))
+}
+
+fn answer_and_confirm(
+    file: &DatabaseFile<'_>,
+    database: SqliteDatabase,
+    decision: &HookDecision,
+    event: &HookEventContext<'_>,
+    host: &HookHost<'_>,
+) -> Result<(), String> {
+    let answer = answer_text(decision, event);
     let is_alone = database.is_exclusive();
     // Exclusive access blocks all other processes, and writing a long answer can take any time.
     let mut database = Some(database);
     if is_alone && answer.len() > TAKEN_AT_ONCE {
         database = None;
     }
-    write_with_timeout(answer.as_bytes(), host)
-        .map_err(|error| format!("the answer could not be given: {error}"))?;
+    write_answer(&answer, host)?;
     // If other processes have the database open, the server cleans up.
     if is_alone && wal_cleanup::is_due(&file.path) {
         wal_cleanup::spawn_wal_cleanup(&file.path);
     }
     // An error prevents the delivery: with its exit code Claude Code ignores the answer. This is
     // the last step, because after the confirmation no other hook delivers again.
-    if !confirm_or_reopen(database, file, &decision, host) {
+    if !confirm_or_reopen(database, file, decision, host) {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Decides without the database, whose problem is known. Returns whether the call is denied.
+fn answer_without_rows(
+    event: &HookEventContext<'_>,
+    host: &HookHost<'_>,
+    problem: &str,
+) -> Result<bool, String> {
+    let mut finder = EvidenceFinder::new(event.project, event.payload, host.lives, host.deadline());
+    let mut evidence =
+        HookEvidence { store_problem: Some(problem.to_owned()), ..first_evidence(event, host) };
+    // Without rows, the role in the prompt is all that can be asked for.
+    for _ in 0..2 {
+        match decide_on(
+            event.payload,
+            &HookRows::default(),
+            &evidence,
+            event.conventions,
+            (host.now)(),
+        ) {
+            HookOutcome::Wants(wanted) => finder.find(&wanted, &mut evidence, &|_| None),
+            HookOutcome::Done(decision) => {
+                write_answer(&answer_text(&decision, event), host)?;
+                return Ok(decision.answer.deny.is_some());
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The facts that are known before anything is looked up.
+fn first_evidence(event: &HookEventContext<'_>, host: &HookHost<'_>) -> HookEvidence {
+    let project = event.project.root.to_string_lossy().into_owned();
+    let paths = paths_of_call(event.payload, event.conventions, Some(&project));
+    HookEvidence {
+        me: host.me.clone(),
+        project: Some(project),
+        paths: path_resolver::resolve(&event.project.root, event.payload.cwd.as_deref(), &paths),
+        ..HookEvidence::default()
+    }
+}
+
+fn answer_text(decision: &HookDecision, event: &HookEventContext<'_>) -> String {
+    let answer = decision.answer.to_json(&event.payload.event);
+    answer.map(|answer| format!("{answer}\n")).unwrap_or_default()
+}
+
+fn write_answer(answer: &str, host: &HookHost<'_>) -> Result<(), String> {
+    write_with_timeout(answer.as_bytes(), host)
+        .map_err(|error| format!("the answer could not be given: {error}"))
 }
 
 /// Like [`confirm`], also if the database was closed for the answer. The process ends after it.
@@ -134,8 +230,7 @@ pub fn decide(
     host: &HookHost<'_>,
 ) -> Result<HookDecision, HookDecisionError> {
     let mut finder = EvidenceFinder::new(event.project, event.payload, host.lives, host.deadline());
-    let project = Some(event.project.root.to_string_lossy().into_owned());
-    let mut evidence = HookEvidence { me: host.me.clone(), project, ..HookEvidence::default() };
+    let mut evidence = first_evidence(event, host);
     loop {
         database
             .wait_for_locks(LockWait::UpTo(host.time_left()))

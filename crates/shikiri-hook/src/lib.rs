@@ -10,6 +10,7 @@
 //!   reads its conventions.
 //! - [`event_handler`] decides the event in one transaction, answers, and confirms. The decision
 //!   itself is [`shikiri_model::hook::decide`].
+//! - [`path_resolver`] finds where the paths of a call lead, for rules about paths.
 //! - [`evidence_finder`] reads the evidence that a decision requests, mostly from a [`transcript`].
 //!
 //! "One run of the hook" in `README.md` has the steps, `docs/decisions/0009-hooks.md` the reasons.
@@ -25,6 +26,7 @@ pub mod evidence_finder;
 pub mod git_index;
 pub mod git_worktree;
 pub mod hook_project;
+pub mod path_resolver;
 mod stdin_reader;
 pub mod transcript;
 pub mod trust_file;
@@ -36,7 +38,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use shikiri_model::hook::HookInput;
 use shikiri_model::time::Timestamp;
 
-use crate::event_handler::{HookEventContext, HookHost};
+use crate::event_handler::{HookEventContext, HookFailure, HookHost};
 use crate::hook_project::HookProject;
 pub use crate::wal_cleanup::{TIDY, truncate_wal_and_exit};
 
@@ -48,22 +50,21 @@ pub fn answer_and_exit() -> ! {
     let started = Instant::now();
     if let Err(problem) = answer(started) {
         // If this fails, there is no other place to report it.
-        let _ = writeln!(std::io::stderr(), "shikiri hook: {problem}; the tool call goes on");
+        let _ = writeln!(std::io::stderr(), "shikiri hook: {problem}");
     }
     // Without destructors, because closing the database would only take time.
     std::process::exit(0)
 }
 
-fn answer(started: Instant) -> Result<(), String> {
+fn answer(started: Instant) -> Result<(), HookFailure> {
     let text = stdin_reader::read(started + DEADLINE / 2)?;
     let payload = HookInput::parse(&text).map_err(|error| error.to_string())?;
     let project = HookProject::find(&payload)?;
-    let conventions =
-        conventions_copy::load(&project.conventions(), now()).unwrap_or_else(|problem| {
-            let _ =
-                writeln!(std::io::stderr(), "shikiri hook: {problem}; no conventions are given");
-            Default::default()
-        });
+    let path = project.conventions();
+    let conventions = conventions_copy::load(&path, now()).unwrap_or_else(|problem| {
+        let _ = writeln!(std::io::stderr(), "shikiri hook: {problem}; no conventions are given");
+        conventions_file::broken(&path, &problem)
+    });
     let me = format!("{}.{}", std::process::id(), now().as_millis());
     let host = HookHost { me, now: &now, lives: &evidence_finder::is_process_alive, started };
     event_handler::handle_event(

@@ -43,6 +43,11 @@ pub const MIGRATIONS: &[SqliteMigration] = &[
         sql: include_str!("../migrations/0007_totals.sql"),
     },
     SqliteMigration {
+        number: 8,
+        name: "file_touches",
+        sql: include_str!("../migrations/0008_file_touches.sql"),
+    },
+    SqliteMigration {
         number: 10,
         name: "hook_log_by_session",
         sql: include_str!("../migrations/0010_hook_log_by_session.sql"),

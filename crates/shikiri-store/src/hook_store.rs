@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use shikiri_model::hook::{
-    Conventions, HookEvidence, HookInput, HookLogRecord, HookOutcome, HookRowChange,
-    HookRowsNeeded, HookStats, LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller,
-    TranscriptOffset,
+    Conventions, FileTouchQuery, FileTouchRecord, HookEvidence, HookInput, HookLogRecord,
+    HookOutcome, HookRowChange, HookRowsNeeded, HookStats, LogQuery, RoleSource, SubagentQuery,
+    SubagentRecord, ToolCaller, TranscriptOffset,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -100,7 +100,14 @@ pub trait HookStore: Send + Sync {
         tool_use_id: &str,
     ) -> Result<Option<ToolCaller>, StoreError>;
 
-    /// Removes up to `limit` lines of the log from before `before`; returns the number of removed
-    /// lines.
+    /// The tool calls that used a file, newest first.
+    async fn touches(
+        &self,
+        tenant: &TenantId,
+        query: FileTouchQuery,
+    ) -> Result<Vec<FileTouchRecord>, StoreError>;
+
+    /// Removes up to `limit` lines of the log, and as many uses of files, from before `before`;
+    /// returns the number of removed rows.
     async fn purge_log(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError>;
 }

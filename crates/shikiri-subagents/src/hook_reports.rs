@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use shikiri_model::execution::{Cost, PriceList, TokenUsage};
 use shikiri_model::hook::{
-    HookLogRecord, HookStats, LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller,
+    FileTouchQuery, FileTouchRecord, HookLogRecord, HookStats, LogQuery, RoleSource, SubagentQuery,
+    SubagentRecord, ToolCaller,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::RecordPosition;
@@ -103,6 +104,16 @@ impl Subagents {
     pub async fn hook_stats(&self, tenant: &TenantId) -> Result<HookStats, AppError> {
         self.check_hook_tenant(tenant).await?;
         Ok(self.runtime.store().hooks().stats(tenant).await?)
+    }
+
+    /// The tool calls that used a file, newest first.
+    pub async fn touches(
+        &self,
+        tenant: &TenantId,
+        query: FileTouchQuery,
+    ) -> Result<Vec<FileTouchRecord>, AppError> {
+        self.check_hook_tenant(tenant).await?;
+        Ok(self.runtime.store().hooks().touches(tenant, query).await?)
     }
 
     /// The caller of the MCP tool call that has this id in Claude Code. None if no hook reported

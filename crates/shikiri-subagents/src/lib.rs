@@ -24,9 +24,11 @@ pub use hook_reports::{SubagentSpending, SubagentView};
 use serde_json::Value;
 use shikiri_model::hook::{
     Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookInputError,
-    HookOutcome, HookRowChange, PromptRole, TranscriptOffset,
+    HookOutcome, HookOutput, HookRowChange, HookRows, PathFacts, PromptRole, TranscriptOffset,
+    decide, paths_of_call,
 };
 use shikiri_model::ids::TenantId;
+use shikiri_model::time::Timestamp;
 use shikiri_store::{HookEventInput, Store};
 
 use shikiri_runtime::AppError;
@@ -45,11 +47,14 @@ const NAMES_AGENTS: Option<bool> = Some(true);
 
 /// Access to files of this machine: conventions, and what Claude Code wrote. All methods block.
 pub trait HookFiles: Send + Sync + 'static {
-    /// The current conventions. Empty if there is no file or it cannot be read.
+    /// The current conventions. Empty if there is no file; with their problem if it cannot be read.
     fn conventions(&self) -> Arc<Conventions>;
 
     /// The project that conventions are about.
     fn project(&self) -> Option<String>;
+
+    /// Finds where the paths of a call lead.
+    fn resolve(&self, payload: &HookInput, paths: &[String]) -> PathFacts;
 
     /// Looks up evidence. What cannot be found or must not be read stays empty. `read` is how far
     /// the session's transcript was read before; the result says how far it is read now.
@@ -120,10 +125,17 @@ impl Subagents {
         let started = Instant::now();
         let payload = Arc::new(read(text)?);
         let claim = self.claims.begin();
-        let deciding = self.decide_hook(tenant, &payload, claim.name(), started);
-        let decision = tokio::time::timeout(DEADLINE, deciding).await.map_err(|_| {
-            AppError::Unavailable("the event could not be decided in time".to_owned())
-        })??;
+        let input = self.begin_event(tenant, &payload, claim.name(), started).await?;
+        let deciding = self.decide_hook(tenant, input.clone());
+        let decision = tokio::time::timeout(DEADLINE, deciding).await.unwrap_or_else(|_| {
+            Err(AppError::Unavailable("the event could not be decided in time".to_owned()))
+        });
+        let decision = match decision {
+            Err(error) if is_of_store(&error) => {
+                self.decide_without_rows(tenant, input, error).await?
+            }
+            decided => decided?,
+        };
         let json = decision.answer.to_json(&payload.event);
         let delivery = (!decision.confirm.is_empty()).then(|| HookDelivery {
             store: Arc::clone(self.runtime.store()),
@@ -134,28 +146,66 @@ impl Subagents {
         Ok(HookAnswer { json, delivery })
     }
 
-    async fn decide_hook(
+    /// The event with what is known before anything is looked up.
+    async fn begin_event(
         &self,
         tenant: &TenantId,
         payload: &Arc<HookInput>,
         me: &str,
         started: Instant,
-    ) -> Result<HookDecision, AppError> {
-        let (conventions, project) = match self.hook_files.clone() {
-            Some(files) => blocking(move || (files.conventions(), files.project())).await?,
-            None => Default::default(),
-        };
-        let evidence = HookEvidence { me: me.to_owned(), project, ..HookEvidence::default() };
+    ) -> Result<HookEventInput, AppError> {
+        let mut evidence = HookEvidence { me: me.to_owned(), ..HookEvidence::default() };
+        let mut conventions = Arc::default();
+        if let Some(files) = self.hook_files.clone() {
+            // Only the operator's own events learn where links of this machine lead.
+            let (payload, is_local) = (Arc::clone(payload), *tenant == TenantId::local());
+            (conventions, evidence.project, evidence.paths) = blocking(move || {
+                let (conventions, project) = (files.conventions(), files.project());
+                let paths = paths_of_call(&payload, &conventions, project.as_deref());
+                let facts = is_local.then(|| files.resolve(&payload, &paths)).unwrap_or_default();
+                (conventions, project, facts)
+            })
+            .await?;
+        }
         let payload = Arc::clone(payload);
-        let mut input =
-            HookEventInput { payload, conventions, evidence, read: Vec::new(), started };
+        Ok(HookEventInput { payload, conventions, evidence, read: Vec::new(), started })
+    }
+
+    async fn decide_hook(
+        &self,
+        tenant: &TenantId,
+        mut input: HookEventInput,
+    ) -> Result<HookDecision, AppError> {
         loop {
-            input.evidence.is_late = started.elapsed() > HURRY;
+            input.evidence.is_late = input.started.elapsed() > HURRY;
             match self.runtime.store().hooks().handle_event(tenant, input.clone()).await? {
                 HookOutcome::Done(decision) => return Ok(*decision),
                 HookOutcome::Wants(want) => self.look_up(tenant, &want, &mut input).await?,
             }
         }
+    }
+
+    /// Applies the rules that need no rows. If they have nothing to say, the error is the answer.
+    async fn decide_without_rows(
+        &self,
+        tenant: &TenantId,
+        mut input: HookEventInput,
+        error: AppError,
+    ) -> Result<HookDecision, AppError> {
+        input.evidence.store_problem = Some(error.to_string());
+        let now = Timestamp::default();
+        // The role in the prompt is all that can be asked for.
+        for _ in 0..2 {
+            let HookEventInput { payload, conventions, evidence, .. } = &input;
+            match decide(payload, &HookRows::default(), evidence, conventions, now) {
+                HookOutcome::Wants(want) => self.look_up(tenant, &want, &mut input).await?,
+                HookOutcome::Done(decision) if decision.answer != HookOutput::default() => {
+                    return Ok(*decision);
+                }
+                HookOutcome::Done(_) => break,
+            }
+        }
+        Err(error)
     }
 
     async fn look_up(
@@ -206,6 +256,11 @@ impl Subagents {
             _ => true,
         }
     }
+}
+
+/// Whether the store could not do its part, so that the rules are evaluated without it.
+fn is_of_store(error: &AppError) -> bool {
+    matches!(error, AppError::Unavailable(_) | AppError::Unknown(_) | AppError::Broken(_))
 }
 
 async fn blocking<T: Send + 'static>(

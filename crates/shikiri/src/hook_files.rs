@@ -9,8 +9,9 @@ use std::time::Instant;
 use shikiri_hook::conventions_file;
 use shikiri_hook::evidence_finder::{self, EvidenceFinder};
 use shikiri_hook::hook_project::HookProject;
+use shikiri_hook::path_resolver;
 use shikiri_model::hook::{
-    Conventions, EvidenceRequest, HookEvidence, HookInput, TranscriptOffset,
+    Conventions, EvidenceRequest, HookEvidence, HookInput, PathFacts, TranscriptOffset,
 };
 use shikiri_subagents::HookFiles;
 
@@ -41,7 +42,7 @@ impl HookFiles for HookDisk {
         }
         let loaded = conventions_file::load(&path).unwrap_or_else(|problem| {
             tracing::warn!("{problem}; no conventions are given");
-            Conventions::default()
+            conventions_file::broken(&path, &problem)
         });
         let loaded = Arc::new(loaded);
         *kept = Some((stamp, Arc::clone(&loaded)));
@@ -50,6 +51,10 @@ impl HookFiles for HookDisk {
 
     fn project(&self) -> Option<String> {
         Some(self.project.root.to_string_lossy().into_owned())
+    }
+
+    fn resolve(&self, payload: &HookInput, paths: &[String]) -> PathFacts {
+        path_resolver::resolve(&self.project.root, payload.cwd.as_deref(), paths)
     }
 
     fn find(

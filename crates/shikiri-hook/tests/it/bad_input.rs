@@ -248,7 +248,9 @@ fn a_conventions_file_that_cannot_be_used_is_told_with_its_line_and_blocks_nothi
         let project = process::project(&text);
         let done = project.hook(&call);
         done.goes_on().says("conventions.toml").says(reason).says("no conventions are given");
-        assert_eq!(done.out, "");
+        let answer = done.answer().unwrap();
+        assert!(answer["systemMessage"].as_str().unwrap().contains(reason), "{answer}");
+        assert_eq!(answer.as_object().unwrap().len(), 1, "nothing else is said");
         assert_eq!(project.count("SELECT count(*) FROM hook_log"), 1, "it is recorded");
     }
     // The rule itself would have blocked.

@@ -14,6 +14,7 @@ mod capture;
 mod crowd;
 mod delivery;
 mod faults;
+mod guardrails;
 mod process;
 mod replay;
 mod rows;

@@ -21,6 +21,29 @@ pub struct Conventions {
     pub roles: BTreeMap<String, ConventionText>,
     pub agent_types: BTreeMap<String, ConventionText>,
     pub rules: Vec<ToolRule>,
+    /// What becomes of tool calls while the rules cannot be evaluated.
+    pub on_error: OnError,
+    /// Deny agents to change this file.
+    #[serde(default = "yes")]
+    pub protect_conventions: bool,
+    /// Why the file could not be read. Then only `on_error` and `protect_conventions` hold.
+    #[serde(skip)]
+    pub problem: Option<String>,
+}
+
+/// Files are protected unless they say otherwise. Without a file there is nothing to protect.
+fn yes() -> bool {
+    true
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// They go on.
+    #[default]
+    Allow,
+    /// They are denied, with the reason.
+    Deny,
 }
 
 /// A text and the way it is delivered.
@@ -72,6 +95,10 @@ pub struct ToolRule {
     pub exclude_paths: Vec<String>,
     /// Patterns of commands. One of them must match a command that the tool runs.
     pub commands: Vec<String>,
+    /// Patterns of fields of the tool's input, by name; `a.b` is a field of an object. All of them
+    /// must match.
+    #[serde(rename = "match")]
+    pub fields: BTreeMap<String, String>,
     /// Roles that the rule applies to. Empty: all. `main` is the main agent.
     pub roles: Vec<String>,
     pub severity: RuleSeverity,
@@ -90,6 +117,10 @@ pub enum RuleSeverity {
     Info,
     /// Given every time.
     Warn,
+    /// An agent's first call is denied, with the message as the reason.
+    Once,
+    /// A person is asked before each call.
+    Ask,
     /// The call is denied.
     Block,
 }
@@ -133,6 +164,9 @@ impl Conventions {
             }
             if rule.name.trim().is_empty() {
                 faults.push(format!("{place} has no name"));
+            }
+            if rule.fields.keys().any(|field| field.trim().is_empty()) {
+                faults.push(format!("{place} matches a field without a name"));
             }
             if !rule.paths.is_empty() && !rule.commands.is_empty() {
                 faults.push(format!("{place} has paths and commands: make two rules of it"));

@@ -10,6 +10,8 @@ use super::conventions::Conventions;
 use super::hook_evidence::{EvidenceRequest, HookEvidence};
 use super::hook_input::HookInput;
 use super::hook_rows::{HookRowChange, HookRows};
+use super::shell_commands::ShellLine;
+use super::tool_targets::ToolTarget;
 
 /// The result of a decision.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +35,10 @@ pub struct HookOutput {
     pub context: Option<String>,
     /// Denies the call, for this reason.
     pub deny: Option<String>,
+    /// Leaves the call to a person, for this reason.
+    pub ask: Option<String>,
+    /// Shown to the person, not to the agent.
+    pub system: Option<String>,
     /// Replaces the whole input of the call; Claude Code does not merge it.
     pub input: Option<Map<String, Value>>,
 }
@@ -43,7 +49,7 @@ pub struct HookLogEntry {
     pub hook_name: String,
     pub event_type: String,
     pub agent_id: Option<String>,
-    /// `ok`, `injected`, `blocked`, `ignored`.
+    /// `ok`, `injected`, `asked`, `blocked`, `ignored`.
     pub result: &'static str,
     pub details: Option<Value>,
     /// For calls of MCP tools: the called server sees the same id.
@@ -56,6 +62,14 @@ impl HookOutput {
         if *self == Self::default() {
             return None;
         }
+        let is_for_agent = Self { system: None, ..self.clone() } != Self::default();
+        let mut answer = Map::new();
+        if let Some(text) = &self.system {
+            answer.insert("systemMessage".to_owned(), json!(text));
+        }
+        if !is_for_agent {
+            return Some(Value::Object(answer));
+        }
         let mut specific = json!({ "hookEventName": event });
         if let Some(text) = &self.context {
             specific["additionalContext"] = json!(text);
@@ -63,11 +77,15 @@ impl HookOutput {
         if let Some(reason) = &self.deny {
             specific["permissionDecision"] = json!("deny");
             specific["permissionDecisionReason"] = json!(reason);
+        } else if let Some(reason) = &self.ask {
+            specific["permissionDecision"] = json!("ask");
+            specific["permissionDecisionReason"] = json!(reason);
         }
         if let Some(input) = &self.input {
             specific["updatedInput"] = json!(input);
         }
-        Some(json!({ "hookSpecificOutput": specific }))
+        answer.insert("hookSpecificOutput".to_owned(), specific);
+        Some(Value::Object(answer))
     }
 }
 
@@ -79,8 +97,9 @@ pub fn decide(
     conventions: &Conventions,
     now: Timestamp,
 ) -> HookOutcome {
-    let (done, commands) = Default::default();
-    let mut turn = HookEvaluation { payload, known, evidence, conventions, now, done, commands };
+    let (done, shell_line, targets) = Default::default();
+    let mut turn =
+        HookEvaluation { payload, known, evidence, conventions, now, done, shell_line, targets };
     turn.done.log = HookLogEntry {
         hook_name: payload.event.clone(),
         event_type: payload.event.clone(),
@@ -89,6 +108,12 @@ pub fn decide(
         details: None,
         tool_use_id: None,
     };
+    if evidence.store_problem.is_some() {
+        return match turn.decide_without_rows() {
+            Ok(()) => HookOutcome::Done(Box::new(turn.done)),
+            Err(want) => HookOutcome::Wants(want),
+        };
+    }
     turn.record_read_spawns();
     let taken = match payload.event.as_str() {
         "SubagentStart" => turn.start(),
@@ -108,7 +133,8 @@ pub fn decide(
             Ok(())
         }
     };
-    match taken {
+    turn.record_touches();
+    match taken.and_then(|()| turn.report_problem()) {
         Ok(()) => HookOutcome::Done(Box::new(turn.done)),
         Err(want) => HookOutcome::Wants(want),
     }
@@ -151,8 +177,10 @@ pub(super) struct HookEvaluation<'a> {
     pub(super) conventions: &'a Conventions,
     pub(super) now: Timestamp,
     pub(super) done: HookDecision,
-    /// The commands of the shell line of the call, parsed when a rule needs them.
-    pub(super) commands: OnceCell<Vec<String>>,
+    /// The shell line of the call, parsed when a rule needs it.
+    pub(super) shell_line: OnceCell<ShellLine>,
+    /// The files of the call.
+    pub(super) targets: OnceCell<Vec<ToolTarget>>,
 }
 
 /// The result of a step: done, or evidence is needed first.

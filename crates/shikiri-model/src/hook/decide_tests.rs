@@ -417,8 +417,11 @@ fn an_event_of_a_later_claude_code_is_logged_and_ignored() {
 
 #[test]
 fn answers_are_written_as_claude_code_reads_them() {
-    let answer =
-        HookOutput { context: Some("規約".to_owned()), deny: Some("no".to_owned()), input: None };
+    let answer = HookOutput {
+        context: Some("規約".to_owned()),
+        deny: Some("no".to_owned()),
+        ..HookOutput::default()
+    };
     assert_eq!(
         answer.to_json("PreToolUse").unwrap(),
         json!({ "hookSpecificOutput": {

@@ -2,6 +2,7 @@
 //! if it can change the outcome.
 
 use super::hook_rows::SpawnCall;
+use super::tool_targets::PathFacts;
 
 /// The facts that were looked up. `None`: not looked up yet. `Some(None)`: looked up and not
 /// available.
@@ -11,6 +12,10 @@ pub struct HookEvidence {
     pub me: String,
     /// The project's folder.
     pub project: Option<String>,
+    /// Where the paths of the call lead.
+    pub paths: PathFacts,
+    /// Why the rows cannot be read or written. Then the decision is made without them.
+    pub store_problem: Option<String>,
     /// The file that Claude Code wrote about the subagent.
     pub meta: Option<Option<SubagentMeta>>,
     /// Spawn calls that were read from the session's transcript.

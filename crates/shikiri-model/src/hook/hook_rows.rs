@@ -4,6 +4,7 @@
 use crate::time::Timestamp;
 
 use super::conventions::{Conventions, RuleSeverity};
+use super::file_touches::FileTouch;
 use super::hook_evidence::HookEvidence;
 use super::hook_input::HookInput;
 use super::role_source::{RoleConfidence, RoleSource};
@@ -148,6 +149,8 @@ pub enum HookRowChange {
         session_id: String,
         tool_use_id: String,
     },
+    /// A tool call used a file.
+    Touch(FileTouch),
     /// A subagent was matched to the wrong call.
     Unbind {
         agent_id: String,
@@ -180,7 +183,9 @@ impl HookRowsNeeded {
             "PreToolUse" => {
                 needs.pending = evidence.meta.is_some() || payload.is_spawn_call();
                 needs.active = payload.agent_id.is_none() && payload.agent_type.is_none();
-                needs.marks = payload.agent_id.is_none() || conventions.has_marks_of_subagents();
+                needs.marks = payload.agent_id.is_none()
+                    || conventions.problem.is_some()
+                    || conventions.has_marks_of_subagents();
             }
             "SubagentStop" => (needs.pending, needs.active) = (true, payload.agent_id.is_none()),
             "Stop" | "SessionEnd" => (needs.pending, needs.active) = (true, true),
@@ -197,9 +202,9 @@ impl Conventions {
     /// Whether the file has rules that are not given every time, or texts that are repeated.
     fn has_marks_of_subagents(&self) -> bool {
         let is_marked = |severity, threshold: Option<u64>| match severity {
-            RuleSeverity::Info => true,
+            RuleSeverity::Info | RuleSeverity::Once => true,
             RuleSeverity::Warn => threshold.is_some(),
-            RuleSeverity::Block => false,
+            RuleSeverity::Ask | RuleSeverity::Block => false,
         };
         let mut texts = self.roles.values().chain(self.agent_types.values()).chain(&self.default);
         self.rules.iter().any(|rule| is_marked(rule.severity, rule.token_threshold))

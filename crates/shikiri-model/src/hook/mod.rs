@@ -18,7 +18,9 @@ mod doubt_tests;
 mod shell_commands;
 
 mod convention_delivery;
+mod file_touches;
 mod glob_pattern;
+mod guardrail_errors;
 mod hook_activity;
 mod hook_evidence;
 mod hook_input;
@@ -29,10 +31,14 @@ mod role_source;
 mod subagent_lifecycle;
 mod tool_rules;
 #[cfg(test)]
+mod tool_rules_tests;
+mod tool_targets;
+#[cfg(test)]
 mod world;
 
-pub use conventions::{ConventionDelivery, Conventions, RuleSeverity};
+pub use conventions::{ConventionDelivery, Conventions, OnError, RuleSeverity};
 pub use decide::{HookDecision, HookLogEntry, HookOutcome, HookOutput, decide};
+pub use file_touches::{FileTouch, FileTouchQuery, FileTouchRecord, TouchOutcome};
 pub use hook_activity::{HookSessionActivity, HookSessionState, LastToolUse, read_activity};
 pub use hook_evidence::{EvidenceRequest, HookEvidence, PromptRole, SubagentMeta};
 pub use hook_input::{HookInput, HookInputError};
@@ -45,3 +51,4 @@ pub use hook_rows::{
     SessionMarkKey, SpawnCall, SubagentRecord, SubagentState,
 };
 pub use role_source::{RoleConfidence, RoleSource, parse_role_tag};
+pub use tool_targets::{PathFacts, name_in_project, paths_of_call};

@@ -1,12 +1,14 @@
 //! Rules about tools: messages and refusals for tool calls.
 
+use serde_json::Value;
+
 use super::conventions::{LONGEST_TEXT, RuleSeverity, ToolRule};
 use super::decide::HookEvaluation;
 use super::glob_pattern::{matches_glob, matches_path_glob};
 use super::hook_evidence::EvidenceRequest;
 use super::hook_rows::{SUBAGENTS_MARK, SubagentRecord};
 use super::role_source::without_number;
-use super::shell_commands::commands;
+use super::shell_commands::ShellCommand;
 
 /// The agent that is about to use a tool.
 pub(super) struct RuleSubject {
@@ -47,31 +49,71 @@ impl RuleSubject {
     }
 }
 
+/// A shell command that writes a file counts as a call of this tool, too.
+const SHELL_WRITE: &str = "Write";
+
 impl HookEvaluation<'_> {
-    /// Applies blocking rules. Returns true if the call is denied.
+    /// Applies blocking rules, and rules that deny a first call. Returns true if the call is denied.
     pub(super) fn is_refused(&mut self, who: &RuleSubject) -> Result<bool, EvidenceRequest> {
-        let refusals: Vec<_> = self.matching(who, RuleSeverity::Block).collect();
-        let names: Vec<_> = refusals.iter().map(|rule| rule.name.clone()).collect();
-        let reasons: Vec<_> = refusals.iter().map(|rule| rule.message.trim().to_owned()).collect();
+        let (mut names, mut reasons) = (Vec::new(), Vec::new());
+        reasons.extend(self.refusal_on_error());
+        if let Some(reason) = self.refusal_to_change_conventions() {
+            names.push("conventions file".to_owned());
+            reasons.push(reason);
+        }
+        for rule in self.matching(who, RuleSeverity::Block) {
+            names.push(rule.name.clone());
+            reasons.push(rule.message.trim().to_owned());
+        }
+        if reasons.is_empty() {
+            (names, reasons) = self.first_refusals(who)?;
+        }
         if reasons.is_empty() {
             return Ok(false);
         }
-        self.detail("rules", names);
+        if !names.is_empty() {
+            self.detail("rules", names);
+        }
         self.deny(&reasons.join("\n\n"));
         Ok(true)
     }
 
-    /// Adds the messages of rules to the answer.
+    /// The names and messages of rules that deny an agent's first call.
+    fn first_refusals(
+        &mut self,
+        who: &RuleSubject,
+    ) -> Result<(Vec<String>, Vec<String>), EvidenceRequest> {
+        let mut refusals = (Vec::new(), Vec::new());
+        if !self.has_rows() {
+            return Ok(refusals);
+        }
+        let rules: Vec<ToolRule> = self.matching(who, RuleSeverity::Once).cloned().collect();
+        for rule in rules {
+            let mark = who.mark(&format!("rule:{}", rule.name));
+            let Some(tokens) = self.due(&mark, rule.token_threshold)? else { continue };
+            self.claim_mark(&mark, tokens);
+            refusals.1.push(rule.message.trim().to_owned());
+            refusals.0.push(rule.name);
+        }
+        Ok(refusals)
+    }
+
+    /// Adds the messages of rules to the answer, and leaves the call to a person where a rule says
+    /// so.
     pub(super) fn say_rules(&mut self, who: &RuleSubject) -> Result<(), EvidenceRequest> {
         if self.done.answer.deny.is_some() {
             return Ok(());
         }
+        let asks: Vec<ToolRule> = self.matching(who, RuleSeverity::Ask).cloned().collect();
         let warnings =
             self.matching(who, RuleSeverity::Warn).chain(self.matching(who, RuleSeverity::Info));
         let rules: Vec<ToolRule> = warnings.cloned().collect();
         let mut said = Vec::new();
         for rule in rules {
             let always = rule.severity == RuleSeverity::Warn && rule.token_threshold.is_none();
+            if !always && !self.has_rows() {
+                continue;
+            }
             let mark = who.mark(&format!("rule:{}", rule.name));
             let due = if always { Some(0) } else { self.due(&mark, rule.token_threshold)? };
             // A message that does not fit is given with a later call.
@@ -81,6 +123,12 @@ impl HookEvaluation<'_> {
             }
             self.say(rule.message.trim());
             said.push(rule.name);
+        }
+        if !asks.is_empty() {
+            let reasons: Vec<_> = asks.iter().map(|rule| rule.message.trim()).collect();
+            self.done.answer.ask = Some(reasons.join("\n\n"));
+            self.done.log.result = "asked";
+            said.extend(asks.into_iter().map(|rule| rule.name));
         }
         if !said.is_empty() {
             self.detail("rules", said);
@@ -102,39 +150,50 @@ impl HookEvaluation<'_> {
     /// Whether the rule applies to this call.
     fn is_about(&self, rule: &ToolRule) -> bool {
         let tool = self.payload.tool_name.as_deref().unwrap_or_default();
-        if !rule.tools.is_empty() && !rule.tools.iter().any(|pattern| matches_glob(pattern, tool)) {
+        let names = |tool: &str| {
+            rule.tools.is_empty() || rule.tools.iter().any(|pattern| matches_glob(pattern, tool))
+        };
+        if !rule.fields.iter().all(|(field, pattern)| self.has_field(field, pattern)) {
             return false;
         }
         if !rule.paths.is_empty() {
-            let Some(path) = self.path() else { return false };
-            let any = |patterns: &[String]| {
-                patterns.iter().any(|p| path.iter().any(|t| matches_path_glob(p, t)))
-            };
-            return any(&rule.paths) && !any(&rule.exclude_paths);
+            return self.targets().iter().any(|target| {
+                (names(tool) || (target.is_shell_write && names(SHELL_WRITE)))
+                    && self.is_about_path(rule, &target.path)
+            });
+        }
+        if !names(tool) {
+            return false;
         }
         if !rule.commands.is_empty() {
-            let Some(command) = self.payload.input("command") else { return false };
-            let commands = self.commands.get_or_init(|| commands(command));
-            let is_meant =
-                |command: &String| rule.commands.iter().any(|p| matches_glob(p, command));
-            return commands.iter().any(is_meant);
+            let is_meant = |command: &ShellCommand| {
+                rule.commands.iter().any(|pattern| command.is_meant_by(pattern))
+            };
+            return self.shell_line().commands.iter().any(is_meant);
         }
         true
     }
 
-    /// The tool's file: relative to the project, and absolute.
-    fn path(&self) -> Option<Vec<String>> {
-        let told = ["file_path", "notebook_path", "path"];
-        let told = told.into_iter().find_map(|field| self.payload.input(field))?;
-        let cwd = self.payload.cwd.as_deref().unwrap_or("/");
-        let whole = if told.starts_with('/') { told.to_owned() } else { format!("{cwd}/{told}") };
-        let whole = without_dots(&whole);
-        let project = self.evidence.project.as_deref().or(self.payload.cwd.as_deref());
-        let inside = project
-            .and_then(|project| whole.strip_prefix(without_dots(project).as_str()))
-            .and_then(|rest| rest.strip_prefix('/'))
-            .map(str::to_owned);
-        Some(inside.into_iter().chain([whole]).collect())
+    /// A path and the file that it leads to are judged apart, so that a link in an excluded folder
+    /// opens no other.
+    fn is_about_path(&self, rule: &ToolRule, path: &str) -> bool {
+        self.names(path).iter().any(|names| {
+            let any = |patterns: &[String]| {
+                patterns.iter().any(|p| names.iter().any(|name| matches_path_glob(p, name)))
+            };
+            any(&rule.paths) && !any(&rule.exclude_paths)
+        })
+    }
+
+    /// Whether a field of the tool's input matches. `a.b` is the field `b` of the object `a`.
+    fn has_field(&self, field: &str, pattern: &str) -> bool {
+        let input = &self.payload.tool_input;
+        if let Some(value) = input.get(field) {
+            return has_text(value, &[], pattern);
+        }
+        let parts: Vec<&str> = field.split('.').collect();
+        let first = parts.first().and_then(|name| input.get(*name));
+        first.is_some_and(|value| has_text(value, &parts[1..], pattern))
     }
 
     pub(super) fn say(&mut self, text: &str) {
@@ -156,27 +215,15 @@ impl HookEvaluation<'_> {
         taken + text.chars().count() + 2 < LONGEST_TEXT
     }
 }
-
-/// The path without `.` and `..`, computed from its text.
-fn without_dots(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
+/// Whether the value at these fields matches, or one of several in lists.
+fn has_text(value: &Value, fields: &[&str], pattern: &str) -> bool {
+    match (value, fields) {
+        (Value::Array(items), _) => items.iter().any(|item| has_text(item, fields, pattern)),
+        (Value::Object(object), [first, rest @ ..]) => {
+            object.get(*first).is_some_and(|value| has_text(value, rest, pattern))
         }
-    }
-    format!("/{}", parts.join("/"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dots_do_not_hide_a_path() {
-        assert_eq!(without_dots("/p/docs/../src/./a.rs"), "/p/src/a.rs");
-        assert_eq!(without_dots("/../../x"), "/x");
+        (Value::String(text), []) => matches_glob(pattern, text),
+        (value, []) => matches_glob(pattern, &value.to_string()),
+        _ => false,
     }
 }

@@ -11,6 +11,7 @@ pub(super) struct HookTestWorld {
     pub(super) agents: Vec<SubagentRecord>,
     pub(super) spawns: Vec<SpawnCall>,
     pub(super) marks: Vec<SessionMark>,
+    pub(super) touches: Vec<FileTouch>,
     pub(super) log: Vec<HookLogEntry>,
     pub(super) conventions: Conventions,
     /// The evidence that a lookup returns.
@@ -108,6 +109,7 @@ impl HookTestWorld {
                     spawn.matched_agent_id = None;
                 }
             }
+            HookRowChange::Touch(touch) => self.touches.push(touch),
             HookRowChange::Unbind { agent_id } => {
                 for agent in self.agents.iter_mut().filter(|a| a.agent_id == agent_id) {
                     agent.unbind();
@@ -134,8 +136,13 @@ impl HookTestWorld {
         payload["session_id"] = payload.get("session_id").cloned().unwrap_or(json!("s"));
         let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
         let me = format!("process {}", self.now);
-        let mut evidence =
-            HookEvidence { me, project: Some("/p".to_owned()), ..HookEvidence::default() };
+        let mut evidence = HookEvidence {
+            me,
+            project: Some("/p".to_owned()),
+            paths: self.disk.paths.clone(),
+            store_problem: self.disk.store_problem.clone(),
+            ..HookEvidence::default()
+        };
         loop {
             let needs = HookRowsNeeded::of(&payload, &evidence, &self.conventions);
             let now = Timestamp::from_millis(self.now);

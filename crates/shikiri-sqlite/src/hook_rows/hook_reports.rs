@@ -132,27 +132,34 @@ pub fn find_tool_caller(
         .optional()
 }
 
-/// Whether the oldest line of the log is older than `before`.
+/// Whether the oldest line of the log, or the oldest use of a file, is older than `before`.
 pub fn has_old_log(connection: &Connection, before: Timestamp) -> Result<bool> {
     connection
         .prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM (SELECT timestamp FROM hook_log ORDER BY id LIMIT 1)
+                            WHERE timestamp < ?1)
+                 OR EXISTS (SELECT 1 FROM (SELECT timestamp FROM file_touches ORDER BY id LIMIT 1)
                             WHERE timestamp < ?1)",
         )?
         .query_row([before.to_string()], |row| row.get(0))
 }
 
-/// Removes up to `limit` lines of the log from before `before`. Lines are in the order of their
+/// Removes up to `limit` lines of the log and uses of files from before `before`. Lines are in the order of their
 /// times, so only the oldest are checked.
 pub fn purge_log(connection: &Connection, before: Timestamp, limit: u32) -> Result<u64> {
-    let removed = connection
-        .prepare_cached(
-            "DELETE FROM hook_log WHERE id IN (
-                 SELECT id FROM (SELECT id, timestamp FROM hook_log ORDER BY id LIMIT ?2)
-                 WHERE timestamp < ?1)",
-        )?
-        .execute(params![before.to_string(), limit])?;
-    Ok(removed as u64)
+    let mut removed = 0;
+    for sql in [
+        "DELETE FROM hook_log WHERE id IN (
+             SELECT id FROM (SELECT id, timestamp FROM hook_log ORDER BY id LIMIT ?2)
+             WHERE timestamp < ?1)",
+        "DELETE FROM file_touches WHERE id IN (
+             SELECT id FROM (SELECT id, timestamp FROM file_touches ORDER BY id LIMIT ?2)
+             WHERE timestamp < ?1)",
+    ] {
+        let purge = connection.prepare_cached(sql)?.execute(params![before.to_string(), limit])?;
+        removed += purge as u64;
+    }
+    Ok(removed)
 }
 
 /// Removes up to `limit` rows of a tenant from each table; returns the number of rows.
@@ -166,6 +173,8 @@ pub fn erase(connection: &Connection, tenant: &str, limit: u32) -> Result<u64> {
         "DELETE FROM task_spawns WHERE id IN
              (SELECT id FROM task_spawns WHERE tenant = ?1 LIMIT ?2)",
         "DELETE FROM hook_log WHERE id IN (SELECT id FROM hook_log WHERE tenant = ?1 LIMIT ?2)",
+        "DELETE FROM file_touches WHERE id IN
+             (SELECT id FROM file_touches WHERE tenant = ?1 LIMIT ?2)",
     ] {
         removed += connection.execute(sql, params![tenant, limit])? as u64;
     }

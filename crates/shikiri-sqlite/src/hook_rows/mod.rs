@@ -1,6 +1,7 @@
 //! The rows of hooks, read and written inside the caller's transaction by hook processes and the
 //! server.
 
+mod file_touches;
 mod hook_reports;
 mod hook_stats;
 
@@ -12,6 +13,7 @@ use shikiri_model::hook::{
 };
 use shikiri_model::time::Timestamp;
 
+pub use file_touches::list_touches;
 pub use hook_reports::{
     erase, find_tool_caller, forget_session, has_old_log, list_log, purge_log, set_role, subagents,
 };
@@ -128,6 +130,7 @@ pub fn write(connection: &Connection, tenant: &str, changes: &[HookRowChange]) -
             )?
             .execute([session_id, tool_use_id, tenant])
             .map(drop),
+        HookRowChange::Touch(touch) => file_touches::put(connection, tenant, touch),
         HookRowChange::Unbind { agent_id } => match find(connection, tenant, agent_id)? {
             Some(mut agent) => {
                 agent.unbind();

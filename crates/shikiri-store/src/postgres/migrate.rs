@@ -51,6 +51,11 @@ pub const MIGRATIONS: &[PostgresMigration] = &[
         sql: include_str!("../../migrations/postgres/0007_totals.sql"),
     },
     PostgresMigration {
+        number: 8,
+        name: "file_touches",
+        sql: include_str!("../../migrations/postgres/0008_file_touches.sql"),
+    },
+    PostgresMigration {
         number: 10,
         name: "hook_log_by_session",
         sql: include_str!("../../migrations/postgres/0010_hook_log_by_session.sql"),

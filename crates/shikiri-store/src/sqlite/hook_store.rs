@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use shikiri_model::hook::{
-    HookLogRecord, HookOutcome, HookRowChange, HookStats, LogQuery, RoleSource, SubagentQuery,
-    SubagentRecord, ToolCaller, TranscriptOffset, decide,
+    FileTouchQuery, FileTouchRecord, HookLogRecord, HookOutcome, HookRowChange, HookStats,
+    LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller, TranscriptOffset, decide,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -110,6 +110,15 @@ impl HookStore for SqliteStore {
         self.readers
             .read_short(move |c| Ok(hook_rows::find_tool_caller(c, tenant.as_str(), &id)?))
             .await
+    }
+
+    async fn touches(
+        &self,
+        tenant: &TenantId,
+        query: FileTouchQuery,
+    ) -> Result<Vec<FileTouchRecord>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.read(move |c| Ok(hook_rows::list_touches(c, tenant.as_str(), &query)?)).await
     }
 
     async fn purge_log(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use shikiri_model::hook::{
-    Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookOutcome, LogQuery,
-    PromptRole, RoleSource, SubagentQuery, SubagentState, ToolCaller, TranscriptOffset,
+    Conventions, EvidenceRequest, FileTouchQuery, HookDecision, HookEvidence, HookInput,
+    HookOutcome, LogQuery, PromptRole, RoleSource, SubagentQuery, SubagentState, ToolCaller,
+    TranscriptOffset,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_store::{HookEventInput, Store};
@@ -411,6 +412,67 @@ async fn an_erased_tenant_leaves_no_rows_of_hooks() {
         let started = tell(&*store, by_agent("SubagentStart", "s", "a0"), 0).await;
         assert_eq!(started.as_deref(), Some("default text"));
         assert!(store.hooks().subagent(&other(), "a0").await.unwrap().is_some());
+    })
+    .await;
+}
+
+/// The calls that used a file are found by its path, by its name in the project, and by the folder
+/// that was removed around it; they end with the log, and with their tenant.
+#[tokio::test]
+async fn uses_of_a_file_are_found_and_end_with_the_log() {
+    on_both(async |world| {
+        let store = world.open().await;
+        let hooks = store.hooks();
+        tell(&*store, spawning("s", "t1", "tester"), 0).await;
+        tell(&*store, by_agent("SubagentStart", "s", "a1"), 0).await;
+        let used = async |event: &str, tool: &str, input: Value| {
+            let mut payload = by_agent(event, "s", "a1");
+            payload["cwd"] = json!("/p");
+            payload["tool_name"] = json!(tool);
+            payload["tool_input"] = input;
+            decide(&*store, turn("1.1", payload), 0).await;
+        };
+        used("PostToolUse", "Write", json!({ "file_path": "src/試" })).await;
+        used("PostToolUse", "Edit", json!({ "file_path": "/p/.claude/worktrees/w/src/試" })).await;
+        used("PostToolUseFailure", "Edit", json!({ "file_path": "src/試" })).await;
+        used("PostToolUse", "Read", json!({ "file_path": "src/other" })).await;
+        used("PostToolUse", "Bash", json!({ "command": "rm -r src; ls\u{0}" })).await;
+
+        let query = |paths: &[&str], name: Option<&str>, limit| FileTouchQuery {
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            name: name.map(str::to_owned),
+            limit,
+        };
+        let found = async |tenant: &TenantId, query: FileTouchQuery| {
+            let found = hooks.touches(tenant, query).await.unwrap();
+            let line = |touch: shikiri_model::hook::FileTouchRecord| {
+                format!("{} {} {}", touch.tool, touch.path, touch.outcome.as_str())
+            };
+            found.into_iter().map(line).collect::<Vec<_>>()
+        };
+        let whole = query(&["/p/src/試"], Some("src/試"), 9);
+        let removed = "Bash /p/src done";
+        let edited = "Edit /p/src/試 failed";
+        let in_worktree = "Edit /p/.claude/worktrees/w/src/試 done";
+        let written = "Write /p/src/試 done";
+        assert_eq!(found(&acme(), whole.clone()).await, [removed, edited, in_worktree, written]);
+        let by_path = query(&["/x", "/p/src/試"], None, 9);
+        assert_eq!(found(&acme(), by_path).await, [removed, edited, written]);
+        let newest = query(&["/p/src/試"], Some("src/試"), 1);
+        assert_eq!(found(&acme(), newest).await, [removed]);
+        assert!(found(&acme(), query(&["/p/none"], None, 9)).await.is_empty());
+        assert!(found(&other(), whole.clone()).await.is_empty(), "another tenant's");
+        let first = hooks.touches(&acme(), whole.clone()).await.unwrap().remove(0);
+        assert_eq!(first.role.as_deref(), Some("tester"));
+        assert_eq!(first.command.as_deref(), Some("rm -r src; ls"));
+        assert_eq!((first.agent_id.as_deref(), first.session_id.as_str()), (Some("a1"), "s"));
+
+        world.clock.advance(Duration::from_secs(60));
+        let later = store.now().await.unwrap();
+        while hooks.purge_log(later, 2).await.unwrap() > 0 {}
+        assert!(found(&acme(), whole.clone()).await.is_empty());
+        used("PostToolUse", "Write", json!({ "file_path": "src/試" })).await;
+        assert_eq!(found(&acme(), whole).await, [written]);
     })
     .await;
 }

@@ -91,7 +91,7 @@ pub(crate) struct HookLogSchema {
     agent_id: Option<String>,
     #[schema(value_type = String, format = DateTime)]
     timestamp: Timestamp,
-    /// `ok`, `injected`, `blocked` or `ignored`.
+    /// `ok`, `injected`, `asked`, `blocked` or `ignored`.
     result: Option<String>,
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,

@@ -11,7 +11,7 @@ use super::unused_options::always_unused;
 /// The commands, grouped as a newcomer looks for them. A test keeps every visible one in one group.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["demo", "serve", "status", "doctor", "trust", "schema", "completions"]),
-    ("Claude Code", &["hooks", "hook", "subagents", "mcp"]),
+    ("Claude Code", &["hooks", "hook", "subagents", "who", "mcp"]),
     ("Agents and runs", &["runs", "attach", "cancel", "host"]),
     (
         "Conversations",

@@ -32,6 +32,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("subagents", &["shikiri subagents", "shikiri subagents --all --json"]),
     ("subagents role", &["shikiri subagents role $AGENT tester"]),
     ("subagents forget", &["shikiri subagents forget $SESSION"]),
+    ("who", &["shikiri who src/main.rs", "shikiri who src/main.rs --json"]),
     ("mcp", &["claude mcp add shikiri -- shikiri mcp"]),
     ("runs", &["shikiri runs start long_running_agent --follow", "shikiri runs list"]),
     (

@@ -51,6 +51,7 @@ mod tenants;
 mod trust;
 mod unused_options;
 mod usage;
+mod who;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -165,6 +166,8 @@ enum Command {
     History(history::Arguments),
     /// Show Claude Code's subagents, with roles, tokens and cost
     Subagents(subagents::Arguments),
+    /// Show which agents of Claude Code used a file
+    Who(who::Arguments),
     /// The browser for chat pages: log in once, check the pages
     #[command(subcommand)]
     Browser(browser::Command),
@@ -341,6 +344,10 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         }
         Command::History(arguments) => on_store!(history, arguments, Access::Read),
         Command::Subagents(arguments) => on_store!(subagents, arguments),
+        Command::Who(arguments) => {
+            let config = global.config()?;
+            who::run(&open(&config, Access::Read).await?, &config, arguments).await
+        }
         Command::Usage(arguments) => on_store!(usage, arguments, Access::Read),
         Command::Attach(arguments) => on_store!(attach, arguments, attach::access()),
         Command::Cancel(arguments) => on_store!(cancel, arguments, Access::Write),

@@ -8,6 +8,15 @@ const DEEPEST: usize = 16;
 pub(super) struct ShellWord<'a> {
     pub(super) raw: &'a str,
     pub(super) plain: String,
+    /// The redirection that the word begins with, such as `2>`. Empty for other words.
+    pub(super) operator: &'a str,
+}
+
+impl ShellWord<'_> {
+    /// The file of a redirection. Empty if it is the next word.
+    pub(super) fn target(&self) -> &str {
+        self.plain.strip_prefix(self.operator).unwrap_or_default()
+    }
 }
 
 /// A here-document, whose text begins in the line after its operator.
@@ -22,6 +31,8 @@ pub(super) struct ShellParser<'a, 'f> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// Inside of `((…))`, where `<` and `>` compare.
+    arithmetic: usize,
     documents: Vec<HereDocument>,
     found: &'f mut Vec<Vec<ShellWord<'a>>>,
 }
@@ -33,11 +44,12 @@ struct PartialCommand<'a> {
     /// The start of the word that is being read.
     start: Option<usize>,
     plain: String,
+    operator: &'a str,
 }
 
 impl<'a, 'f> ShellParser<'a, 'f> {
     pub(super) fn new(text: &'a str, found: &'f mut Vec<Vec<ShellWord<'a>>>) -> Self {
-        Self { text, at: 0, depth: 0, documents: Vec::new(), found }
+        Self { text, at: 0, depth: 0, arithmetic: 0, documents: Vec::new(), found }
     }
 
     /// Reads the whole text.
@@ -71,7 +83,11 @@ impl<'a, 'f> ShellParser<'a, 'f> {
                     continue;
                 }
                 b';' | b'|' | b')' => self.finish(&mut open),
-                b'&' if !self.is_redirection() => self.finish(&mut open),
+                b'&' if self.peek(1) != Some(b'>') => self.finish(&mut open),
+                b'&' | b'<' | b'>' if self.is_redirection() => {
+                    self.redirection(&mut open);
+                    continue;
+                }
                 b'#' if open.start.is_none() => {
                     let rest = &self.text[self.at..];
                     self.at += rest.find('\n').unwrap_or(rest.len());
@@ -88,10 +104,29 @@ impl<'a, 'f> ShellParser<'a, 'f> {
         self.at = self.text.len().min(self.at + 1);
     }
 
-    /// Whether a `&` belongs to `2>&1` or `&>file`.
+    /// Whether a `<` or `>` names a file. `<(…)` and `>(…)` run a command.
     fn is_redirection(&self) -> bool {
-        let before = self.at.checked_sub(1).and_then(|at| self.text.as_bytes().get(at));
-        matches!(before, Some(b'>' | b'<')) || self.peek(1) == Some(b'>')
+        self.arithmetic == 0 && self.peek(1) != Some(b'(')
+    }
+
+    /// Begins a word with the operator of a redirection. The file may follow in the same word.
+    fn redirection(&mut self, open: &mut PartialCommand<'a>) {
+        let is_digit = |byte: u8| byte.is_ascii_digit();
+        if !open.start.is_some_and(|start| self.text[start..self.at].bytes().all(is_digit)) {
+            self.finish_word(open);
+        }
+        let start = *open.start.get_or_insert(self.at);
+        if self.starts_with("<<") && !self.starts_with("<<<") {
+            open.operator = &self.text[start..self.at + 2];
+            self.here_document(&mut open.plain);
+            return;
+        }
+        let rest = &self.text[self.at..];
+        let known = ["<<<", "&>>", "&>", ">>", ">&", ">|", "<>", "<&"];
+        let operator = known.into_iter().find(|operator| rest.starts_with(operator));
+        self.at += operator.map_or(1, str::len);
+        open.operator = &self.text[start..self.at];
+        open.operator.clone_into(&mut open.plain);
     }
 
     fn part_of_word(&mut self, open: &mut PartialCommand<'a>) {
@@ -115,13 +150,6 @@ impl<'a, 'f> ShellParser<'a, 'f> {
                 self.plain_char(&mut open.plain);
             }
             Some(b'(') if self.text[start..self.at].ends_with('=') => self.array(&mut open.plain),
-            Some(b'<') if self.starts_with("<<") && !self.starts_with("<<<") => {
-                self.here_document(&mut open.plain);
-            }
-            Some(b'<') if self.starts_with("<<<") => {
-                open.plain.push_str("<<<");
-                self.at += 3;
-            }
             _ if self.substitution(&mut open.plain) => {}
             _ => self.plain_char(&mut open.plain),
         }
@@ -142,9 +170,12 @@ impl<'a, 'f> ShellParser<'a, 'f> {
             Some(b'`') => (1, b'`'),
             _ => return false,
         };
+        let is_arithmetic = self.text[start..].trim_start_matches('$').starts_with("((");
         self.at += opens;
         self.depth += 1;
+        self.arithmetic += usize::from(is_arithmetic);
         self.list(Some(end));
+        self.arithmetic -= usize::from(is_arithmetic);
         self.depth -= 1;
         plain.push_str(&self.text[start..self.at]);
         true
@@ -294,7 +325,8 @@ impl<'a, 'f> ShellParser<'a, 'f> {
     fn finish_word(&mut self, open: &mut PartialCommand<'a>) {
         if let Some(start) = open.start.take() {
             let plain = std::mem::take(&mut open.plain);
-            open.words.push(ShellWord { raw: &self.text[start..self.at], plain });
+            let operator = std::mem::take(&mut open.operator);
+            open.words.push(ShellWord { raw: &self.text[start..self.at], plain, operator });
         }
     }
 

@@ -8,7 +8,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
 use sqlx::postgres::{PgConnection, PgPool};
 
-use super::hook_rows;
+use super::{file_touches, hook_rows};
 use crate::postgres::row_mapping::signed;
 
 type Outcome<T> = Result<T, sqlx::Error>;
@@ -90,6 +90,7 @@ async fn write_one(
             let unmatch = sqlx::query(sql).bind(session_id).bind(tool_use_id);
             unmatch.bind(tenant.as_str()).execute(tx).await.map(drop)
         }
+        HookRowChange::Touch(touch) => file_touches::put(tx, tenant, touch).await,
         HookRowChange::Unbind { agent_id } => {
             let Some(mut agent) = hook_rows::lock_subagent(&mut *tx, tenant, agent_id).await?
             else {
@@ -286,11 +287,19 @@ pub(super) async fn forget_session(
 
 /// Lines are in the order of their times, so only the oldest are checked.
 pub(super) async fn purge_log(pool: &PgPool, before: Timestamp, limit: u32) -> Outcome<u64> {
-    let sql = "DELETE FROM hook_log WHERE id IN (
-                   SELECT id FROM (SELECT id, timestamp FROM hook_log ORDER BY id LIMIT $2) o
-                   WHERE o.timestamp COLLATE \"C\" < $1)";
-    let purge = sqlx::query(sql).bind(before.to_string()).bind(i64::from(limit));
-    purge.execute(pool).await.map(|done| done.rows_affected())
+    let mut removed = 0;
+    for sql in [
+        "DELETE FROM hook_log WHERE id IN (
+             SELECT id FROM (SELECT id, timestamp FROM hook_log ORDER BY id LIMIT $2) o
+             WHERE o.timestamp COLLATE \"C\" < $1)",
+        "DELETE FROM file_touches WHERE id IN (
+             SELECT id FROM (SELECT id, timestamp FROM file_touches ORDER BY id LIMIT $2) o
+             WHERE o.timestamp COLLATE \"C\" < $1)",
+    ] {
+        let purge = sqlx::query(sql).bind(before.to_string()).bind(i64::from(limit));
+        removed += purge.execute(pool).await?.rows_affected();
+    }
+    Ok(removed)
 }
 
 /// Removes a tenant's rows in batches.
@@ -307,6 +316,8 @@ pub(in crate::postgres) async fn erase(
         "DELETE FROM task_spawns WHERE id IN
              (SELECT id FROM task_spawns WHERE tenant = $1 LIMIT $2)",
         "DELETE FROM hook_log WHERE id IN (SELECT id FROM hook_log WHERE tenant = $1 LIMIT $2)",
+        "DELETE FROM file_touches WHERE id IN
+             (SELECT id FROM file_touches WHERE tenant = $1 LIMIT $2)",
     ] {
         loop {
             let erased = sqlx::query(sql).bind(tenant.as_str()).bind(at_once).execute(pool).await?;

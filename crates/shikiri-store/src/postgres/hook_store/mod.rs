@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use shikiri_model::hook::{
-    HookLogRecord, HookOutcome, HookRowChange, HookStats, LogQuery, RoleSource, SubagentQuery,
-    SubagentRecord, ToolCaller, TranscriptOffset, decide,
+    FileTouchQuery, FileTouchRecord, HookLogRecord, HookOutcome, HookRowChange, HookStats,
+    LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller, TranscriptOffset, decide,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -22,6 +22,7 @@ use super::row_mapping::clock_ms;
 use crate::error::StoreError;
 use crate::hook_store::{HookEventInput, HookStore};
 
+mod file_touches;
 mod hook_reports;
 mod hook_rows;
 mod hook_writes;
@@ -172,6 +173,14 @@ impl HookStore for PostgresStore {
         tool_use_id: &str,
     ) -> Result<Option<ToolCaller>, StoreError> {
         retry(&self.pool, |pool| hook_reports::who_called(pool, tenant, tool_use_id)).await
+    }
+
+    async fn touches(
+        &self,
+        tenant: &TenantId,
+        query: FileTouchQuery,
+    ) -> Result<Vec<FileTouchRecord>, StoreError> {
+        retry(&self.pool, |pool| file_touches::list(pool, tenant, &query)).await
     }
 
     async fn purge_log(&self, before: Timestamp, limit: u32) -> Result<u64, StoreError> {

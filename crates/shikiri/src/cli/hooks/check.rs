@@ -36,6 +36,9 @@ pub(super) struct Check {
     /// The command that the tool runs
     #[arg(long)]
     command: Option<String>,
+    /// The other fields of the tool's input, a JSON object
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
     #[command(flatten)]
     json: JsonArgument,
 }
@@ -109,6 +112,7 @@ impl Check {
     fn asks_for_an_agent(&self) -> bool {
         let texts =
             [&self.agent_type, &self.role, &self.prompt, &self.tool, &self.path, &self.command];
+        let texts = texts.into_iter().chain([&self.input]);
         self.main || texts.into_iter().any(Option::is_some)
     }
 
@@ -124,8 +128,13 @@ impl Check {
             (None, None, Some(_)) => "Bash",
             (None, None, None) => "Read",
         };
-        let call =
-            Call { tool: tool.to_owned(), path: self.path.clone(), command: self.command.clone() };
+        let input = match self.input.as_deref().map(serde_json::from_str) {
+            None => json!({}),
+            Some(Ok(input @ Value::Object(_))) => input,
+            Some(_) => return Err("--input is not a JSON object".to_owned()),
+        };
+        let (path, command) = (self.path.clone(), self.command.clone());
+        let call = Call { tool: tool.to_owned(), path, command, input };
         if self.main {
             return Ok((rehearsal.main_agent(&call)?, None));
         }
@@ -234,6 +243,7 @@ fn step_json(step: &Step) -> Value {
         "rules": details.get("rules").cloned().unwrap_or(json!([])),
         "context": answer.context,
         "deny": answer.deny,
+        "ask": answer.ask,
         "prompt": answer.input.as_ref().and_then(|input| input.get("prompt")),
     })
 }
@@ -241,8 +251,10 @@ fn step_json(step: &Step) -> Value {
 fn print_step(output: Output, step: &Step) -> Result<(), Failure> {
     let view = step_json(step);
     let text = |field: &str| view[field].as_str();
-    let (what, said) = match (text("deny"), text("context"), text("prompt")) {
-        (Some(reason), _, _) => ("denied by", reason),
+    let denied = text("deny").map(|reason| ("denied by", reason));
+    let asked = text("ask").map(|reason| ("a person is asked by", reason));
+    let (what, said) = match (denied.or(asked), text("context"), text("prompt")) {
+        (Some(refused), _, _) => refused,
         (None, Some(context), _) => ("told by", context),
         (None, None, Some(prompt)) => ("prompt changed by", prompt),
         // The call that spawns rarely gets a message.

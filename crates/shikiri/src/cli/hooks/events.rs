@@ -28,10 +28,11 @@ const fn every(name: &'static str, does: &'static str) -> Event {
     Event { name, matcher: None, does }
 }
 
-/// Matches only the calls that start subagents, so that other tool calls start one process, not
-/// two.
-const fn spawning(name: &'static str, does: &'static str) -> Event {
-    Event { name, matcher: Some("Agent|Task"), does }
+/// Matches only the calls that start subagents or use files, so that other tool calls start one
+/// process, not two.
+const fn outcome(name: &'static str, does: &'static str) -> Event {
+    let matcher = "Agent|Task|Bash|Edit|MultiEdit|NotebookEdit|Read|Write|mcp__.*";
+    Event { name, matcher: Some(matcher), does }
 }
 
 /// Events that have an effect, and events that a reader of the log needs to see what happened in
@@ -41,15 +42,18 @@ pub(in crate::cli) const EVENTS: [Event; 13] = [
         "SessionStart",
         "ends calls of an earlier process; after a compaction, tells texts again",
     ),
-    every("UserPromptSubmit", "is logged"),
+    every("UserPromptSubmit", "is logged; tells the person of broken conventions"),
     Event {
         name: "PreToolUse",
         matcher: Some("*"),
         does: "says who calls, tells its text if it has not got it, applies the rules, and notes \
                calls that start a subagent",
     },
-    spawning("PostToolUse", "joins a subagent with the call that started it"),
-    spawning("PostToolUseFailure", "notes that no subagent started"),
+    outcome(
+        "PostToolUse",
+        "joins a subagent with the call that started it, and notes which files a call used",
+    ),
+    outcome("PostToolUseFailure", "notes that no subagent started, or that a call failed"),
     every("SubagentStart", "records the subagent, finds its role and tells its text"),
     every("SubagentStop", "records its end and what it used"),
     every("TeammateIdle", "is logged"),

@@ -55,6 +55,11 @@ fn unreadable(rule: &ToolRule) -> Vec<String> {
             }
         }
     }
+    for (field, pattern) in &rule.fields {
+        if let Some(why) = misread("match", pattern) {
+            found.push(format!("match: {field} = {pattern:?} {why}"));
+        }
+    }
     if rule.paths.is_empty() && !rule.exclude_paths.is_empty() {
         found.push("exclude_paths takes nothing away where there are no paths".to_owned());
     }
@@ -81,8 +86,8 @@ fn misread(field: &str, pattern: &str) -> Option<&'static str> {
         "paths" | "exclude_paths" if pattern.starts_with('~') => {
             Some("fits no file: write the path from the project's folder, or from /")
         }
-        "commands" if pattern.starts_with('^') || pattern.ends_with('$') => {
-            Some("fits no command: only * and ? are patterns")
+        "commands" | "match" if pattern.starts_with('^') || pattern.ends_with('$') => {
+            Some("fits nothing: only * and ? are patterns")
         }
         "commands" if pattern.contains("&&") || has(&['|', ';']) => {
             Some("fits no command: a line is taken apart at &&, | and ;")

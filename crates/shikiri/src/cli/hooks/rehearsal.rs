@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use shikiri_hook::path_resolver;
 use shikiri_model::hook::{
     Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookOutcome,
     HookRowChange, HookRows, HookRowsNeeded, PromptRole, SessionMark, SpawnCall, SubagentMeta,
-    SubagentRecord, decide, parse_role_tag,
+    SubagentRecord, decide, parse_role_tag, paths_of_call,
 };
 use shikiri_model::time::Timestamp;
 
@@ -22,6 +23,8 @@ pub(super) struct Call {
     pub(super) tool: String,
     pub(super) path: Option<String>,
     pub(super) command: Option<String>,
+    /// The other fields of its input, an object.
+    pub(super) input: Value,
 }
 
 /// An event, and a hook's decision about it.
@@ -39,7 +42,7 @@ pub(super) enum When {
     Start,
     /// The agent is about to use a tool.
     Call,
-    /// The same call again, because a convention denied the first one.
+    /// The same call again, because the first one was denied once.
     CallAgain,
 }
 
@@ -104,7 +107,7 @@ impl<'a> Rehearsal<'a> {
 
     /// A convention may deny the first call; a second one shows what applies then.
     fn call(&mut self, call: &Call, agent_type: Option<&str>) -> Result<Vec<Step>, String> {
-        let mut input = json!({});
+        let mut input = call.input.clone();
         if let Some(path) = &call.path {
             input["file_path"] = json!(path);
         }
@@ -119,9 +122,9 @@ impl<'a> Rehearsal<'a> {
         }
         let step = |when, decision| Step { when, tool: Some(call.tool.clone()), decision };
         let first = step(When::Call, self.decide(payload.clone())?);
-        let details = first.decision.log.details.as_ref();
-        let by_convention = details.is_some_and(|details| details.get("convention").is_some());
-        let again = first.decision.answer.deny.is_some() && by_convention;
+        // A convention, or a rule for the first call.
+        let is_once = !first.decision.confirm.is_empty();
+        let again = first.decision.answer.deny.is_some() && is_once;
         let mut steps = vec![first];
         if again {
             steps.push(step(When::CallAgain, self.decide(payload)?));
@@ -135,9 +138,11 @@ impl<'a> Rehearsal<'a> {
         let payload = HookInput::parse(payload.to_string().as_bytes());
         let payload = payload.map_err(|error| error.to_string())?;
         self.turns += 1;
+        let paths = paths_of_call(&payload, self.conventions, Some(&self.root));
         let mut evidence = HookEvidence {
             me: format!("rehearsal {}", self.turns),
             project: Some(self.root.clone()),
+            paths: path_resolver::resolve(Path::new(&self.root), Some(&self.root), &paths),
             ..HookEvidence::default()
         };
         for _ in 0..MOST_WANTS {
@@ -207,6 +212,7 @@ impl<'a> Rehearsal<'a> {
             }
             // There is only one agent here, and the simulation has no end event.
             HookRowChange::ExpireMainMarks { .. }
+            | HookRowChange::Touch(_)
             | HookRowChange::Unmatch { .. }
             | HookRowChange::Unbind { .. } => {}
         }

@@ -57,22 +57,22 @@ impl Status {
             statuses.push(look(scope, file, config).await);
         }
         let conventions = config.data_folder().join("conventions.toml");
-        let state = match conventions_file::load(&conventions) {
-            Err(_) => "broken",
-            Ok(_) if conventions.exists() => "found",
-            Ok(_) => "none",
+        let (state, problem) = match conventions_file::load(&conventions) {
+            Err(problem) => ("broken", Some(problem.to_string())),
+            Ok(_) if conventions.exists() => ("found", None),
+            Ok(_) => ("none", None),
         };
         let callers =
             statuses.iter().map(|p| usize::from(p.calls.is_some()) + usize::from(p.plugin));
         let callers: usize = callers.sum();
         if self.json.json {
-            let conventions = json!({ "file": conventions, "state": state });
+            let conventions = json!({ "file": conventions, "state": state, "problem": problem });
             let installed = callers > 0;
             let all =
                 json!({ "installed": installed, "places": statuses, "conventions": conventions });
             Output::stdout().json(&all)?;
         } else {
-            print(&statuses, callers, state)?;
+            print(&statuses, callers, state, problem.as_deref())?;
         }
         let problems: usize = statuses.iter().map(|status| status.problems.len()).sum();
         match problems + usize::from(state == "broken") {
@@ -184,7 +184,12 @@ async fn server_problem(url: &str, key: &str) -> Option<String> {
     }
 }
 
-fn print(statuses: &[SettingsStatus], callers: usize, conventions: &str) -> Result<(), Failure> {
+fn print(
+    statuses: &[SettingsStatus],
+    callers: usize,
+    conventions: &str,
+    problem: Option<&str>,
+) -> Result<(), Failure> {
     let output = Output::stdout();
     let rows: Vec<_> = statuses
         .iter()
@@ -221,7 +226,9 @@ fn print(statuses: &[SettingsStatus], callers: usize, conventions: &str) -> Resu
         "none" => note("there are no conventions: `shikiri hooks init` writes the first"),
         "broken" => {
             let fail = output.paint(Style::Bad, "fail");
-            output.line(&format!("{fail}  the conventions cannot be read: `shikiri hooks check`"))
+            let problem = one_line(problem.unwrap_or_default());
+            let effect = "no rule holds: `shikiri hooks check`";
+            output.line(&format!("{fail}  the conventions cannot be read: {problem}; {effect}"))
         }
         _ => Ok(()),
     }

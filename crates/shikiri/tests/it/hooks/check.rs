@@ -206,3 +206,51 @@ fn problems_are_told_with_line_and_reason() {
     let notes = world.check(&[])["notes"].clone();
     assert!(notes[0].as_str().unwrap().contains("tset"), "{notes}");
 }
+
+/// A rule that denies once lets the second call pass, and one that asks says so.
+#[test]
+fn check_shows_rules_that_ask_and_that_deny_once() {
+    let world = World::with(
+        r#"
+[[rules]]
+name = "first"
+tools = ["Bash"]
+severity = "once"
+message = "why?"
+[[rules]]
+name = "plain"
+tools = ["WebFetch"]
+match = { url = "http://*" }
+severity = "ask"
+message = "sure?"
+"#,
+    );
+    let once = world.check(&["--main", "--command", "ls"]);
+    let denied: Vec<_> = once["steps"].as_array().unwrap().iter().map(|s| &s["deny"]).collect();
+    assert_eq!(denied, [&json!("why?"), &Value::Null]);
+    let fetch = ["--main", "--tool", "WebFetch", "--input"];
+    let asked = world.check(&[&fetch[..], &[r#"{"url":"http://x"}"#]].concat());
+    assert_eq!(asked["steps"][0]["ask"], "sure?", "{asked}");
+    let quiet = world.check(&[&fetch[..], &[r#"{"url":"https://x"}"#]].concat());
+    assert_eq!(quiet["steps"][0]["ask"], Value::Null, "{quiet}");
+    let shown =
+        world.cli.run(&[&["hooks", "check"], &fetch[..], &[r#"{"url":"http://x"}"#]].concat());
+    let shown = shown.done().stdout;
+    assert!(shown.contains("before WebFetch: a person is asked by rule \"plain\""), "{shown}");
+    let odd = world.cli.run(&[&["hooks", "check"], &fetch[..], &["[]"]].concat());
+    odd.refused(1, &["--input is not a JSON object"]);
+    let own = world.check(&["--main", "--path", ".shikiri/conventions.toml"]);
+    assert_eq!(own["steps"][0]["rules"], json!(["conventions file"]), "{own}");
+}
+
+/// The line of a misspelt key, and a code that is not 0.
+#[test]
+fn status_tells_why_conventions_are_broken() {
+    let world = World::with("[[rules]]\nname = \"x\"\nmesage = \"y\"\n");
+    let status = world.cli.run(&["hooks", "status"]);
+    assert_eq!(status.code, 1, "{status:?}");
+    assert!(status.stdout.contains("line 3") && status.stdout.contains("mesage"), "{status:?}");
+    let json = world.cli.run(&["hooks", "status", "--json"]).json();
+    assert_eq!(json["conventions"]["state"], "broken");
+    assert!(json["conventions"]["problem"].as_str().unwrap().contains("line 3"), "{json}");
+}

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use shikiri_sqlite::{DatabaseOptions, SqliteDatabase};
 use shikiri_testkit::{Builder, Cli, Client, TestApp, have_postgres};
 
 use super::call::told;
@@ -251,4 +252,25 @@ async fn what_was_answered_is_not_said_again_after_a_kill() {
     app.kill9();
     app.restart().await;
     assert_eq!(app.client().post("/hooks/claude", &started).await.expect(200), json!({}));
+}
+
+/// Rules that need no record hold while the store cannot be used; other events get no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_that_need_no_record_hold_on_a_server_whose_store_is_locked() {
+    let app = TestApp::new(PROGRAM).start().await;
+    let rule = "[[rules]]\nname = \"r\"\ncommands = [\"git push*\"]\nseverity = \"block\"\nmessage = \"no\"\n";
+    conventions(app.root(), rule);
+    let call = |command: &str| {
+        json!({ "session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash",
+                "tool_input": { "command": command } })
+    };
+    app.client().post("/hooks/claude", &call("ls")).await.expect(200);
+    let path = app.data_folder().join("state.db");
+    let database = SqliteDatabase::open(&path, &DatabaseOptions::default()).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let denied = app.client().post("/hooks/claude", &call("git push")).await.expect(200);
+    assert_eq!(denied["hookSpecificOutput"]["permissionDecisionReason"], "no", "{denied}");
+    app.client().post("/hooks/claude", &call("ls")).await.problem(503);
+    database.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(app.client().post("/hooks/claude", &call("ls")).await.expect(200), json!({}));
 }

@@ -8,4 +8,5 @@ mod plugin;
 mod real_cli;
 mod real_names;
 mod reports;
+mod who;
 mod who_called;
