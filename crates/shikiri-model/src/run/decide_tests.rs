@@ -331,7 +331,7 @@ fn an_execution_tells_only_what_its_engine_told_and_one_end() {
         let execution = ended.run.execution.as_ref().unwrap();
         assert_eq!((execution.usage.input_tokens, ended.run.ended_at), (9, Some(now)));
         let partial = kind == "error";
-        assert_eq!(ended.run.result.unwrap()["partial"], json!(partial));
+        assert_eq!(ended.run.result.as_ref().unwrap()["partial"], json!(partial));
         assert!(decide(&ended.run, RunCommand::Cancel, now).is_err());
     }
 }
