@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::events::{Hook, Ours, http_url};
-use super::program::{HookProgram, Places, search_path};
+use super::program::{HookPrograms, Places, search_path};
 use super::settings::{self, differ_in_ours_only};
 use super::settings_file::SettingsFile;
 use super::{Scope, http_key};
@@ -110,16 +110,17 @@ impl Install {
                 Ok((hook, Some(why)))
             }
             (None, StoreUrl::Sqlite(_)) => {
-                let program = HookProgram::beside(&program()?);
+                let programs = HookPrograms::beside(&program()?);
                 let search_path = search_path();
                 let named = match self.scope.is_private() {
-                    true => program.private_name(),
-                    false => program.shared_name(&Places {
+                    true => programs.private_name(),
+                    false => programs.shared_name(&Places {
                         search_path: search_path.as_deref(),
                         project: &config.checkout,
                     }),
                 };
-                Ok((Hook::calling(named.command, program.args()), named.warning))
+                let named = named.ok_or_else(program_gone)?;
+                Ok((Hook::calling(named.command, named.args), named.warning))
             }
         }
     }
@@ -244,10 +245,12 @@ fn shown(key: &str) -> String {
 /// The path of this program.
 fn program() -> Result<PathBuf, Failure> {
     let found = std::env::current_exe().ok().filter(|path| path.exists());
-    found.ok_or_else(|| {
-        let what = "this program cannot be found on the disk any more";
-        Failure::new(Exit::Failed, what, "install it, and call it by its path")
-    })
+    found.ok_or_else(program_gone)
+}
+
+fn program_gone() -> Failure {
+    let what = "this program cannot be found on the disk any more";
+    Failure::new(Exit::Failed, what, "install it, and call it by its path")
 }
 
 /// The key with which hooks are already posted to that server.

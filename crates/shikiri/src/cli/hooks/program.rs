@@ -13,17 +13,20 @@ use crate::env_vars;
 pub(super) const PROJECT: &str = "${CLAUDE_PROJECT_DIR}";
 const SMALL: &str = "shikiri-hook";
 
-/// The program of this installation that hooks call.
-pub(super) struct HookProgram {
+/// The programs of this installation that hooks can call, the fastest first.
+pub(super) struct HookPrograms(Vec<HookProgram>);
+
+struct HookProgram {
     path: PathBuf,
     args: &'static [&'static str],
 }
 
-/// How a settings file names the program.
+/// How a settings file names a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ProgramName {
     pub(super) command: String,
-    /// Why other machines cannot use the name, and what to do.
+    pub(super) args: Vec<String>,
+    /// What is wrong with the name, and what to do.
     pub(super) warning: Option<String>,
 }
 
@@ -35,45 +38,66 @@ pub(super) struct Places<'a> {
     pub(super) project: &'a Path,
 }
 
-impl HookProgram {
-    /// The small hook program beside this program, otherwise this program.
+impl HookPrograms {
+    /// The small hook program beside this program, and this program.
     pub(super) fn beside(program: &Path) -> Self {
-        let small = program.with_file_name(SMALL);
-        match small.is_file() {
-            true => Self { path: small, args: &[] },
-            false => Self { path: program.to_owned(), args: &["hook"] },
-        }
+        let small = HookProgram { path: program.with_file_name(SMALL), args: &[] };
+        let large = HookProgram { path: program.to_owned(), args: &["hook"] };
+        Self([small, large].into_iter().filter(|program| program.path.is_file()).collect())
     }
 
-    pub(super) fn args(&self) -> Vec<String> {
-        self.args.iter().map(|arg| (*arg).to_owned()).collect()
-    }
-
-    /// The name for settings of one user on this machine.
-    pub(super) fn private_name(&self) -> ProgramName {
-        ProgramName { command: self.path.to_string_lossy().into_owned(), warning: None }
+    /// The name for settings of one user on this machine; None if the programs are gone.
+    pub(super) fn private_name(&self) -> Option<ProgramName> {
+        let fastest = self.0.first()?;
+        Some(fastest.named(fastest.path.to_string_lossy().into_owned(), None))
     }
 
     /// The name for settings that others share.
-    pub(super) fn shared_name(&self, places: &Places<'_>) -> ProgramName {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let found = find_on_path(&name, places.search_path);
-        if found.as_ref().is_some_and(|found| is_same_program(found, &self.path)) {
-            return ProgramName { command: name, warning: None };
+    pub(super) fn shared_name(&self, places: &Places<'_>) -> Option<ProgramName> {
+        let fastest = self.0.first()?;
+        if let Some(command) = fastest.command_for_all(places) {
+            return Some(fastest.named(command, None));
         }
-        if let Some(inside) = inside(&self.path, places.project) {
-            return ProgramName { command: format!("{PROJECT}/{inside}"), warning: None };
-        }
-        let folder = self.path.parent().unwrap_or(Path::new("/")).display();
-        let why = match found {
+        let name = fastest.name();
+        let other = find_on_path(&name, places.search_path);
+        let why = match &other {
             Some(other) => format!("{} on the PATH is another program or version", other.display()),
             None => format!("{name} is not on the PATH"),
         };
-        let warning = format!(
-            "{why}, so the settings hold a path of this machine: put {folder} first on the PATH \
-             and install again, or use --local"
-        );
-        ProgramName { warning: Some(warning), ..self.private_name() }
+        let folder = fastest.path.parent().unwrap_or(Path::new("/")).display();
+        let warning = |what: &str| {
+            Some(format!(
+                "{why}, so {what}: put {folder} first on the PATH and install again, or use --local"
+            ))
+        };
+        let others = self.0[1..].iter().filter(|_| other.is_none());
+        let mut slower = others.filter_map(|it| Some((it, it.command_for_all(places)?)));
+        if let Some((program, command)) = slower.next() {
+            return Some(program.named(command, warning("the slower `shikiri hook` is called")));
+        }
+        let here = "the settings hold a path of this machine";
+        Some(ProgramName { warning: warning(here), ..self.private_name()? })
+    }
+}
+
+impl HookProgram {
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn named(&self, command: String, warning: Option<String>) -> ProgramName {
+        let args = self.args.iter().map(|arg| (*arg).to_owned()).collect();
+        ProgramName { command, args, warning }
+    }
+
+    /// A command that leads to this program on other machines too.
+    fn command_for_all(&self, places: &Places<'_>) -> Option<String> {
+        let name = self.name();
+        let found = find_on_path(&name, places.search_path);
+        if found.is_some_and(|found| is_same_program(&found, &self.path)) {
+            return Some(name);
+        }
+        inside(&self.path, places.project).map(|inside| format!("{PROJECT}/{inside}"))
     }
 }
 
@@ -174,7 +198,7 @@ mod tests {
             let path = env::join_paths(path.iter().map(|name| self.path(name))).unwrap();
             let project = self.path("project");
             let places = Places { search_path: Some(&path), project: &project };
-            let named = HookProgram::beside(&self.path(ours)).shared_name(&places);
+            let named = HookPrograms::beside(&self.path(ours)).shared_name(&places).unwrap();
             let command = Path::new(&named.command);
             assert!(find(command, &places).is_some(), "{named:?} leads to no program");
             named
@@ -185,7 +209,9 @@ mod tests {
     fn a_program_on_the_path_is_named_alone() {
         let world = World::new();
         let named = world.name("ours/shikiri", &["bin", "ours"]);
-        assert_eq!(named, ProgramName { command: "shikiri-hook".into(), warning: None });
+        let expected =
+            ProgramName { command: "shikiri-hook".into(), args: Vec::new(), warning: None };
+        assert_eq!(named, expected);
         // A link or a copy is the same program.
         std::os::unix::fs::symlink(world.path("ours/shikiri-hook"), world.path("bin/shikiri-hook"))
             .unwrap();
@@ -195,7 +221,9 @@ mod tests {
         assert_eq!(world.name("ours/shikiri", &["bin"]).command, "shikiri-hook");
         // Without the small program, the large one.
         fs::remove_file(world.path("ours/shikiri-hook")).unwrap();
-        assert_eq!(world.name("ours/shikiri", &["ours"]).command, "shikiri");
+        let named = world.name("ours/shikiri", &["ours"]);
+        assert_eq!((named.command.as_str(), named.warning), ("shikiri", None));
+        assert_eq!(named.args, ["hook"]);
     }
 
     #[test]
@@ -210,7 +238,14 @@ mod tests {
         let named = world.name("ours/shikiri", &[]);
         assert_eq!(named.command, absolute);
         assert!(named.warning.unwrap().contains("not on the PATH"));
+        // The large one is better than a path of this machine.
+        fs::remove_file(world.path("bin/shikiri-hook")).unwrap();
+        world.put("bin/shikiri", "large");
+        let named = world.name("ours/shikiri", &["bin"]);
+        assert_eq!((named.command.as_str(), &*named.args), ("shikiri", &["hook".to_owned()][..]));
+        assert!(named.warning.unwrap().contains("the slower `shikiri hook`"));
         // A file that is no program is not found.
+        world.put("bin/shikiri-hook", "small?");
         fs::set_permissions(world.path("bin/shikiri-hook"), fs::Permissions::from_mode(0o644))
             .unwrap();
         assert_eq!(world.name("ours/shikiri", &["bin", "ours"]).command, "shikiri-hook");
@@ -223,6 +258,6 @@ mod tests {
         world.put("project/tools/shikiri-hook", "new");
         let named = world.name("project/tools/shikiri", &["ours"]);
         let command = "${CLAUDE_PROJECT_DIR}/tools/shikiri-hook".to_owned();
-        assert_eq!(named, ProgramName { command, warning: None });
+        assert_eq!(named, ProgramName { command, args: Vec::new(), warning: None });
     }
 }
