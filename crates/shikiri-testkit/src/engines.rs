@@ -40,6 +40,14 @@ impl TestEngine {
         }
     }
 
+    /// Whether it tells what nested subagents do. Older versions of Claude Code keep that to themselves.
+    pub fn tells_of_nested(&self) -> bool {
+        const OLDER: &str = "2.1.197";
+        let Self::ClaudeCode(program) = self else { return true };
+        let version = std::process::Command::new(program).arg("--version").output();
+        !version.is_ok_and(|version| version.stdout.starts_with(OLDER.as_bytes()))
+    }
+
     /// The tool that starts a subagent.
     pub fn task(&self) -> &'static str {
         if self.is_native() { "Task" } else { "Agent" }

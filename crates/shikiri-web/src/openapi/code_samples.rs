@@ -35,6 +35,8 @@ pub(super) fn add_code_samples(document: &mut OpenApi) {
     }
 }
 
+const EVENT_STREAM: &str = "text/event-stream";
+
 enum SampleBody {
     Nothing,
     Json(Value),
@@ -234,10 +236,13 @@ fn read_answer(responses: &Value) -> SampleAnswer {
     let mut answers = responses.as_object().into_iter().flatten();
     let success = answers.find(|(status, _)| status.starts_with('2'));
     let content = success.and_then(|(_, answer)| answer["content"].as_object());
+    // A stream is what comes if the request asks for nothing else.
+    if content.is_some_and(|content| content.contains_key(EVENT_STREAM)) {
+        return SampleAnswer::Events;
+    }
     match content.and_then(|content| content.keys().next()).map(String::as_str) {
         None => SampleAnswer::Nothing,
         Some("application/json") => SampleAnswer::Json,
-        Some("text/event-stream") => SampleAnswer::Events,
         Some(FILE_TYPE) => SampleAnswer::File,
         Some(_) => SampleAnswer::Text,
     }

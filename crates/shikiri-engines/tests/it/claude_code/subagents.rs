@@ -2,17 +2,13 @@
 
 use super::*;
 
-/// The oldest version that can be asked.
-const FORWARDING: &str = "2.1.325";
-
 #[tokio::test]
 async fn the_text_of_subagents_and_the_tools_of_nested_ones_are_told() {
     for cli in claude_programs() {
-        let version = std::process::Command::new(&cli).arg("--version").output().unwrap();
-        if !String::from_utf8_lossy(&version.stdout).starts_with(FORWARDING) {
+        let world = world_of(&cli).await;
+        if !world.which.tells_of_nested() {
             continue;
         }
-        let world = world_of(&cli).await;
         let inner = [world.echo("deep").usage(tokens(1)), Reply::text("inner said so")];
         world.model.script("inner one", inner);
         world.model.script("outer one", [world.spawn("inner one"), Reply::text("outer said so")]);
