@@ -92,3 +92,42 @@ impl LastProgress {
         filter.progress(&value.to_string(), total.as_deref(), message.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(last: &LastProgress, age_ms: u64) -> Value {
+        let filter = NotificationFilter { token: Some("1".to_owned()), log_level: None };
+        let text = last.again(&filter, 1, Duration::from_millis(age_ms)).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["params"].clone()
+    }
+
+    #[test]
+    fn a_sign_of_life_tells_the_status_until_the_run_tells_more() {
+        let mut last = LastProgress::untold(RunStatus::Queued, 0);
+        assert_eq!(beat(&last, 250)["message"], "queued");
+        last.started();
+        assert_eq!(beat(&last, 300)["message"], "running");
+        let mut told = LastProgress::read(r#"{"progress":25.0,"message":"prices"}"#, 1).unwrap();
+        told.started();
+        assert_eq!(beat(&told, 300)["message"], "prices");
+    }
+
+    #[test]
+    fn what_is_repeated_rises_by_whole_millionths_without_more_digits() {
+        for value in ["0.1", "33.333333", "66.6", "100.0"] {
+            let note = format!(r#"{{"progress":{value}}}"#);
+            let last = LastProgress::read(&note, 1).unwrap();
+            let mut before = last.value;
+            for age_ms in [250, 14_250, 28_251, 3_600_000, 86_399_123] {
+                let progress = beat(&last, age_ms)["progress"].as_f64().unwrap();
+                assert!(progress > before, "{progress} after {before}");
+                let digits = progress.to_string();
+                let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+                assert!(decimals <= 6, "{digits}");
+                before = progress;
+            }
+        }
+    }
+}

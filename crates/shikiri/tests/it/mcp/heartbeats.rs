@@ -50,6 +50,10 @@ async fn a_client_that_waits_for_a_silent_run_learns_that_it_lives() {
     let mut wait = host.call("run_wait", json!({ "run_id": run })).await;
     let beat = wait.until("a sign of life", |m| value(m).is_some()).await;
     assert_eq!(value(&beat), Some(0.0));
-    barrier.lift(1);
+    // A call from its beginning on is told what the run does, too.
+    let mut call = host.call("silent", json!({})).await;
+    call.until("that it runs", |m| m.json["params"]["message"] == "running").await;
+    barrier.lift(2);
     assert_eq!(wait.result().await["structuredContent"]["status"], "completed");
+    assert_eq!(call.result().await["structuredContent"], json!({}));
 }
