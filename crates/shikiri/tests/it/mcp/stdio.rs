@@ -85,6 +85,9 @@ fn questions_are_asked_and_answered_over_the_pipes() {
     again["inputResponses"] = json!({ key: yes("by foot") });
     let result = client.result("tools/call", again.clone());
     assert_eq!(result["structuredContent"]["notes"], "by foot");
+    let repeated = client.result("tools/call", again.clone());
+    assert_eq!(repeated["structuredContent"], result["structuredContent"]);
+    again["inputResponses"] = json!({ key: yes("by boat") });
     let used = client.request("tools/call", again);
     assert_eq!(client.reply(used)["error"]["code"], -32602);
 
