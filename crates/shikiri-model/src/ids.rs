@@ -204,6 +204,13 @@ impl ModelId {
     }
 }
 
+impl AgentId {
+    /// The sender of the server's own notices. It is no agent of a team.
+    pub fn server() -> Self {
+        Self("shikiri".to_owned())
+    }
+}
+
 impl TenantId {
     pub fn local() -> Self {
         Self("local".to_owned())

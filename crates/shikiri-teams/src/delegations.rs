@@ -5,7 +5,7 @@ use shikiri_model::ids::{DelegationId, ProjectId, TenantId};
 use shikiri_model::record::{RecordQuery, StoredDocument};
 use shikiri_model::team::{
     Delegation, DelegationStatus, Dialogue, InboxItem, InboxItemKind, MAX_CONTENT, RefusalCode,
-    check_content,
+    TeamCause, TeamCauseKind, check_content,
 };
 use shikiri_runtime::{entropy, transact};
 use shikiri_store::StoreExt;
@@ -44,6 +44,7 @@ impl AgentSessionHandle {
         context: Option<String>,
     ) -> Result<Option<Delegation>, TeamError> {
         let (partner, membership) = self.partner(target).await?;
+        let mut own = self.own_membership().await?;
         let open = self.teams.open_delegations(self.tenant(), &self.place().project).await?;
         if open.iter().filter(|one| one.agent == *self.agent()).count() >= MAX_OPEN {
             let message = format!("you have {MAX_OPEN} open delegations: wait for one to end");
@@ -51,8 +52,10 @@ impl AgentSessionHandle {
         }
         let mut transaction = TeamTransaction::begin(&self.teams, self.tenant()).await?;
         let living = self.teams.living_dialogues(self.tenant(), self.place()).await?;
+        let id = DelegationId::mint(transaction.now, entropy()?);
+        let cause = TeamCause::new(TeamCauseKind::Delegation, &id, transaction.now);
         let delegation = Delegation {
-            id: DelegationId::mint(transaction.now, entropy()?),
+            id,
             tenant: self.tenant().clone(),
             project: self.place().project.clone(),
             agent: self.agent().clone(),
@@ -63,6 +66,7 @@ impl AgentSessionHandle {
             task: self.session.task.clone(),
             session: self.session.id.clone(),
             budget: self.budget(&living, transaction.now).await?,
+            cause: Some(cause),
             attempts: 0,
             claim: None,
             dialogue: None,
@@ -71,6 +75,7 @@ impl AgentSessionHandle {
             reported: None,
         };
         transaction.require(&membership);
+        transaction.set_off(&self.teams, &mut own, delegation.cause.as_ref())?;
         transaction.add(&delegation)?;
         let what = InboxItemKind::Delegation(delegation.id.clone());
         transaction.add_inbox_item(&self.teams, self.place().clone(), what).await?;
@@ -110,7 +115,7 @@ impl AgentSessionHandle {
         } else {
             transaction.put(&delegation)?;
         }
-        transaction.try_commit(&self.teams, delegation).await
+        transaction.try_change(&self.teams, delegation).await
     }
 }
 

@@ -8,7 +8,7 @@ use shikiri_model::run::DialogueEventName;
 use shikiri_model::team::{
     Delegation, DelegationOutcome, Dialogue, DialogueEndReason, DialogueMessage, DialogueOpening,
     DialogueSide, DialogueState, InboxItem, InboxItemKind, MAX_CONTENT, ProjectMember, RefusalCode,
-    check_content,
+    TeamCause, TeamCauseKind, check_content,
 };
 use shikiri_runtime::{entropy, transact};
 use shikiri_store::StoreExt;
@@ -59,7 +59,8 @@ impl AgentSessionHandle {
         &self,
         wanted: &NewDialogue,
     ) -> Result<Option<DialogueStartResult>, TeamError> {
-        let (partner, membership) = self.partner(&wanted.target).await?;
+        let (partner, mut membership) = self.partner(&wanted.target).await?;
+        let own_membership = self.own_membership().await?;
         let own = self.teams.team_agent(self.tenant(), self.agent()).await?;
         if is_human(&partner) || is_human(&own.value) {
             let message = "conversations are between AI agents: use send_message";
@@ -74,7 +75,9 @@ impl AgentSessionHandle {
             Some(id) => Some(self.own_delegation(id).await?),
             None => None,
         };
+        let max_turns = Dialogue::check_max_turns(wanted.max_turns)?;
         let mut transaction = TeamTransaction::begin(&self.teams, self.tenant()).await?;
+        transaction.require(&own_membership);
         let budget = match &delegation {
             Some(delegation) => {
                 delegation.value.check_use(self.agent(), &partner.id)?;
@@ -82,27 +85,33 @@ impl AgentSessionHandle {
             }
             None => self.budget(&living, transaction.now).await?,
         };
+        let id = DialogueId::mint(transaction.now, entropy()?);
+        let action = TeamCause::new(TeamCauseKind::Dialogue, &id, transaction.now);
+        let known = delegation.as_ref().and_then(|delegation| delegation.value.cause.as_ref());
+        let cause = self.cause_of(known, &own_membership.value, action);
+        let turns = (max_turns, Dialogue::MIN_TURNS);
+        let taken = self.take_messages(&mut transaction, &partner.id, &cause, turns).await?;
+        let Some(max_turns) = taken else { return Ok(None) };
         let opening = DialogueOpening {
-            id: DialogueId::mint(transaction.now, entropy()?),
+            id,
             tenant: self.tenant().clone(),
             project: self.place().project.clone(),
             initiator: self.agent().clone(),
             participant: partner.id.clone(),
             purpose: optional(wanted.purpose.clone()),
-            max_turns: wanted.max_turns,
+            max_turns,
             delegation: delegation.as_ref().map(|delegation| delegation.value.id.clone()),
             budget,
+            cause: Some(cause),
         };
-        let dialogue = Dialogue::open(opening, self.limits(), transaction.now)?;
+        let dialogue = Dialogue::open(opening, self.limits(), transaction.now);
         if let Some(mut delegation) = delegation {
             let session = &self.session.id;
             delegation.value.begin_dialogue(&dialogue.id, session, self.limits(), transaction.now);
             transaction.put(&delegation)?;
-        } else {
-            self.pay(&mut transaction, dialogue.max_turns).await?;
         }
         let said = self.utterance(&transaction, &wanted.initial_message)?;
-        transaction.require(&membership);
+        transaction.set_off(&self.teams, &mut membership, dialogue.cause.as_ref())?;
         transaction.add(&dialogue)?;
         transaction
             .tell(&dialogue, vec![NewEvent::new(DialogueEventName::Message.as_str(), &said)?]);
@@ -186,7 +195,11 @@ impl AgentSessionHandle {
     ) -> Result<Option<DialogueEndReason>, TeamError> {
         let mut dialogue = self.dialogue(conversation).await?;
         let mut transaction = TeamTransaction::begin(&self.teams, self.tenant()).await?;
+        let was_living = dialogue.value.is_living();
         let reason = dialogue.value.end_by(self.agent(), note, transaction.now)?;
+        if !was_living {
+            return Ok(Some(reason));
+        }
         self.teams.put_end(&mut transaction, &dialogue, None).await?;
         transaction.try_commit(&self.teams, reason).await
     }
@@ -239,6 +252,7 @@ impl Teams {
             transaction.add_inbox_item(self, talk.place(side), ended).await?;
         }
         self.requeue_waiting_delegations(transaction, talk).await?;
+        self.give_turns_back(transaction, talk).await?;
         let Some(delegation) = &talk.delegation else { return Ok(()) };
         let found =
             self.runtime.store().load::<Delegation>(&talk.tenant, delegation.as_str()).await?;
@@ -250,7 +264,7 @@ impl Teams {
             dialogue: talk.id.clone(),
             end_reason: end.reason,
             messages: json(&messages),
-            remark: talk.remark(),
+            failure: talk.failure(),
         };
         let was_open = delegation.value.status.is_open();
         delegation.value.complete(&outcome, transaction.now);

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use shikiri_model::ids::{AgentSessionId, TenantId};
 use shikiri_model::record::{Document, Record, RecordClaim};
 use shikiri_model::team::{
-    AgentSession, Delegation, DelegationSweep, Dialogue, DialogueEndReason, ProjectMember,
-    SessionPurpose,
+    AgentSession, Delegation, DelegationSweep, Dialogue, DialogueEndReason, MessageBudget,
+    ProjectMember, SessionPurpose,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_runtime::run::BackgroundTask;
@@ -30,7 +30,8 @@ const BREATH: Duration = Duration::from_millis(20);
 /// The longest pause between looks: the store's clock may differ from ours.
 const LONGEST: Duration = Duration::from_secs(5);
 
-const KINDS: [&str; 3] = [Dialogue::KIND, Delegation::KIND, AgentSession::KIND];
+const KINDS: [&str; 4] =
+    [Dialogue::KIND, Delegation::KIND, AgentSession::KIND, MessageBudget::KIND];
 
 /// Ends what has expired. Every node runs it.
 pub struct ExpiryTask(pub Teams);
@@ -52,7 +53,7 @@ async fn run_expiry_task(teams: &Teams, stop: CancellationToken) {
                 Duration::from_secs(1)
             }
         };
-        let [dialogue, delegation, session] = &mut news;
+        let [dialogue, delegation, session, _] = &mut news;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause.clamp(BREATH, LONGEST)) => continue,
@@ -109,6 +110,7 @@ impl Teams {
         match kind {
             Dialogue::KIND => transact("team", id, || self.settle_dialogue(tenant, id)).await,
             Delegation::KIND => self.settle_claim(tenant, id).await,
+            MessageBudget::KIND => self.settle_budget(tenant, id).await,
             _ => self.settle_session(tenant, id).await,
         }
     }
@@ -126,6 +128,17 @@ impl Teams {
             transaction.put(&dialogue)?;
         }
         transaction.try_commit(self, ()).await
+    }
+
+    /// Forgets a budget that was not used for long.
+    async fn settle_budget(&self, tenant: &TenantId, id: &str) -> Result<(), TeamError> {
+        let Some(budget) = self.runtime.store().load::<MessageBudget>(tenant, id).await? else {
+            return Ok(());
+        };
+        let mut transaction = TeamTransaction::begin(self, tenant).await?;
+        transaction.remove(&budget);
+        // On a conflict it was used after all.
+        transaction.try_commit(self, ()).await.map(drop)
     }
 
     async fn settle_claim(&self, tenant: &TenantId, id: &str) -> Result<(), TeamError> {
@@ -220,7 +233,7 @@ impl Teams {
                 self.settle_claim(tenant, delegation.id.as_str()).await?;
             }
         }
-        let is_followed = self.team_agent(tenant, &member.agent).await?.value.can_be_started()
+        let is_followed = self.can_be_started(tenant, &member).await?
             || !self.live_sessions(tenant, &member, purpose).await?.is_empty();
         if is_followed { Ok(()) } else { self.end_dialogues_of(tenant, &member).await }
     }

@@ -37,6 +37,9 @@ pub struct InboxMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
     pub created_at: Timestamp,
+    /// The server tells something. It is not to be answered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub notice: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -64,6 +64,7 @@ impl AgentSessionHandle {
                     content: said.content.clone(),
                     conversation_id: Some(dialogue.to_string()),
                     created_at: said.created_at,
+                    notice: false,
                 });
             }
             InboxItemKind::Invitation { dialogue, said } => {
@@ -187,6 +188,7 @@ fn plain(message: &StoredDocument<TeamMessage>) -> InboxMessage {
         content: message.value.content.clone(),
         conversation_id: None,
         created_at: message.created_at,
+        notice: message.value.is_notice,
     }
 }
 

@@ -10,6 +10,7 @@
 //! them write. `expiry_task.rs` ends what is past its time, and `coordinator/` starts agents that
 //! something waits for.
 
+mod agent_changes;
 mod agent_login;
 mod coordinator;
 mod delegations;
@@ -20,6 +21,7 @@ mod expiry_task;
 mod inbox;
 mod inbox_delivery;
 mod login_throttle;
+mod message_budgets;
 mod messages;
 mod next_action;
 mod passkey;
@@ -29,6 +31,7 @@ mod session_budget;
 mod session_handle;
 mod stream_waiter;
 mod team_admin;
+mod team_removal;
 mod team_transaction;
 
 use shikiri_model::team::{RefusalCode, TeamRefusal};
@@ -36,6 +39,7 @@ use shikiri_store::{CommitError, StoreError};
 
 use shikiri_runtime::AppError;
 
+pub use agent_changes::TeamAgentPatch;
 pub use agent_login::AgentLoginRequest;
 pub use coordinator::Coordinator;
 pub use delivery_receipt::DeliveryReceipt;

@@ -4,8 +4,9 @@ use shikiri_model::ids::{AgentId, DelegationId, MessageId, ProjectId, TenantId};
 use shikiri_model::record::{RecordQuery, StoredDocument};
 use shikiri_model::team::{
     Delegation, DelegationOutcome, InboxItemKind, MAX_CONTENT, RefusalCode, TeamAgent, TeamBudget,
-    TeamMessage, check_content,
+    TeamCause, TeamCauseKind, TeamMessage, check_content,
 };
+use shikiri_model::time::Timestamp;
 use shikiri_runtime::{entropy, transact};
 use shikiri_store::{StoreExt, store};
 
@@ -13,6 +14,9 @@ use super::session_handle::AgentSessionHandle;
 use super::team_transaction::{TeamTransaction, is_human};
 use super::{TeamError, parse_id};
 use crate::Teams;
+
+/// Messages among which the newest one that can be answered is looked for.
+const NEWEST: u32 = 20;
 
 impl AgentSessionHandle {
     /// Sends one message and waits for no answer. With a delegation, the message completes it.
@@ -43,6 +47,10 @@ impl AgentSessionHandle {
         content: &str,
     ) -> Result<Option<MessageId>, TeamError> {
         let answered = self.received(message).await?;
+        if answered.value.is_notice {
+            let message = "a notice of the server is not answered";
+            return Err(RefusalCode::InvalidArgument.because(message).into());
+        }
         let to = answered.value.from.to_string();
         self.try_send(&to, content, None, Some(answered)).await
     }
@@ -54,8 +62,10 @@ impl AgentSessionHandle {
         delegation: Option<&str>,
         mut answered: Option<StoredDocument<TeamMessage>>,
     ) -> Result<Option<MessageId>, TeamError> {
-        let (partner, membership) = self.partner(target).await?;
+        let (partner, mut membership) = self.partner(target).await?;
+        let own = self.own_membership().await?;
         let mut transaction = TeamTransaction::begin(&self.teams, self.tenant()).await?;
+        transaction.require(&own);
         let message = TeamMessage {
             id: MessageId::mint(transaction.now, entropy()?),
             tenant: self.tenant().clone(),
@@ -66,6 +76,8 @@ impl AgentSessionHandle {
             in_reply_to: answered.as_ref().map(|answered| answered.value.id.clone()),
             delegation: None,
             hops: None,
+            cause: None,
+            is_notice: false,
             is_answered: false,
             read_at: None,
         };
@@ -75,11 +87,34 @@ impl AgentSessionHandle {
             left = answered.value.answer();
             transaction.put(answered)?;
         }
-        transaction.require(&membership);
         let done =
             self.for_delegation(&mut transaction, delegation, &partner.id, &message.id).await?;
-        let hops = self.hops(&mut transaction, &partner, done.as_ref(), left).await?;
-        let message = TeamMessage { delegation: done.map(|done| done.id), hops, ..message };
+        let sender = self.teams.team_agent(self.tenant(), self.agent()).await?.value;
+        let mut message =
+            TeamMessage { delegation: done.as_ref().map(|it| it.id.clone()), ..message };
+        if is_human(&sender) {
+            message.cause = Some(posted(&message.id, &sender, transaction.now));
+        } else if !is_human(&partner) {
+            let known = match (&done, &answered) {
+                (Some(done), _) => done.cause.as_ref(),
+                (None, Some(answered)) => answered.value.cause.as_ref(),
+                (None, None) => None,
+            };
+            let action = TeamCause::new(TeamCauseKind::Message, &message.id, transaction.now);
+            let cause = self.cause_of(known, &own.value, action);
+            message.hops = Some(self.hops(&transaction, done.as_ref(), left).await?);
+            let is_first = cause.id == message.id.as_str();
+            if !is_first
+                && self
+                    .take_messages(&mut transaction, &partner.id, &cause, (1, 1))
+                    .await?
+                    .is_none()
+            {
+                return Ok(None);
+            }
+            message.cause = Some(cause);
+        }
+        transaction.set_off(&self.teams, &mut membership, message.cause.as_ref())?;
         self.teams.deliver(&mut transaction, &message).await?;
         transaction.try_commit(&self.teams, message.id).await
     }
@@ -101,31 +136,25 @@ impl AgentSessionHandle {
         Ok(Some(delegation.value))
     }
 
-    /// The hops that are left after a message; None if a person takes part, who is not limited.
+    /// The hops that are left after a message to another AI agent.
     async fn hops(
         &self,
-        transaction: &mut TeamTransaction,
-        partner: &TeamAgent,
+        transaction: &TeamTransaction,
         delegation: Option<&Delegation>,
         answered: Option<u32>,
-    ) -> Result<Option<u32>, TeamError> {
-        let own = self.teams.team_agent(self.tenant(), self.agent()).await?;
-        if is_human(partner) || is_human(&own.value) {
-            return Ok(None);
-        }
+    ) -> Result<u32, TeamError> {
         if let Some(delegation) = delegation {
-            return Ok(Some(delegation.budget.hops));
+            return Ok(delegation.budget.hops);
         }
         let budgets = match answered {
             // The message answers a known one.
             Some(hops) => vec![TeamBudget::of_message(hops, self.limits(), transaction.now)],
             None => {
-                self.pay(transaction, 1).await?;
                 let living = self.teams.living_dialogues(self.tenant(), self.place()).await?;
                 self.received_budgets(&living).await?
             }
         };
-        Ok(Some(TeamBudget::hops_after(&budgets, self.limits())?))
+        Ok(TeamBudget::hops_after(&budgets, self.limits())?)
     }
 
     /// A message to this agent.
@@ -141,11 +170,13 @@ impl AgentSessionHandle {
                     state: Some(TeamMessage::READ.to_owned()),
                     owner: Some(self.place().key()),
                     newest_first: true,
-                    limit: 1,
+                    limit: NEWEST,
                     ..RecordQuery::of::<TeamMessage>(self.tenant())
                 };
                 let newest = self.teams.runtime.store().list(query).await?;
-                newest.first().map(store::decode::<TeamMessage>).transpose()?
+                let newest: Vec<_> =
+                    newest.iter().map(store::decode::<TeamMessage>).collect::<Result<_, _>>()?;
+                newest.into_iter().find(|message| !message.value.is_notice)
             }
         };
         found.filter(|message| message.value.recipient() == *self.place()).ok_or_else(|| {
@@ -200,10 +231,10 @@ impl Teams {
         content: &str,
     ) -> Result<Option<StoredDocument<TeamMessage>>, TeamError> {
         let mut transaction = TeamTransaction::for_active(self, tenant).await?;
-        for agent in [from, to] {
-            transaction.require(&self.membership(tenant, project, agent).await?);
-        }
-        let message = TeamMessage {
+        transaction.require(&self.membership(tenant, project, from).await?);
+        let mut recipient = self.membership(tenant, project, to).await?;
+        let sender = self.team_agent(tenant, from).await?.value;
+        let mut message = TeamMessage {
             id: MessageId::mint(transaction.now, entropy()?),
             tenant: tenant.clone(),
             project: project.clone(),
@@ -213,14 +244,15 @@ impl Teams {
             in_reply_to: None,
             delegation: None,
             hops: None,
+            cause: None,
+            is_notice: false,
             is_answered: false,
             read_at: None,
         };
+        message.cause = Some(posted(&message.id, &sender, transaction.now));
+        transaction.set_off(self, &mut recipient, message.cause.as_ref())?;
         self.deliver(&mut transaction, &message).await?;
-        let (created_at, updated_at) = (transaction.now, transaction.now);
-        let stored =
-            StoredDocument { version: 1, attempts: 0, created_at, updated_at, value: message };
-        transaction.try_commit(self, stored).await
+        transaction.try_create(self, message).await
     }
 
     async fn deliver(
@@ -233,4 +265,10 @@ impl Teams {
             .add_inbox_item(self, message.recipient(), InboxItemKind::Message(message.id.clone()))
             .await
     }
+}
+
+/// A message from a person, or from outside, as the cause of what follows from it.
+fn posted(id: &MessageId, sender: &TeamAgent, now: Timestamp) -> TeamCause {
+    let person = is_human(sender).then(|| sender.id.clone());
+    TeamCause { person, ..TeamCause::new(TeamCauseKind::Posted, id, now) }
 }

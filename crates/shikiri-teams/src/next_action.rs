@@ -39,8 +39,8 @@ pub(super) enum OutcomeRecipient {
 }
 
 impl AgentSessionHandle {
-    /// Outcomes of delegations come first. While a delegation is open, the session waits. Then
-    /// comes work.
+    /// Outcomes of delegations come first, then a task that can go on. The session waits while only
+    /// delegations are open.
     pub async fn next_action(&mut self, wait: Duration) -> Result<NextAction, TeamError> {
         self.confirm().await;
         let mut waiter = self.waiter(self.place().wake_stream(self.tenant()), wait);
@@ -54,23 +54,24 @@ impl AgentSessionHandle {
     }
 
     async fn look_for_action(&mut self) -> Result<NextAction, TeamError> {
-        // The task comes first, so that a session that takes over a task also learns the outcomes
-        // of its delegations.
-        let task = self.take_task().await?;
         // Read before the outcomes: a delegation that ends in between is found in one or the other.
         let open = self.teams.open_delegations(self.tenant(), &self.place().project).await?;
+        let open: Vec<_> = open.into_iter().filter(|one| one.agent == *self.agent()).collect();
+        // The task comes first, so that a session that takes over a task also learns the outcomes
+        // of its delegations.
+        let task = self.take_task(&open).await?;
         if let Some(action) = self.outcome().await? {
             return Ok(action);
         }
-        let is_mine = |one: &&Delegation| {
-            one.agent == *self.agent()
-                && (one.session == self.session.id
-                    || one.task.is_some() && one.task == self.session.task)
-        };
-        if let Some(delegation) = open.iter().find(is_mine) {
-            return Ok(NextAction::WaitForDelegation(delegation.id.clone()));
+        let awaited_for = |task: &TeamTask| open.iter().find(|one| one.is_awaited_by(&task.id));
+        if let Some(task) = task {
+            return Ok(match awaited_for(&task.value) {
+                Some(delegation) => NextAction::WaitForDelegation(delegation.id.clone()),
+                None => NextAction::Work(Box::new(task)),
+            });
         }
-        Ok(task.map_or(NextAction::None, |task| NextAction::Work(Box::new(task))))
+        let asked = open.iter().find(|one| one.session == self.session.id);
+        Ok(asked.map_or(NextAction::None, |one| NextAction::WaitForDelegation(one.id.clone())))
     }
 
     /// A session is told an outcome once. Another session that continues the task is told again.
@@ -100,6 +101,7 @@ impl AgentSessionHandle {
                 Some(dialogue) => self.teams.transcript(self.tenant(), dialogue).await?,
                 None => Vec::new(),
             };
+            self.go_on_with(delegation.value.task.as_ref()).await?;
             let ids = vec![one.value.id];
             self.receipt =
                 Some(DeliveryReceipt::new(&self.teams, self.tenant(), &self.session.id, ids));
@@ -107,6 +109,28 @@ impl AgentSessionHandle {
             return Ok(Some(NextAction::DelegationResult { delegation, messages }));
         }
         Ok(None)
+    }
+
+    /// Delegations from now on belong to the task whose outcome is told, if this session has it.
+    async fn go_on_with(&mut self, task: Option<&TaskId>) -> Result<(), TeamError> {
+        let Some(id) = task.filter(|id| self.session.task.as_ref() != Some(id)) else {
+            return Ok(());
+        };
+        let found = self.teams.runtime.store().load::<TeamTask>(self.tenant(), id.as_str()).await?;
+        let is_mine = |task: &TeamTask| {
+            task.status == TaskStatus::InProgress && task.session.as_ref() == Some(&self.session.id)
+        };
+        if !found.is_some_and(|found| is_mine(&found.value)) {
+            return Ok(());
+        }
+        let session = self.session.id.as_str();
+        let changed =
+            self.teams.runtime.update::<AgentSession>(&self.session.tenant, session, |session| {
+                session.task = Some(id.clone());
+                Ok(())
+            });
+        self.session = changed.await?.value;
+        Ok(())
     }
 
     /// True for the session that asked and for one that continues the task. If there is no such
@@ -125,29 +149,43 @@ impl AgentSessionHandle {
         }
     }
 
-    async fn take_task(&mut self) -> Result<Option<StoredDocument<TeamTask>>, TeamError> {
-        let taken = self.find_task().await?;
+    async fn take_task(
+        &mut self,
+        open: &[Delegation],
+    ) -> Result<Option<StoredDocument<TeamTask>>, TeamError> {
+        let taken = self.find_task(open).await?;
         if let Some(task) = &taken {
             self.session.task = Some(task.value.id.clone());
         }
         Ok(taken)
     }
 
-    async fn find_task(&self) -> Result<Option<StoredDocument<TeamTask>>, TeamError> {
-        transact("team", self.agent().as_str(), || self.try_task()).await
+    async fn find_task(
+        &self,
+        open: &[Delegation],
+    ) -> Result<Option<StoredDocument<TeamTask>>, TeamError> {
+        transact("team", self.agent().as_str(), || self.try_task(open)).await
     }
 
-    async fn try_task(&self) -> Result<Option<Option<StoredDocument<TeamTask>>>, TeamError> {
+    async fn try_task(
+        &self,
+        open: &[Delegation],
+    ) -> Result<Option<Option<StoredDocument<TeamTask>>>, TeamError> {
         let tasks = self.teams.open_tasks(self.tenant(), self.place()).await?;
         let living = self.teams.holders(self.tenant(), &tasks).await?;
-        let next = next_task(&tasks, &self.session.id, |id| living.contains(id));
+        let waits = |task: &TeamTask| open.iter().any(|one| one.is_awaited_by(&task.id));
+        let (waiting, ready): (Vec<_>, Vec<_>) = tasks.into_iter().partition(waits);
+        let is_live = |id: &AgentSessionId| living.contains(id);
+        let next = next_task(&ready, &self.session.id, is_live)
+            .or_else(|| next_task(&waiting, &self.session.id, is_live));
         let Some(next) = next else { return Ok(Some(None)) };
         let found =
             self.teams.runtime.store().load::<TeamTask>(self.tenant(), next.id.as_str()).await?;
         // Another session may have taken it since it was chosen: choose again.
         let Some(mut task) = found.filter(|task| task.value == *next) else { return Ok(None) };
         let is_mine = task.value.session.as_ref() == Some(&self.session.id);
-        if is_mine && task.value.status == TaskStatus::InProgress {
+        let is_current = self.session.task.as_ref() == Some(&task.value.id);
+        if is_mine && is_current && task.value.status == TaskStatus::InProgress {
             return Ok(Some(Some(task)));
         }
         let id = self.session.id.as_str();
@@ -162,9 +200,7 @@ impl AgentSessionHandle {
         session.value.task = Some(task.value.id.clone());
         transaction.put(&task)?;
         transaction.put(&session)?;
-        task.version += 1;
-        task.updated_at = transaction.now;
-        transaction.try_commit(&self.teams, Some(task)).await
+        Ok(transaction.try_change(&self.teams, task).await?.map(Some))
     }
 
     /// The agent reports that a task is done, or that it cannot continue.
@@ -204,9 +240,7 @@ impl AgentSessionHandle {
         transaction.remove_inbox_item(&self.teams, id.as_str()).await?;
         self.teams.settle_outcomes(&mut transaction, &task.value, self.place()).await?;
         transaction.wake_agent(self.place().clone());
-        task.version += 1;
-        task.updated_at = transaction.now;
-        transaction.try_commit(&self.teams, task).await
+        transaction.try_change(&self.teams, task).await
     }
 }
 

@@ -54,6 +54,22 @@ pub(super) fn check_description(description: &str) -> Result<(), AppError> {
     Err(AppError::invalid("description", "must have at most 100,000 characters"))
 }
 
+pub(super) fn check_agent_name(name: &str) -> Result<(), AppError> {
+    check_text("name", name, MAX_NAME)
+}
+
+pub(super) fn check_role(role: &str) -> Result<(), AppError> {
+    check_text("role", role, MAX_TITLE)
+}
+
+pub(super) fn check_passkey(passkey: &SecretToken) -> Result<(), AppError> {
+    let length = passkey.reveal().chars().count();
+    if (1..=MAX_PASSKEY).contains(&length) {
+        return Ok(());
+    }
+    Err(AppError::invalid("passkey", "must have 1 to 1,000 characters"))
+}
+
 impl Teams {
     pub async fn create_project(
         &self,
@@ -99,15 +115,12 @@ impl Teams {
         new: NewTeamAgent,
     ) -> Result<StoredDocument<TeamAgent>, AppError> {
         self.project(tenant, project).await?;
-        check_text("name", new.name.as_deref().unwrap_or("x"), MAX_NAME)?;
+        check_agent_name(new.name.as_deref().unwrap_or("x"))?;
         if let Some(role) = &new.role {
-            check_text("role", role, MAX_TITLE)?;
+            check_role(role)?;
         }
         if let Some(passkey) = &new.passkey {
-            let length = passkey.reveal().chars().count();
-            if !(1..=MAX_PASSKEY).contains(&length) {
-                return Err(AppError::invalid("passkey", "must have 1 to 1,000 characters"));
-            }
+            check_passkey(passkey)?;
         }
         if let Some(model) = &new.model_id {
             self.tenancy.check_model_id(model.as_str()).await?;
@@ -196,7 +209,12 @@ impl Teams {
             self.of_project::<ProjectMembership>(tenant, project, None, after, limit).await?;
         let mut agents = Vec::new();
         for member in members.0 {
-            agents.push(self.team_agent(tenant, &member.value.place.agent).await?);
+            match self.team_agent(tenant, &member.value.place.agent).await {
+                Ok(agent) => agents.push(agent),
+                // It was removed after the page was read.
+                Err(AppError::NotFound { .. }) => {}
+                Err(other) => return Err(other),
+            }
         }
         Ok((agents, members.1))
     }
@@ -235,17 +253,17 @@ impl Teams {
             status: TaskStatus::Todo,
             session: None,
             result: None,
+            given_at: Some(transaction.now),
         };
         if let Some(assignee) = &new.assignee {
-            transaction.require(&self.membership(tenant, project, assignee).await?);
+            let mut membership = self.membership(tenant, project, assignee).await?;
+            let cause = task.cause(transaction.now);
+            transaction.set_off(self, &mut membership, Some(&cause))?;
             let member = ProjectMember::new(project, assignee);
             transaction.add_inbox_item(self, member, InboxItemKind::Task(task.id.clone())).await?;
         }
         transaction.add(&task)?;
-        let at = transaction.now;
-        let stored =
-            StoredDocument { version: 1, attempts: 0, created_at: at, updated_at: at, value: task };
-        transaction.try_commit(self, stored).await
+        transaction.try_create(self, task).await
     }
 
     pub async fn task(

@@ -1,12 +1,10 @@
 //! An agent's remaining budget, by everything that it was told.
 
-use shikiri_model::team::{AgentSession, Dialogue, TeamBudget};
+use shikiri_model::team::{Dialogue, TeamBudget};
 use shikiri_model::time::Timestamp;
-use shikiri_store::StoreExt;
 
 use super::TeamError;
-use super::session_handle::{AgentSessionHandle, session_over};
-use super::team_transaction::TeamTransaction;
+use super::session_handle::AgentSessionHandle;
 
 impl AgentSessionHandle {
     /// The budget for a new action of this agent.
@@ -31,24 +29,5 @@ impl AgentSessionHandle {
         budgets.extend(for_it.filter(|one| one.dialogue.is_none()).map(|one| one.budget));
         budgets.extend(self.session.told);
         Ok(budgets)
-    }
-
-    /// Charges the session's budget for an action that it starts by itself.
-    pub(super) async fn pay(
-        &self,
-        transaction: &mut TeamTransaction,
-        turns: u32,
-    ) -> Result<(), TeamError> {
-        if self.session.told.is_none() {
-            return Ok(());
-        }
-        let id = self.session.id.as_str();
-        let found = self.teams.runtime.store().load::<AgentSession>(self.tenant(), id).await?;
-        let Some(mut session) = found else { return Err(session_over().into()) };
-        if let Some(budget) = &mut session.value.told {
-            budget.spend(turns);
-            transaction.put(&session)?;
-        }
-        Ok(())
     }
 }

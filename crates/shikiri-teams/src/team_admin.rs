@@ -47,6 +47,12 @@ impl TaskPatch {
     }
 }
 
+/// Whether a change gives the task to an agent, or to the same one again.
+fn is_given(before: &TeamTask, after: &TeamTask) -> bool {
+    let is_open = after.status.is_waiting_for_work();
+    before.assignee != after.assignee || (before.status != after.status && is_open)
+}
+
 impl Teams {
     /// Changes a task. It is in its agent's inbox while it is open.
     pub async fn change_task(
@@ -75,14 +81,19 @@ impl Teams {
         let before = task.value.clone();
         patch.apply(&mut task.value);
         let mut transaction = TeamTransaction::begin(self, tenant).await?;
-        if let Some(Some(assignee)) = &patch.assignee {
-            transaction.require(&self.membership(tenant, project, assignee).await?);
+        if is_given(&before, &task.value) {
+            task.value.given_at = Some(transaction.now);
+        }
+        let is_open = task.value.status.is_waiting_for_work();
+        let is_named = matches!(patch.assignee, Some(Some(_)));
+        if let Some(assignee) = task.value.assignee.as_ref().filter(|_| is_open || is_named) {
+            let mut membership = self.membership(tenant, project, assignee).await?;
+            let cause = task.value.cause(task.created_at);
+            transaction.set_off(self, &mut membership, Some(&cause))?;
         }
         transaction.put(&task)?;
         self.move_on_lists(&mut transaction, &before, &task.value).await?;
-        task.version += 1;
-        task.updated_at = transaction.now;
-        transaction.try_commit(self, task).await
+        transaction.try_change(self, task).await
     }
 
     /// Moves a task to the inbox that it belongs in now, and notifies the agents concerned.
@@ -94,7 +105,7 @@ impl Teams {
     ) -> Result<(), TeamError> {
         let is_same_agent = before.assignee == after.assignee;
         let is_open = after.status.is_waiting_for_work();
-        let is_news = !is_same_agent || (before.status != after.status && is_open);
+        let is_news = is_given(before, after);
         let wanted = after.place().filter(|_| is_open);
         let listed =
             self.runtime.store().load::<InboxItem>(&after.tenant, after.id.as_str()).await?;
@@ -198,9 +209,7 @@ impl Teams {
         }
         dialogue.value.end_for(DialogueEndReason::Cancelled, transaction.now);
         self.put_end(&mut transaction, &dialogue, None).await?;
-        dialogue.version += 1;
-        dialogue.updated_at = transaction.now;
-        transaction.try_commit(self, dialogue).await
+        transaction.try_change(self, dialogue).await
     }
 
     /// One message outside dialogues.

@@ -6,7 +6,8 @@ use shikiri_model::event::NewEvent;
 use shikiri_model::ids::TenantId;
 use shikiri_model::record::{Document, ExpectedVersion, RecordChange, StoredDocument};
 use shikiri_model::team::{
-    AgentKind, Dialogue, InboxItem, InboxItemKind, ProjectMember, TeamAgent,
+    AgentKind, Dialogue, InboxItem, InboxItemKind, ProjectMember, ProjectMembership, TeamAgent,
+    TeamCause,
 };
 use shikiri_model::tenant::TenantStatus;
 use shikiri_model::time::Timestamp;
@@ -46,13 +47,22 @@ impl TeamTransaction {
         Ok(transaction)
     }
 
+    pub(super) fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
     pub(super) fn add<T: Document>(&mut self, value: &T) -> Result<(), TeamError> {
         self.commit.records.push(RecordChange::put(value, ExpectedVersion::New)?);
         Ok(())
     }
 
+    /// Writes a record over the version that was read; version 0 is a new one.
     pub(super) fn put<T: Document>(&mut self, stored: &StoredDocument<T>) -> Result<(), TeamError> {
-        let put = RecordChange::put(&stored.value, ExpectedVersion::Version(stored.version))?;
+        let expected = match stored.version {
+            0 => ExpectedVersion::New,
+            version => ExpectedVersion::Version(version),
+        };
+        let put = RecordChange::put(&stored.value, expected)?;
         self.commit.records.push(put);
         Ok(())
     }
@@ -65,6 +75,36 @@ impl TeamTransaction {
     /// Makes the commit fail if this record has changed since it was read.
     pub(super) fn require<T: Document>(&mut self, stored: &StoredDocument<T>) {
         self.commit.requires.push((stored.value.key(), stored.version));
+    }
+
+    /// Requires an agent's membership, and records the cause of what is put in its inbox.
+    pub(super) fn set_off(
+        &mut self,
+        teams: &Teams,
+        membership: &mut StoredDocument<ProjectMembership>,
+        cause: Option<&TeamCause>,
+    ) -> Result<(), TeamError> {
+        let longest = teams.limits.delegation_wall;
+        match cause {
+            Some(cause) if membership.value.set_off(cause, longest, self.now) => {
+                self.put(membership)
+            }
+            _ => {
+                self.require(membership);
+                Ok(())
+            }
+        }
+    }
+
+    /// Records changes of who may do what.
+    pub(super) fn audit<T: Document>(
+        &mut self,
+        teams: &Teams,
+        before: Option<&T>,
+        after: Option<&T>,
+    ) -> Result<(), TeamError> {
+        self.commit.appends.extend(teams.runtime.audit(before, after)?);
+        Ok(())
     }
 
     /// Appends events to a dialogue's log; the end closes it.
@@ -86,6 +126,17 @@ impl TeamTransaction {
     ) -> Result<(), TeamError> {
         let item = self.item(teams, member.clone(), what).await?;
         self.add(&item)?;
+        self.wake_agent(member);
+        Ok(())
+    }
+
+    /// Adds an item for which no agent is started: its next session sees it.
+    pub(super) fn add_unstarted_item(
+        &mut self,
+        member: ProjectMember,
+        what: InboxItemKind,
+    ) -> Result<(), TeamError> {
+        self.add(&InboxItem::new(self.tenant.clone(), member.clone(), what, None))?;
         self.wake_agent(member);
         Ok(())
     }
@@ -132,8 +183,44 @@ impl TeamTransaction {
         teams: &Teams,
         answer: T,
     ) -> Result<Option<T>, TeamError> {
+        Ok(self.try_commit_at(teams).await?.map(|_| answer))
+    }
+
+    /// Commits it, with a new record, which has the time of the commit.
+    pub(super) async fn try_create<T>(
+        self,
+        teams: &Teams,
+        value: T,
+    ) -> Result<Option<StoredDocument<T>>, TeamError> {
+        let made = self.try_commit_at(teams).await?;
+        Ok(made.map(|at| StoredDocument {
+            version: 1,
+            attempts: 0,
+            created_at: at,
+            updated_at: at,
+            value,
+        }))
+    }
+
+    /// Commits it, with a record that was put, which has the next version and the time of the
+    /// commit.
+    pub(super) async fn try_change<T>(
+        self,
+        teams: &Teams,
+        mut stored: StoredDocument<T>,
+    ) -> Result<Option<StoredDocument<T>>, TeamError> {
+        let changed = self.try_commit_at(teams).await?;
+        Ok(changed.map(|at| {
+            stored.version += 1;
+            stored.updated_at = at;
+            stored
+        }))
+    }
+
+    /// The time of the commit. None on a conflict.
+    async fn try_commit_at(self, teams: &Teams) -> Result<Option<Timestamp>, TeamError> {
         match teams.runtime.store().commit(self.into_commit()).await {
-            Ok(_) => Ok(Some(answer)),
+            Ok(committed) => Ok(Some(committed.at)),
             Err(
                 CommitError::Conflict(_)
                 | CommitError::Exists(_)

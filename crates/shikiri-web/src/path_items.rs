@@ -6,7 +6,8 @@ use std::str::FromStr;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use shikiri_model::ids::{
-    ConversationId, DelegationId, DialogueId, KeyId, ModelId, ProjectId, RunId, ServerId, TaskId,
+    AgentId, ConversationId, DelegationId, DialogueId, KeyId, ModelId, ProjectId, RunId, ServerId,
+    TaskId,
 };
 
 use crate::access_extractors::{TenantAccess, TenantManagement, path_id};
@@ -35,6 +36,7 @@ macro_rules! path_items {
 }
 
 path_items! {
+    AgentItem: AgentId = "agent", "agent";
     ConversationItem: ConversationId = "c", "conversation";
     DelegationItem: DelegationId = "delegation", "delegation";
     DialogueItem: DialogueId = "dialogue", "dialogue";

@@ -64,8 +64,13 @@ pub(crate) fn api() -> OpenApiRouter<SharedWebState> {
         .routes(routes!(files::put_file, files::get_file, files::remove_file))
         .routes(routes!(usage::show_usage))
         .routes(routes!(projects::create_project, projects::list_projects))
-        .routes(routes!(projects::show_project))
+        .routes(routes!(projects::show_project, projects::remove_project))
         .routes(routes!(team_agents::add_agent, team_agents::list_agents))
+        .routes(routes!(
+            team_agents::show_agent,
+            team_agents::change_agent,
+            team_agents::remove_agent
+        ))
         .routes(routes!(tasks::create_task, tasks::list_tasks))
         .routes(routes!(tasks::show_task, tasks::change_task))
         .routes(routes!(team_messages::post_message, team_messages::list_team_messages))

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::ProjectMember;
 use super::dialogue::{Dialogue, DialogueEndReason};
 use super::team_budget::TeamBudget;
+use super::team_cause::TeamCause;
 use super::team_limits::TeamLimits;
 use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::ids::{
@@ -43,6 +44,9 @@ pub struct Delegation {
     /// The task session that created it.
     pub session: AgentSessionId,
     pub budget: TeamBudget,
+    /// The delegation itself, as the cause of what follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<TeamCause>,
     #[serde(default)]
     pub attempts: u32,
     #[serde(default)]
@@ -84,8 +88,8 @@ pub enum DelegationOutcome {
         dialogue: DialogueId,
         end_reason: DialogueEndReason,
         messages: Value,
-        /// A remark that adds to the reason.
-        remark: Option<&'static str>,
+        /// Why the dialogue came to nothing: its participant never spoke.
+        failure: Option<&'static str>,
     },
     Message(MessageId),
 }
@@ -109,6 +113,11 @@ impl DelegationStatus {
 impl Delegation {
     pub fn place(&self) -> ProjectMember {
         ProjectMember::new(&self.project, &self.agent)
+    }
+
+    /// Whether this task waits for it.
+    pub fn is_awaited_by(&self, task: &TaskId) -> bool {
+        self.status.is_open() && self.task.as_ref() == Some(task)
     }
 
     /// Refuses callers that are not chat sessions of the agent that delegated.
@@ -196,12 +205,15 @@ impl Delegation {
         self.dialogue = Some(dialogue.clone());
     }
 
-    /// Records the outcome that the server saw. An earlier report of the chat session is kept.
+    /// Records the outcome that the server saw. An earlier report of the chat session is kept, but
+    /// nothing is completed by a dialogue in which the partner never spoke.
     pub fn complete(&mut self, outcome: &DelegationOutcome, now: Timestamp) {
+        let mut status = self.reported.unwrap_or(DelegationStatus::Completed);
         let seen = match outcome {
-            DelegationOutcome::Dialogue { dialogue, end_reason, messages, remark } => {
-                if let Some(remark) = remark {
-                    self.add_to_result(json!({ "reason": remark }));
+            DelegationOutcome::Dialogue { dialogue, end_reason, messages, failure } => {
+                if let Some(reason) = failure {
+                    self.add_to_result(json!({ "reason": reason }));
+                    status = DelegationStatus::Failed;
                 }
                 json!({ "conversation_id": dialogue, "end_reason": end_reason, "messages": messages })
             }
@@ -210,7 +222,7 @@ impl Delegation {
         self.add_to_result(seen);
         self.turn_to();
         if self.status.is_open() {
-            self.close(self.reported.unwrap_or(DelegationStatus::Completed), now);
+            self.close(status, now);
         }
     }
 
@@ -226,8 +238,9 @@ impl Delegation {
         now: Timestamp,
     ) -> Result<(), TeamRefusal> {
         self.check_owner(by)?;
-        // If the server closed it without a report, one report may still follow.
-        if self.reported.is_some() || self.status == DelegationStatus::Failed {
+        // If a dialogue or a message closed it without a report, one report may still follow.
+        let was_given_up = self.status == DelegationStatus::Failed && self.dialogue.is_none();
+        if self.reported.is_some() || was_given_up {
             let message = format!("delegation {} has been dealt with already", self.id);
             return Err(RefusalCode::DelegationProcessed.because(message));
         }

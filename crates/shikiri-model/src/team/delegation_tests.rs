@@ -26,6 +26,7 @@ fn delegation() -> Delegation {
         task: None,
         session: session("task"),
         budget: TeamBudget::fresh(&TeamLimits::default(), at(0)),
+        cause: None,
         attempts: 0,
         claim: None,
         dialogue: None,
@@ -40,7 +41,7 @@ fn outcome() -> DelegationOutcome {
         dialogue: "dia_1".parse().unwrap(),
         end_reason: DialogueEndReason::MaxTurns,
         messages: json!([]),
-        remark: None,
+        failure: None,
     }
 }
 
@@ -218,11 +219,12 @@ fn a_talk_of_its_two_agents_holds_it_up_if_it_was_taken_on_and_not_begun() {
             initiator: agent(initiator),
             participant: agent(participant),
             purpose: None,
-            max_turns: None,
+            max_turns: 20,
             delegation: None,
             budget: TeamBudget::fresh(&limits, at(0)),
+            cause: None,
         };
-        Dialogue::open(opening, &limits, at(0)).unwrap()
+        Dialogue::open(opening, &limits, at(0))
     };
     let mut one = delegation();
     assert!(!one.is_blocked_by(&talk("b", "a")), "no session has it");
@@ -274,15 +276,40 @@ fn turning_to_what_was_listed_beside_another_is_an_attempt() {
     assert_eq!([begun.attempts, sent.attempts, reported.attempts], [1; 3]);
 }
 
+/// Whatever its chat session has reported or reports then.
 #[test]
-fn a_remark_about_the_end_is_in_the_result() {
+fn it_has_failed_if_its_partner_never_spoke() {
+    let silence = DelegationOutcome::Dialogue {
+        dialogue: "dia_1".parse().unwrap(),
+        end_reason: DialogueEndReason::InitiatorEnded,
+        messages: json!(["りんご"]),
+        failure: Some("it was ended before the partner had answered"),
+    };
+    let (text, limits) = (json!("done"), TeamLimits::default());
+    let (mut before, mut after) = (delegation(), delegation());
+    for one in [&mut before, &mut after] {
+        one.begin_dialogue(&"dia_1".parse().unwrap(), &session("first"), &limits, at(0));
+    }
+    let completed = DelegationStatus::Completed;
+    before.report(&agent("a"), completed, Some(&text), true, at(1)).unwrap();
+    before.complete(&silence, at(2));
+    after.complete(&silence, at(1));
+    after.report(&agent("a"), completed, Some(&text), false, at(2)).unwrap();
+    for one in [before, after] {
+        assert_eq!(one.status, DelegationStatus::Failed);
+        assert_eq!(one.result.unwrap()["report"], text);
+    }
+}
+
+#[test]
+fn why_a_dialogue_came_to_nothing_is_in_the_result() {
     let mut one = delegation();
     one.complete(
         &DelegationOutcome::Dialogue {
             dialogue: "dia_1".parse().unwrap(),
             end_reason: DialogueEndReason::Timeout,
             messages: json!(["りんご"]),
-            remark: Some("nobody answered"),
+            failure: Some("nobody answered"),
         },
         at(1),
     );

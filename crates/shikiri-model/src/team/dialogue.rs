@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::ProjectMember;
 use super::inbox_item::{DialogueMessage, InboxItemKind};
 use super::team_budget::TeamBudget;
+use super::team_cause::TeamCause;
 use super::team_limits::TeamLimits;
 use super::team_message::{MAX_CONTENT, check_content};
 use super::team_refusal::{RefusalCode, TeamRefusal};
@@ -37,8 +38,11 @@ pub struct Dialogue {
     /// The number of messages so far.
     pub messages: u32,
     pub max_turns: u32,
-    /// The budget for work that follows from the dialogue. Every message spends one turn of it.
+    /// The budget for work that follows from the dialogue.
     pub budget: TeamBudget,
+    /// What set the dialogue off. Its turns are taken from the budget of the pair and this cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<TeamCause>,
     #[serde(default)]
     pub delegation: Option<DelegationId>,
     /// The dialogue is ended at this time if nothing happens before.
@@ -92,9 +96,10 @@ pub struct DialogueOpening {
     pub initiator: AgentId,
     pub participant: AgentId,
     pub purpose: Option<String>,
-    pub max_turns: Option<i64>,
+    pub max_turns: u32,
     pub delegation: Option<DelegationId>,
     pub budget: TeamBudget,
+    pub cause: Option<TeamCause>,
 }
 
 /// The result of a message.
@@ -105,7 +110,14 @@ pub struct DialogueTurnResult {
 }
 
 const DEFAULT_TURNS: u32 = 20;
-const MIN_TURNS: u32 = 2;
+const MAX_TURNS: u32 = 40;
+
+impl DialogueEndReason {
+    /// Whether one of the two sides ended it.
+    fn is_of_a_side(self) -> bool {
+        matches!(self, Self::InitiatorEnded | Self::ParticipantEnded)
+    }
+}
 
 impl DialogueSide {
     pub fn other(self) -> Self {
@@ -117,23 +129,22 @@ impl DialogueSide {
 }
 
 impl Dialogue {
+    /// The fewest messages that a dialogue is opened for.
+    pub const MIN_TURNS: u32 = 2;
+
+    /// The number of messages that a caller asks for, of both sides together.
+    pub fn check_max_turns(asked: Option<i64>) -> Result<u32, TeamRefusal> {
+        let asked = asked.unwrap_or(i64::from(DEFAULT_TURNS));
+        let fits = |turns: &u32| (Self::MIN_TURNS..=MAX_TURNS).contains(turns);
+        u32::try_from(asked).ok().filter(fits).ok_or_else(|| {
+            let message = format!("max_turns must be {} to {MAX_TURNS}: {asked}", Self::MIN_TURNS);
+            RefusalCode::InvalidArgument.because(message)
+        })
+    }
+
     /// Opens a dialogue with its first message and invites the participant.
-    pub fn open(
-        opening: DialogueOpening,
-        limits: &TeamLimits,
-        now: Timestamp,
-    ) -> Result<Self, TeamRefusal> {
-        let asked = opening.max_turns.unwrap_or(i64::from(DEFAULT_TURNS));
-        let max_turns = u32::try_from(asked)
-            .ok()
-            .filter(|turns| (MIN_TURNS..=TeamBudget::MAX_TURNS).contains(turns))
-            .ok_or_else(|| {
-                let message =
-                    format!("max_turns must be {MIN_TURNS} to {}: {asked}", TeamBudget::MAX_TURNS);
-                RefusalCode::InvalidArgument.because(message)
-            })?
-            .min(opening.budget.turns);
-        let mut dialogue = Self {
+    pub fn open(opening: DialogueOpening, limits: &TeamLimits, now: Timestamp) -> Self {
+        Self {
             id: opening.id,
             tenant: opening.tenant,
             project: opening.project,
@@ -143,14 +154,13 @@ impl Dialogue {
             state: DialogueState::Pending,
             turn: DialogueSide::Participant,
             messages: 1,
-            max_turns,
+            max_turns: opening.max_turns,
             budget: opening.budget,
+            cause: opening.cause,
             delegation: opening.delegation,
             deadline: (now + limits.dialogue_pending).min(opening.budget.ends_at),
             end: None,
-        };
-        dialogue.budget.turns = dialogue.budget.turns.saturating_sub(1);
-        Ok(dialogue)
+        }
     }
 
     /// The event stream with its messages.
@@ -235,7 +245,6 @@ impl Dialogue {
         self.activate(limits, now);
         self.messages += 1;
         self.turn = side.other();
-        self.budget.turns = self.budget.turns.saturating_sub(1);
         self.deadline = (now + limits.dialogue_idle).min(self.budget.ends_at);
         let is_last = self.turns_left() == 0;
         if is_last {
@@ -244,7 +253,8 @@ impl Dialogue {
         Ok(DialogueTurnResult { is_last })
     }
 
-    /// Ends the dialogue for one side. It need not be that side's turn.
+    /// Ends the dialogue for one side. It need not be that side's turn. A side that crosses an end
+    /// which neither of them made is told of that end.
     pub fn end_by(
         &mut self,
         by: &AgentId,
@@ -255,6 +265,9 @@ impl Dialogue {
             DialogueSide::Initiator => DialogueEndReason::InitiatorEnded,
             DialogueSide::Participant => DialogueEndReason::ParticipantEnded,
         };
+        if let Some(end) = self.end.as_ref().filter(|end| !end.reason.is_of_a_side()) {
+            return Ok(end.reason);
+        }
         self.check_living()?;
         self.close(reason, note, now);
         Ok(reason)
@@ -269,14 +282,17 @@ impl Dialogue {
         true
     }
 
-    /// A remark that adds to the end reason: no message followed the first one.
-    pub fn remark(&self) -> Option<&'static str> {
+    /// Why a dialogue came to nothing: it ended before its participant said anything.
+    pub fn failure(&self) -> Option<&'static str> {
         let end = self.end.as_ref().filter(|_| self.messages == 1)?;
-        match end.reason {
-            DialogueEndReason::Timeout => Some("nobody answered the first message in time"),
-            DialogueEndReason::SessionExpired => Some("a session ended before anybody answered"),
-            _ => None,
-        }
+        Some(match end.reason {
+            DialogueEndReason::Timeout => "nobody answered the first message in time",
+            DialogueEndReason::SessionExpired => "a session ended before anybody answered",
+            DialogueEndReason::ParticipantEnded => "the partner ended it without a message",
+            DialogueEndReason::InitiatorEnded
+            | DialogueEndReason::MaxTurns
+            | DialogueEndReason::Cancelled => "it was ended before the partner had answered",
+        })
     }
 
     pub fn is_overdue(&self, now: Timestamp) -> bool {

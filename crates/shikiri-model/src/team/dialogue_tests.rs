@@ -22,11 +22,12 @@ fn open(max_turns: Option<i64>) -> Result<Dialogue, TeamRefusal> {
         initiator: agent("a"),
         participant: agent("b"),
         purpose: None,
-        max_turns,
+        max_turns: Dialogue::check_max_turns(max_turns)?,
         delegation: None,
         budget: TeamBudget::fresh(&limits, at(0)),
+        cause: None,
     };
-    Dialogue::open(opening, &limits, at(0))
+    Ok(Dialogue::open(opening, &limits, at(0)))
 }
 
 fn say(dialogue: &mut Dialogue, by: &str, seconds: i64) -> Result<DialogueTurnResult, RefusalCode> {
@@ -43,7 +44,6 @@ fn six_rounds_are_twelve_messages_strictly_in_turn_and_then_it_ends() {
         let said = say(&mut talk, speaker, message).unwrap();
         assert_eq!(said, DialogueTurnResult { is_last: message == 12 });
         assert_eq!(talk.turns_left(), 12 - u32::try_from(message).unwrap());
-        assert_eq!(talk.budget.turns, 40 - talk.messages);
     }
     assert_eq!(talk.end.as_ref().unwrap().reason, DialogueEndReason::MaxTurns);
     assert_eq!(say(&mut talk, "a", 99), Err(RefusalCode::DialogueEnded));
@@ -51,7 +51,7 @@ fn six_rounds_are_twelve_messages_strictly_in_turn_and_then_it_ends() {
 }
 
 #[test]
-fn turns_are_bounded_and_the_budget_bounds_them_further() {
+fn turns_are_bounded_and_the_budget_bounds_its_time() {
     for refused in [-1, 0, 1, 41, i64::MAX] {
         let code = open(Some(refused)).unwrap_err().code;
         assert_eq!(code, RefusalCode::InvalidArgument, "{refused}");
@@ -68,12 +68,13 @@ fn turns_are_bounded_and_the_budget_bounds_them_further() {
         initiator: talk.initiator,
         participant: talk.participant,
         purpose: None,
-        max_turns: Some(30),
+        max_turns: 5,
         delegation: None,
-        budget: TeamBudget { turns: 5, ends_at: at(7), ..talk.budget },
+        budget: TeamBudget { ends_at: at(7), ..talk.budget },
+        cause: None,
     };
-    let tight = Dialogue::open(opening, &limits, at(0)).unwrap();
-    assert_eq!((tight.max_turns, tight.budget.turns, tight.deadline), (5, 4, at(7)));
+    let tight = Dialogue::open(opening, &limits, at(0));
+    assert_eq!((tight.max_turns, tight.turns_left(), tight.deadline), (5, 4, at(7)));
 }
 
 #[test]
@@ -102,6 +103,26 @@ fn either_side_ends_it_at_any_time_once() {
         let again = talk.end_by(&agent(by), None, at(2)).unwrap_err();
         assert_eq!(again.code, RefusalCode::DialogueEnded);
         assert_eq!(talk.end.unwrap().at, at(1));
+    }
+}
+
+#[test]
+fn a_side_that_crosses_an_end_by_the_server_is_told_of_it() {
+    for reason in [
+        DialogueEndReason::MaxTurns,
+        DialogueEndReason::Timeout,
+        DialogueEndReason::SessionExpired,
+        DialogueEndReason::Cancelled,
+    ] {
+        let mut talk = open(None).unwrap();
+        assert!(talk.end_for(reason, at(1)));
+        let before = talk.clone();
+        for by in ["a", "b"] {
+            assert_eq!(talk.end_by(&agent(by), Some("done".to_owned()), at(2)), Ok(reason));
+        }
+        assert_eq!(talk, before);
+        let other = talk.end_by(&agent("c"), None, at(2)).unwrap_err();
+        assert_eq!(other.code, RefusalCode::NotParticipant);
     }
 }
 
@@ -154,20 +175,21 @@ fn the_invited_side_is_expected_until_it_comes_and_is_told_what_may_follow() {
 }
 
 #[test]
-fn a_dialogue_without_an_answer_is_reported_as_unanswered() {
+fn a_dialogue_without_an_answer_came_to_nothing() {
     let ended = |messages: i64, reason| {
         let mut talk = open(None).unwrap();
         for message in 2..=messages {
             say(&mut talk, if message % 2 == 0 { "b" } else { "a" }, message).unwrap();
         }
-        assert_eq!(talk.remark(), None, "it lives");
+        assert_eq!(talk.failure(), None, "it lives");
         talk.end_for(reason, at(99));
-        talk.remark()
+        talk.failure()
     };
     assert!(ended(1, DialogueEndReason::Timeout).unwrap().contains("nobody answered"));
     assert!(
         ended(1, DialogueEndReason::SessionExpired).unwrap().contains("before anybody answered")
     );
     assert_eq!(ended(2, DialogueEndReason::Timeout), None);
-    assert_eq!(ended(1, DialogueEndReason::Cancelled), None);
+    assert!(ended(1, DialogueEndReason::Cancelled).is_some());
+    assert_eq!(ended(2, DialogueEndReason::Cancelled), None);
 }

@@ -9,10 +9,12 @@ mod agent_session;
 mod delegation;
 mod dialogue;
 mod inbox_item;
+mod message_budget;
 mod project;
 mod spawn_queue;
 mod spawn_slot;
 mod team_budget;
+mod team_cause;
 mod team_limits;
 mod team_message;
 mod team_refusal;
@@ -30,12 +32,14 @@ pub use dialogue::{
 pub use inbox_item::{
     DeliveryState, DialogueMessage, InboxAction, InboxItem, InboxItemKind, InboxRetention,
 };
+pub use message_budget::MessageBudget;
 pub use project::{AgentKind, AgentRank, Project, ProjectMembership, SpawnPolicy, TeamAgent};
 pub use spawn_queue::{SpawnQueue, SpawnTarget};
 pub use spawn_slot::{
     AfterRunAction, RemainingWork, SpawnDecision, SpawnSlot, SpawnedRun, is_handled_by, is_reason,
 };
 pub use team_budget::TeamBudget;
+pub use team_cause::{TeamCause, TeamCauseKind};
 pub use team_limits::TeamLimits;
 pub use team_message::{MAX_CONTENT, TeamMessage, check_content};
 pub use team_refusal::{RefusalCode, TeamRefusal};

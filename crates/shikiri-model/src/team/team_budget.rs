@@ -1,9 +1,9 @@
-//! The budget of a conversation and everything that follows from it.
+//! How deep a chain of delegations, dialogues and messages may be, and how long it may take.
 //!
-//! A budget is inherited: an agent that delegates because of a conversation passes on what remains,
-//! with one hop less. The budget is stored in the dialogue or message and in every session that was
-//! shown it, and new work of the session spends it. So neither the end of a dialogue nor a restart
-//! refills it.
+//! The budget is inherited: an agent that delegates because of a conversation passes on what remains,
+//! with one hop less. It is stored in the dialogue or message and in every session that was shown
+//! it. So neither the end of a dialogue nor a restart refills it. How many messages two agents may
+//! exchange is counted elsewhere (`message_budget.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,19 +15,13 @@ use crate::time::Timestamp;
 pub struct TeamBudget {
     /// Delegations that may still follow.
     pub hops: u32,
-    /// Messages that may still follow.
-    pub turns: u32,
     pub ends_at: Timestamp,
 }
 
 impl TeamBudget {
-    /// The most messages in a dialogue.
-    pub const MAX_TURNS: u32 = 40;
-
     pub fn fresh(limits: &TeamLimits, now: Timestamp) -> Self {
         Self {
             hops: limits.delegation_depth.saturating_sub(1),
-            turns: Self::MAX_TURNS,
             ends_at: now + limits.delegation_wall,
         }
     }
@@ -46,15 +40,7 @@ impl TeamBudget {
     /// The smaller value of each limit.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self {
-            hops: self.hops.min(other.hops),
-            turns: self.turns.min(other.turns),
-            ends_at: self.ends_at.min(other.ends_at),
-        }
-    }
-
-    pub fn spend(&mut self, turns: u32) {
-        self.turns = self.turns.saturating_sub(turns);
+        Self { hops: self.hops.min(other.hops), ends_at: self.ends_at.min(other.ends_at) }
     }
 
     /// The budget for new work of an agent that was shown all these. The smallest value of each
@@ -66,10 +52,6 @@ impl TeamBudget {
     ) -> Result<Self, TeamRefusal> {
         let hops = Self::hops_after(told, limits)?;
         let budget = told.iter().fold(Self::fresh(limits, now), |all, one| all.and(*one));
-        if budget.turns < 2 {
-            let message = "the talk that this would follow from has no turns left for another";
-            return Err(RefusalCode::DelegationTooDeep.because(message));
-        }
         if budget.ends_at <= now {
             let message = "the talk that this would follow from has no time left for another";
             return Err(RefusalCode::DelegationTooDeep.because(message));
@@ -82,10 +64,6 @@ impl TeamBudget {
         let Some(least) = told.iter().map(|one| one.hops).min() else {
             return Ok(limits.delegation_depth.saturating_sub(1));
         };
-        if told.iter().any(|one| one.turns == 0) {
-            let message = "what this would follow from has no turns left";
-            return Err(RefusalCode::DelegationTooDeep.because(message));
-        }
         least.checked_sub(1).ok_or_else(|| {
             RefusalCode::DelegationTooDeep.because(format!(
                 "this would be more than {} talks or messages that follow from one another: do \
@@ -109,7 +87,7 @@ mod tests {
         let limits = TeamLimits::default();
         let mut chain = vec![TeamBudget::for_new_work(&[], &limits, now()).unwrap()];
         while let Ok(next) = TeamBudget::for_new_work(&chain[chain.len() - 1..], &limits, now()) {
-            assert!(next.ends_at <= chain[0].ends_at && next.turns <= chain[0].turns);
+            assert!(next.ends_at <= chain[0].ends_at);
             chain.push(next);
         }
         assert_eq!(chain.len(), 3);
@@ -120,12 +98,11 @@ mod tests {
         let limits = TeamLimits::default();
         let wide = TeamBudget::fresh(&limits, now());
         let soon = Timestamp::from_millis(1_000_001);
-        let tight = TeamBudget { hops: 1, turns: 4, ends_at: soon };
+        let tight = TeamBudget { hops: 1, ends_at: soon };
         let next = TeamBudget::for_new_work(&[wide, tight], &limits, now()).unwrap();
-        assert_eq!(next, TeamBudget { hops: 0, turns: 4, ends_at: soon });
-        for used_up in [TeamBudget { turns: 1, ..wide }, TeamBudget { ends_at: now(), ..wide }] {
-            assert!(TeamBudget::for_new_work(&[used_up], &limits, now()).is_err());
-        }
+        assert_eq!(next, TeamBudget { hops: 0, ends_at: soon });
+        let used_up = TeamBudget { ends_at: now(), ..wide };
+        assert!(TeamBudget::for_new_work(&[used_up], &limits, now()).is_err());
     }
 
     #[test]
@@ -143,16 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_out_costs_no_hop_and_turns_are_paid_once() {
+    fn what_is_carried_out_costs_no_hop() {
         let limits = TeamLimits::default();
         let given = TeamBudget { hops: 0, ..TeamBudget::fresh(&limits, now()) };
         assert!(TeamBudget::for_new_work(&[given], &limits, now()).is_err());
-        let mut own = given.with_extra_hop();
+        let own = given.with_extra_hop();
         assert_eq!(TeamBudget::for_new_work(&[own], &limits, now()).unwrap().hops, 0);
-        own.spend(39);
-        assert!(TeamBudget::for_new_work(&[own], &limits, now()).is_err());
-        assert!(TeamBudget::hops_after(&[own], &limits).is_ok(), "enough for a message");
-        own.spend(1);
-        assert!(TeamBudget::hops_after(&[own], &limits).is_err());
     }
 }

@@ -19,6 +19,8 @@ pub struct TeamLimits {
     pub attempts: u32,
     /// The longest chain of delegations that follow from one another.
     pub delegation_depth: u32,
+    /// The most messages between two agents that follow from one cause.
+    pub messages_per_cause: u32,
     /// The longest life of a delegation, with everything that follows from it.
     pub delegation_wall: Duration,
     /// The login timeout of a spawned agent. After it, another one is started.
@@ -54,6 +56,7 @@ impl Default for TeamLimits {
             delegation_claim: Duration::from_secs(120),
             attempts: 3,
             delegation_depth: 3,
+            messages_per_cause: 40,
             delegation_wall: Duration::from_secs(3_600),
             spawn_guard: Duration::from_secs(120),
             rest: Duration::from_secs(600),

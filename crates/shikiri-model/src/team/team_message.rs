@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ProjectMember;
+use super::team_cause::TeamCause;
 use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::ids::{AgentId, DelegationId, MessageId, ProjectId, TenantId};
 use crate::macros::document;
@@ -28,6 +29,12 @@ pub struct TeamMessage {
     /// Messages and dialogues that may still follow. Only for messages between AI agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hops: Option<u32>,
+    /// What set it off. Only for messages to AI agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<TeamCause>,
+    /// The server tells something. Nothing is to be answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_notice: bool,
     #[serde(default)]
     pub is_answered: bool,
     #[serde(default)]

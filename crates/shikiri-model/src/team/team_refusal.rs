@@ -81,6 +81,11 @@ documented_enum! {
         ///
         /// Report what there is. Only a person starts afresh.
         DelegationTooDeep = "delegation_too_deep",
+        /// The two agents have no message left of those that may follow from one cause: a person's
+        /// message, a task or a delegation.
+        ///
+        /// Finish without another message. A new message or task of a person sets new ones off.
+        MessageBudgetSpent = "message_budget_spent",
         /// Too many delegations of the agent are open.
         ///
         /// Wait for one of them to end.

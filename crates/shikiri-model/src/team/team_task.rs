@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ProjectMember;
+use super::team_cause::{TeamCause, TeamCauseKind};
 use super::team_refusal::{RefusalCode, TeamRefusal};
 use crate::ids::{AgentId, AgentSessionId, ProjectId, TaskId, TenantId};
 use crate::macros::{document, text_enum};
 use crate::record::RecordColumns;
+use crate::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TeamTask {
@@ -30,6 +32,9 @@ pub struct TeamTask {
     pub session: Option<AgentSessionId>,
     #[serde(default)]
     pub result: Option<Value>,
+    /// When a person last gave it to an agent, if that was not when it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_at: Option<Timestamp>,
 }
 
 text_enum! {
@@ -51,6 +56,12 @@ impl TaskStatus {
 impl TeamTask {
     pub fn place(&self) -> Option<ProjectMember> {
         self.assignee.as_ref().map(|agent| ProjectMember::new(&self.project, agent))
+    }
+
+    /// The task as the cause of what follows from it. Each time that a person gives it to an agent
+    /// is a cause of its own.
+    pub fn cause(&self, created_at: Timestamp) -> TeamCause {
+        TeamCause::new(TeamCauseKind::Task, &self.id, self.given_at.unwrap_or(created_at))
     }
 
     /// Assigns the task to a session.
@@ -150,6 +161,7 @@ mod tests {
             status,
             session: session.map(|id| id.parse().unwrap()),
             result: None,
+            given_at: None,
         }
     }
 

@@ -38,6 +38,7 @@ fn delegation(id: &str, now: Timestamp) -> Delegation {
         task: None,
         session: "ses_1".parse().unwrap(),
         budget: TeamBudget::fresh(&TeamLimits::default(), now),
+        cause: None,
         attempts: 0,
         claim: None,
         dialogue: None,

@@ -74,12 +74,13 @@ impl Teams {
         }
         let tasks = self.open_tasks(&slot.tenant, &slot.place).await?;
         for task in tasks_to_abandon(&tasks) {
-            self.block(task).await?;
+            self.block_task(task, GIVEN_UP).await?;
         }
         Ok(())
     }
 
-    async fn set_aside(&self, tenant: &TenantId, id: &str) -> Result<(), TeamError> {
+    /// Clears the due date of an item: no agent is started for it.
+    pub(super) async fn set_aside(&self, tenant: &TenantId, id: &str) -> Result<(), TeamError> {
         transact("team", id, || self.try_set_aside(tenant, id)).await
     }
 
@@ -101,11 +102,11 @@ impl Teams {
         transaction.try_commit(self, ()).await
     }
 
-    async fn block(&self, task: &TeamTask) -> Result<(), TeamError> {
-        transact("team", task.id.as_str(), || self.try_block(task)).await
+    pub(crate) async fn block_task(&self, task: &TeamTask, reason: &str) -> Result<(), TeamError> {
+        transact("team", task.id.as_str(), || self.try_block(task, reason)).await
     }
 
-    async fn try_block(&self, task: &TeamTask) -> Result<Option<()>, TeamError> {
+    async fn try_block(&self, task: &TeamTask, reason: &str) -> Result<Option<()>, TeamError> {
         let (tenant, id) = (&task.tenant, task.id.as_str());
         let found = self.runtime.store().load::<TeamTask>(tenant, id).await?;
         // A task that was changed meanwhile is not given up.
@@ -113,7 +114,7 @@ impl Teams {
             return Ok(Some(()));
         };
         let mut transaction = TeamTransaction::begin(self, tenant).await?;
-        found.value.block(GIVEN_UP);
+        found.value.block(reason);
         transaction.put(&found)?;
         transaction.remove_inbox_item(self, id).await?;
         if let Some(member) = found.value.place() {

@@ -22,7 +22,8 @@ sides; a single notice is a send_message with the delegation_id. One that comes 
 conversation_id has been begun: go on there.
 3. invitations and pending_messages with a conversation_id: it is your turn, answer each once with \
 respond_conversation_message. Then wait for the other side with get_pending_messages.
-4. Other pending_messages: answer with respond_chat where an answer is wanted.
+4. Other pending_messages: answer with respond_chat where an answer is wanted. One with notice is the \
+server's and is not answered.
 5. End a conversation with end_conversation when its purpose is reached. At the last turn it ends by \
 itself.
 Go on until nothing has come for one whole wait and no conversation of yours is open. Then end.";

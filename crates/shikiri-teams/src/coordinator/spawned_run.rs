@@ -94,6 +94,13 @@ impl LeadershipTerm {
     async fn verdict(&self, slot: &SpawnSlot) -> Result<SpawnDecision, TeamError> {
         let (tenant, member) = (&slot.tenant, &slot.place);
         let waiting = self.teams.inbox_items(tenant, member, slot.purpose).await?;
+        if !self.teams.can_be_started(tenant, member).await? {
+            // It was changed or removed since these came.
+            for one in waiting.iter().filter(|one| is_reason(&one.value)) {
+                self.teams.set_aside(tenant, &one.value.id).await?;
+            }
+            return Ok(SpawnDecision::NotNeeded);
+        }
         let is_needed = waiting.iter().any(|one| is_reason(&one.value));
         let living = self.teams.live_sessions(tenant, member, slot.purpose).await?;
         Ok(slot.decide(is_needed, !living.is_empty(), self.teams.runtime.store().now().await?))
@@ -310,6 +317,10 @@ impl LeadershipTerm {
             self.teams.remove_handled_items(&waiting, &occupant.session).await?;
         }
         self.end_session(&tenant, &occupant.session).await?;
+        if !self.teams.is_member(&tenant, &member).await? {
+            self.teams.remove_slot(&slot).await?;
+            return Ok(None);
+        }
         if next == AfterRunAction::GiveUp {
             self.teams.stop_spawning_for(&slot.value, &waiting).await?;
         }

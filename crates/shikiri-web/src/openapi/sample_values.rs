@@ -49,6 +49,7 @@ fn known_body(schema: &str) -> Option<Value> {
         "UpdateRun" => json!({ "input": { "steps": 5 } }),
         "NewProject" => json!({ "id": "website", "name": "Website" }),
         "NewTeamAgent" => json!({ "id": "writer", "name": "Writer" }),
+        "TeamAgentChange" => json!({ "spawn": "auto" }),
         "NewTask" => json!({ "title": "Write the start page", "assignee": "writer" }),
         "TaskChange" => json!({ "status": "done" }),
         "NewTeamMessage" => {

@@ -1,13 +1,14 @@
 //! `/v1/tenants/{t}/projects`
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use shikiri_model::ids::ProjectId;
 use utoipa::ToSchema;
 
 use super::created;
-use crate::access_extractors::TenantAccess;
+use crate::access_extractors::{ActingApp, TenantAccess};
 use crate::json_extractor::Json;
 use crate::openapi::{FailureResponses, GuardedResponses};
 use crate::path_items::ProjectAccess;
@@ -63,4 +64,18 @@ pub(crate) async fn show_project(
     State(web): State<SharedWebState>,
 ) -> Result<axum::Json<ProjectJson>, ProblemResponse> {
     Ok(axum::Json(web.app.teams.project(&access.tenant, &project).await?.into()))
+}
+
+/// Removes a project with its tasks, messages, delegations and dialogues, for good
+///
+/// Its agents are removed from it first: their sessions end.
+#[utoipa::path(delete, path = "/v1/tenants/{t}/projects/{p}", tag = "teams",
+    params(("t" = String, Path), ("p" = String, Path)),
+    responses((status = 204, description = "Removed"), GuardedResponses, FailureResponses), security(("key" = [])))]
+pub(crate) async fn remove_project(
+    ProjectAccess { access, id: project }: ProjectAccess,
+    ActingApp(app): ActingApp,
+) -> Result<StatusCode, ProblemResponse> {
+    app.teams.delete_project(&access.tenant, &project).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

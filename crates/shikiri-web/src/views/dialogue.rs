@@ -25,6 +25,9 @@ pub struct TeamMessageJson {
     #[schema(value_type = String)]
     to_agent_id: AgentId,
     content: String,
+    /// Only of what the server tells, from `shikiri`: it is not to be answered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    notice: bool,
     read: bool,
     #[schema(value_type = Option<String>, format = DateTime)]
     read_at: Option<Timestamp>,
@@ -133,6 +136,7 @@ impl From<StoredDocument<TeamMessage>> for TeamMessageJson {
             from_agent_id: message.from,
             to_agent_id: message.to,
             content: message.content,
+            notice: message.is_notice,
             read: message.read_at.is_some(),
             read_at: message.read_at,
             in_reply_to: message.in_reply_to,

@@ -1,20 +1,21 @@
-//! `shikiri agents add|list|show`.
+//! `shikiri agents add|list|show|set|remove`.
 
 use std::io::BufRead as _;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use serde_json::json;
 use shikiri_app::App;
 use shikiri_model::ids::{AgentId, ModelId};
 use shikiri_model::key::SecretToken;
 use shikiri_model::record::StoredDocument;
 use shikiri_model::team::{AgentKind, AgentRank, SpawnPolicy, TeamAgent};
 use shikiri_runtime::AppError;
-use shikiri_teams::NewTeamAgent;
+use shikiri_teams::{NewTeamAgent, TeamAgentPatch};
 use shikiri_tenancy::Tenancy;
 use shikiri_web::views::{TeamAgentJson, Word};
 
-use super::parts::{all_pages, none_yet, or_none, print_page, print_record, word};
+use super::parts::{all_pages, emptied, none_yet, or_none, print_page, print_record, word};
 use super::team::ProjectArgument;
 use super::{CommonArguments, JsonArgument};
 use crate::exit::Failure;
@@ -44,6 +45,44 @@ pub(super) enum Command {
         #[command(flatten)]
         common: CommonArguments,
     },
+    /// Change an agent, in all its projects; what is not named stays
+    Set {
+        agent: AgentId,
+        #[command(flatten)]
+        change: Change,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+    /// Remove an agent from a project; its sessions and dialogues end, its tasks can still be read
+    Remove {
+        agent: AgentId,
+        #[command(flatten)]
+        project: ProjectArgument,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct Change {
+    /// What people call it
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    #[arg(long, value_parser = word::<AgentRank>())]
+    rank: Option<AgentRank>,
+    /// What the agent is told of its part; empty for nothing
+    #[arg(long, value_name = "TEXT")]
+    role: Option<String>,
+    /// Make up another passkey and print it this once; open sessions go on
+    #[arg(long)]
+    new_passkey: bool,
+    /// Take another passkey from the first line of stdin; open sessions go on
+    #[arg(long, conflicts_with = "new_passkey")]
+    passkey_stdin: bool,
+    /// What it is started with; empty for the tenant's
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    /// Whether the server starts it when there is work for it
+    #[arg(long, value_parser = word::<SpawnPolicy>())]
+    spawn: Option<SpawnPolicy>,
 }
 
 #[derive(Args)]
@@ -74,7 +113,7 @@ pub(super) struct New {
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
-            Self::Add { .. } => Access::Write,
+            Self::Add { .. } | Self::Set { .. } | Self::Remove { .. } => Access::Write,
             Self::List { .. } | Self::Show { .. } => Access::Read,
         }
     }
@@ -86,6 +125,17 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
         Command::List { project } => list(app, &project).await,
         Command::Show { agent, common } => {
             show(app.teams.team_agent(&common.tenant.id, &agent).await?, common.json)
+        }
+        Command::Set { agent, change, project } => set(app, &agent, change, &project).await,
+        Command::Remove { agent, project } => {
+            let found = project.find(app).await?;
+            app.teams.remove_agent(&found.tenant, &found.project, &agent).await?;
+            if project.json.json {
+                let removed = json!({ "agent_id": agent, "project_id": found.project });
+                return Output::stdout().json(&removed);
+            }
+            let gone = format!("{agent} no longer works in project {}", found.project);
+            Output::stdout().line(&gone)
         }
     }
 }
@@ -123,6 +173,42 @@ async fn add(app: &App, new: New, project: &ProjectArgument) -> Result<(), Failu
     // Alone on stdout, so that a script can read it.
     output.line(passkey.reveal())?;
     note(&format!("the passkey of {id}, which works in {}; it is shown this once", found.project));
+    Ok(())
+}
+
+async fn set(
+    app: &App,
+    agent: &AgentId,
+    change: Change,
+    project: &ProjectArgument,
+) -> Result<(), Failure> {
+    let found = project.find(app).await?;
+    let made_up = if change.new_passkey { Some(mint_passkey()?) } else { None };
+    let given = if change.passkey_stdin { Some(read_passkey()?) } else { None };
+    let model = match emptied(change.model) {
+        Some(Some(id)) => Some(Some(id.parse::<ModelId>().map_err(|error| {
+            Failure::usage(error, "`shikiri models list` shows what there is")
+        })?)),
+        Some(None) => Some(None),
+        None => None,
+    };
+    let patch = TeamAgentPatch {
+        name: change.name,
+        rank: change.rank,
+        role: emptied(change.role),
+        passkey: given.or_else(|| made_up.clone()).map(Some),
+        model_id: model,
+        spawn: change.spawn,
+    };
+    let changed = app.teams.change_agent(&found.tenant, &found.project, agent, patch).await?;
+    let Some(passkey) = made_up else { return show(changed, project.json) };
+    if project.json.json {
+        let passkey = Some(passkey.reveal().to_owned());
+        return Output::stdout().json(&Made { agent: changed.into(), passkey });
+    }
+    // Alone on stdout, so that a script can read it.
+    Output::stdout().line(passkey.reveal())?;
+    note(&format!("the new passkey of {agent}; it is shown this once"));
     Ok(())
 }
 

@@ -126,7 +126,7 @@ async fn list(
 fn state_word(dialogue: &Dialogue) -> String {
     match &dialogue.end {
         Some(end) => {
-            let remark = dialogue.remark().map_or(String::new(), |remark| format!(" ({remark})"));
+            let remark = dialogue.failure().map_or(String::new(), |why| format!(" ({why})"));
             format!("ended: {}{remark}", end.reason.as_str())
         }
         None => dialogue.state.as_str().to_owned(),

@@ -109,6 +109,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("projects create", &["shikiri projects create site --name 'The web site'"]),
     ("projects list", &["shikiri projects list"]),
     ("projects show", &["shikiri projects show site"]),
+    ("projects remove", &["shikiri projects remove site"]),
     ("agents", &["shikiri agents list"]),
     (
         "agents add",
@@ -119,6 +120,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("agents list", &["shikiri agents list -p site"]),
     ("agents show", &["shikiri agents show ana"]),
+    (
+        "agents set",
+        &["shikiri agents set ana --spawn never", "shikiri agents set ana --new-passkey"],
+    ),
+    ("agents remove", &["shikiri agents remove ana -p site"]),
     ("tasks", &["shikiri tasks add 'Write the home page' --assignee ana"]),
     ("tasks add", &["TASK=$(shikiri tasks add 'Write the home page' --assignee ana)"]),
     ("tasks list", &["shikiri tasks list --status todo"]),

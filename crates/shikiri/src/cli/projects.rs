@@ -1,4 +1,4 @@
-//! `shikiri projects create|list|show`.
+//! `shikiri projects create|list|show|remove`.
 
 use clap::Subcommand;
 use shikiri_app::App;
@@ -7,9 +7,9 @@ use shikiri_model::record::StoredDocument;
 use shikiri_model::team::Project;
 use shikiri_web::views::ProjectJson;
 
-use super::CommonArguments;
 use super::id_argument::IdArgument;
 use super::parts::{all_pages, none_yet, print_id, print_page, print_record};
+use super::{CommonArguments, TenantArgument};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::table::TableColumn;
@@ -39,12 +39,18 @@ pub(super) enum Command {
         #[command(flatten)]
         common: CommonArguments,
     },
+    /// Remove a project with its tasks, messages and dialogues, for good; its agents' sessions end
+    Remove {
+        project: IdArgument<ProjectId>,
+        #[command(flatten)]
+        tenant: TenantArgument,
+    },
 }
 
 impl Command {
     pub(super) fn access(&self) -> Access {
         match self {
-            Self::Create { .. } => Access::Write,
+            Self::Create { .. } | Self::Remove { .. } => Access::Write,
             Self::List { .. } | Self::Show { .. } => Access::Read,
         }
     }
@@ -69,6 +75,11 @@ pub(super) async fn run(app: &App, command: Command) -> Result<(), Failure> {
                 [TableColumn::id("id"), TableColumn::time("created"), TableColumn::text("name")];
             let empty = none_yet("projects", false, "projects create ID");
             print_page::<ProjectJson, _>((all, None), common.json, &columns, &empty, row)
+        }
+        Command::Remove { project, tenant } => {
+            let project = project.resolve(app, &tenant.id).await?;
+            app.teams.delete_project(&tenant.id, &project).await?;
+            Output::stdout().line(&format!("project {project} is removed"))
         }
         Command::Show { project, common } => {
             let project = project.resolve(app, &common.tenant.id).await?;

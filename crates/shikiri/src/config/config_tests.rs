@@ -115,6 +115,7 @@ fn each_limit_of_teams_has_its_setting() {
         "SHIKIRI_DELEGATION_SECONDS",
         "SHIKIRI_SPAWN_GUARD_SECONDS",
         "SHIKIRI_DELEGATION_DEPTH",
+        "SHIKIRI_MESSAGES_PER_CAUSE",
     ];
     let world = (1..).zip(numbers).fold(world, |world, (n, name)| world.set(name, &n.to_string()));
     let world = world.set("SHIKIRI_DIALOGUE_IDLE_SECONDS", "0.5").project_file("max_spawns = 9");
@@ -127,6 +128,7 @@ fn each_limit_of_teams_has_its_setting() {
         delegation_wall: Duration::from_secs(6),
         spawn_guard: Duration::from_secs(7),
         delegation_depth: 8,
+        messages_per_cause: 9,
         max_spawns: 9,
         attempts: 3,
         rest: Duration::from_secs(600),

@@ -158,6 +158,12 @@ settings! {
             kind: Count<u32>,
             sets: team.delegation_depth,
         }
+        messages_per_cause {
+            help: "messages between two agents that may follow from one message, task or delegation",
+            variables: ["SHIKIRI_MESSAGES_PER_CAUSE"],
+            kind: Count<u32>,
+            sets: team.messages_per_cause,
+        }
         delegation_seconds {
             help: "longest time of a delegation and what follows from it",
             variables: ["SHIKIRI_DELEGATION_SECONDS"],

@@ -121,6 +121,33 @@ impl Player<'_> {
         }
     }
 
+    /// Begins a talk that a message asks for, and tells what to answer.
+    async fn begin(
+        &mut self,
+        purpose: &str,
+        partner: &str,
+        rounds: u32,
+    ) -> Result<String, Trouble> {
+        let first = words::first_word(purpose).unwrap_or(purpose);
+        let wanted = json!({
+            "target_agent_id": partner, "initial_message": first, "purpose": purpose,
+            "max_turns": 2 * rounds,
+        });
+        say(&format!("to {partner}: {first}"));
+        match self.client.call("start_conversation", &wanted).await {
+            Ok(begun) => {
+                let conversation = text(&begun, "conversation_id");
+                let answer = format!("{LABEL} I talk to {partner}: conversation {conversation}");
+                self.open.insert(conversation);
+                Ok(answer)
+            }
+            Err(Trouble::Refused { code, message }) if code != "sessionExpired" => {
+                Ok(format!("{LABEL} I cannot talk to {partner}: {code}: {message}"))
+            }
+            Err(broken) => Err(broken),
+        }
+    }
+
     /// Answers in a conversation: it is this agent's turn.
     async fn answer(&mut self, conversation: &str, incoming: &str) -> Result<(), Trouble> {
         self.open.insert(conversation.to_owned());
@@ -151,14 +178,20 @@ impl Player<'_> {
         self.tolerate("respond_conversation_message", &message).await
     }
 
-    /// Answers a message once, and never an answer: two players would go on for ever.
+    /// Answers a message once, and never an answer: two players would go on for ever. A message
+    /// that asks for a talk is answered with what came of it at first.
     async fn respond(&mut self, message: &Value) -> Result<(), Trouble> {
         let content = text(message, "content");
-        if content.starts_with(LABEL) {
+        if content.starts_with(LABEL) || message["notice"] == json!(true) {
             return Ok(());
         }
-        let incoming: String = content.chars().take(200).collect();
-        let answer = format!("{LABEL} I heard: {incoming}");
+        let answer = match (script::rounds(&content), script::partner(&content)) {
+            (Some(rounds), Some(partner)) => self.begin(&content, &partner, rounds).await?,
+            _ => {
+                let incoming: String = content.chars().take(200).collect();
+                format!("{LABEL} I heard: {incoming}")
+            }
+        };
         say(&answer);
         let answer = json!({ "message_id": message["message_id"], "content": answer });
         self.tolerate("respond_chat", &answer).await

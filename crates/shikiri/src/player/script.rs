@@ -5,7 +5,14 @@ const ROUNDS: u32 = 6;
 /// A conversation has at most forty messages.
 const MAX_ROUNDS: u32 = 20;
 
-/// The agent that a task names: `@worker-b`, `talk to worker-b`, `worker-bと…`.
+/// Numbers of rounds that are written as words; the first one is 1.
+const NUMBERS: [&str; 12] = [
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve",
+];
+
+/// The agent that a text names: `@worker-b`, `talk to worker-b`, `worker-bと…`, and, where a talk is
+/// asked for, `with worker-b`.
 pub(super) fn partner(text: &str) -> Option<String> {
     let after = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
@@ -25,6 +32,7 @@ pub(super) fn partner(text: &str) -> Option<String> {
         .or_else(|| after("Talk to "))
         .or_else(|| before("さんと"))
         .or_else(|| before("と"))
+        .or_else(|| rounds(text).and_then(|_| after(" with ")))
 }
 
 fn is_of_name(c: char) -> bool {
@@ -43,7 +51,9 @@ pub(super) fn rounds(purpose: &str) -> Option<u32> {
         let (before, _) = lower.split_once(mark)?;
         let digits: Vec<_> = before.chars().rev().map_while(digit).collect();
         let number = digits.iter().rev().fold(0_u32, |sum, d| sum.saturating_mul(10) + d);
-        (number > 0).then_some(number)
+        let word = before.rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        let named = NUMBERS.iter().zip(1..).find_map(|(name, n)| (*name == word).then_some(n));
+        (number > 0).then_some(number).or(named)
     });
     let games = ["しりとり", "shiritori", "word chain", "discuss", "話し合"];
     let is_talk = games.iter().any(|game| lower.contains(game));
@@ -72,6 +82,10 @@ mod tests {
             ("ひとりで考える", None),
             ("tidy up", None),
             ("@", None),
+            ("Play six rounds of shiritori with worker-b", Some("worker-b")),
+            ("Play six rounds of shiritori with worker-b.", Some("worker-b")),
+            ("Discuss the plan with bob, then end", Some("bob")),
+            ("Write the minutes with care", None),
         ] {
             assert_eq!(partner(text).as_deref(), name, "{text}");
         }
@@ -84,6 +98,10 @@ mod tests {
             ("１２往復", Some(12)),
             ("play 3 rounds", Some(3)),
             ("99 rounds of it", Some(20)),
+            ("Play six rounds of shiritori with worker-b", Some(6)),
+            ("play Three rounds", Some(3)),
+            ("twelve exchanges", Some(12)),
+            ("a few rounds", None),
             ("しりとりをして", Some(6)),
             ("Discuss the plan", Some(6)),
             ("Play a word chain", Some(6)),

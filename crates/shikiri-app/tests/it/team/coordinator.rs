@@ -24,7 +24,7 @@ use shikiri_runtime::run::WorkerNode;
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_store::store;
 use shikiri_teams::{Coordinator, NewDialogue, NewTask, NewTeamAgent};
-use shikiri_testkit::until;
+use shikiri_testkit::{until, until_within};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,8 @@ enum Whim {
     Read,
     /// Is sent what has come, and dies of it.
     Die,
+    /// Writes to its partner before it reads.
+    Write,
 }
 
 #[async_trait]
@@ -77,13 +79,19 @@ impl Engine for Stand {
         match self.whim {
             Whim::Fail => return Err(EngineError::new("as the test wants")),
             Whim::Hang => stop.cancelled().await,
-            Whim::Read | Whim::Die => {
+            Whim::Read | Whim::Die | Whim::Write => {
                 let app = self.app.lock().unwrap().clone().unwrap();
                 let mut desk = app
                     .teams
                     .enter_session(&token, permission("get_pending_messages"))
                     .await
                     .unwrap();
+                if self.whim == Whim::Write {
+                    let is_first = desk.session.place.agent.as_str() == "a";
+                    let partner = if is_first { "b" } else { "a" };
+                    // A refusal is what the test waits for.
+                    let _ = desk.send_message(partner, "どう？", None).await;
+                }
                 desk.pending(Duration::ZERO).await.unwrap();
                 super::world::confirm(&mut desk).await;
                 if self.whim == Whim::Die {
@@ -230,6 +238,32 @@ fn worker(id: &str) -> NewTeamAgent {
 
 fn local() -> TenantId {
     TenantId::local()
+}
+
+/// Each message starts the other agent, which answers before it has read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_write_before_they_read_come_to_an_end() {
+    let office = Office::open(Whim::Write, Duration::from_secs(60)).await;
+    office.app.teams.add_agent(&local(), &office.project, worker("b")).await.unwrap();
+    office.write("どう思いますか").await;
+    let messages = async || {
+        let teams = &office.app.teams;
+        let page = teams.list_team_messages(&local(), &office.project, None, None, 1_000).await;
+        page.unwrap().0.into_iter().map(|message| message.value).collect::<Vec<_>>()
+    };
+    until_within(2 * PATIENCE, "a notice", async || {
+        messages().await.iter().any(|message| message.is_notice)
+    })
+    .await;
+    let is_idle = async || office.app.runtime.metrics().agents_at_work.get() == 0;
+    until("nobody is at work", is_idle).await;
+    let all = messages().await;
+    let between = |from: &str| all.iter().filter(|message| message.from.as_str() == from).count();
+    assert_eq!(between("a") + between("b"), 40);
+    let mut told: Vec<_> = all.iter().filter(|one| one.is_notice).map(|one| &one.to).collect();
+    told.sort();
+    assert_eq!(told.iter().map(|agent| agent.as_str()).collect::<Vec<_>>(), ["a", "b", "person"]);
+    office.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use shikiri_testkit::until;
 use super::world::{Team, code};
 
 #[tokio::test]
-async fn a_dialogue_whose_partner_never_comes_ends_and_completes_its_delegation() {
+async fn a_dialogue_whose_partner_never_comes_ends_and_its_delegation_fails() {
     let team = Team::new().await;
     let worker = team.task("a").await;
     let delegation = worker.delegate("b").await;
@@ -24,7 +24,7 @@ async fn a_dialogue_whose_partner_never_comes_ends_and_completes_its_delegation(
     let NextAction::DelegationResult { delegation, messages } = worker.next().await else {
         panic!("no outcome")
     };
-    assert_eq!((delegation.status, messages.len()), (DelegationStatus::Completed, 1));
+    assert_eq!((delegation.status, messages.len()), (DelegationStatus::Failed, 1));
     let result = delegation.result.unwrap();
     assert_eq!(result["reason"], "nobody answered the first message in time", "{result}");
 }

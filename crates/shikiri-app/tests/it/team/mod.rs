@@ -2,9 +2,11 @@
 
 mod budget;
 mod coordinator;
+mod delegations;
 mod ends;
 mod inbox;
 mod limits;
+mod message_limits;
 mod passkeys;
 mod races;
 mod shiritori;

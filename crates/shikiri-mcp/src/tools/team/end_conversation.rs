@@ -23,7 +23,7 @@ impl SessionTool for EndConversation {
         title: "End a conversation",
         description: "\
             For chat sessions. Ends a conversation of yours; it need not be your turn. Both sides \
-            are told once.",
+            are told once. If the server has ended it already, the answer is that end.",
         requires: SessionRequirement::ChatSession,
         answer: &[STATE, required("end_reason", Text, "")],
         effect: ToolEffect::WritesOnce,

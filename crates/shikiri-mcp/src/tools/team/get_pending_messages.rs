@@ -22,7 +22,8 @@ impl SessionTool for GetPendingMessages {
         description: "\
             For chat sessions. Everything that waits for you, each thing once. pending_messages: \
             one with a conversation_id is your turn there, so answer with \
-            send_conversation_message; one without is answered with respond_chat. \
+            send_conversation_message; one without is answered with respond_chat; one with notice is the server's and is not \
+            answered. \
             pending_delegations: yours to carry out now, by start_conversation if several \
             exchanges are wanted, by send_message for a notice, with the delegation_id. \
             invitations: answer with respond_conversation_message. ended_conversations: nothing \
@@ -34,7 +35,7 @@ impl SessionTool for GetPendingMessages {
             required(
                 "pending_messages",
                 List,
-                "message_id, from_agent_id, content, conversation_id?",
+                "message_id, from_agent_id, content, conversation_id?, notice?",
             ),
             required(
                 "pending_delegations",

@@ -1,6 +1,7 @@
 //! Teams as a person sees and steers them: projects, agents, tasks, messages, dialogues.
 
 mod bounds;
+mod changes;
 
 use std::time::Duration;
 
@@ -320,9 +321,9 @@ async fn delegations_and_dialogues_are_seen_and_a_dialogue_is_cancelled_once() {
     assert_eq!(names(&done), fields);
     assert_eq!(
         (&done["status"], &done["result"]["end_reason"], &done["conversation_id"]),
-        (&json!("completed"), &json!("cancelled"), &json!(id))
+        (&json!("failed"), &json!("cancelled"), &json!(id))
     );
-    let listed = team.get(&format!("{P}/delegations?status=completed")).await.json();
+    let listed = team.get(&format!("{P}/delegations?status=failed")).await.json();
     assert_eq!(ids(&listed), [asked.id.as_str()]);
     assert!(ids(&team.get(&format!("{P}/delegations?status=pending")).await.json()).is_empty());
 }

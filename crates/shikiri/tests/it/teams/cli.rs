@@ -104,6 +104,30 @@ fn a_team_is_set_up_and_its_tasks_are_steered() {
 }
 
 #[test]
+fn agents_are_changed_and_removed_and_projects_too() {
+    let Team { folder: _folder, cli, passkeys } = Team::new();
+    let set = ["agents", "set", "mia", "--role", "Asks", "--rank", "manager", "--spawn", "auto"];
+    let shown = cli.run(&set).done().stdout;
+    assert!(shown.contains("Asks") && shown.contains("manager"), "{shown}");
+    let emptied = cli.run(&["agents", "set", "mia", "--role", "", "--json"]).done().json();
+    assert_eq!((&emptied["role"], &emptied["spawn"]), (&Value::Null, &json!("auto")));
+    let rotated = cli.run(&["agents", "set", "mia", "--new-passkey"]).done();
+    let passkey = rotated.stdout.trim_end();
+    assert!(passkey.starts_with("pass_") && rotated.stderr.contains("shown this once"));
+    assert_ne!(passkey, passkeys[0].1);
+    assert_eq!(cli.run(&["agents", "set", "otto", "--name", "O"]).code, 4);
+    let task = ["tasks", "add", "Play", "--assignee", "mia"];
+    let task = cli.run(&task).done().stdout.trim_end().to_owned();
+    cli.run(&["agents", "remove", "mia"]).done();
+    assert_eq!(cli.run(&["agents", "show", "mia"]).code, 4);
+    let shown = cli.run(&["tasks", "show", &task, "--json"]).done().json();
+    assert_eq!((&shown["status"], &shown["assignee"]), (&json!("blocked"), &json!("mia")));
+    cli.run(&["projects", "remove", "p"]).done();
+    assert_eq!(cli.run(&["projects", "show", "p"]).code, 4);
+    assert_eq!(cli.run(&["projects", "remove", "p"]).code, 4);
+}
+
+#[test]
 fn a_passkey_comes_from_stdin_and_never_from_the_command_line() {
     let (_folder, cli) = fresh();
     cli.run(&["projects", "create", "p"]).done();

@@ -234,6 +234,38 @@ async fn a_message_is_answered_by_an_agent_that_may_be_started_and_by_no_other()
     assert_eq!(count(&app.log(), STARTED), 1, "{}", app.log());
 }
 
+/// A sentence of the kind that people write, to an agent as a message and as a task.
+#[tokio::test(flavor = "multi_thread")]
+async fn six_rounds_are_played_because_of_one_sentence() {
+    const SENTENCE: &str = "Play six rounds of shiritori with worker-b";
+    for is_task in [false, true] {
+        let app = server().start().await;
+        let office = Office::open(&app, &["worker-a", "worker-b"], "auto").await;
+        office.post("/p/agents", &json!({ "id": "hanako", "kind": "human" })).await;
+        if is_task {
+            let task = office.assign("worker-a", SENTENCE).await;
+            office.done(&task).await;
+            office.check_game().await;
+            continue;
+        }
+        office.write_to("worker-a", SENTENCE).await;
+        until("the talk has ended", async || {
+            let dialogues = office.list("dialogues").await;
+            dialogues.iter().any(|dialogue| dialogue["state"] == "ended")
+        })
+        .await;
+        let dialogues = office.list("dialogues").await;
+        assert_eq!(dialogues.len(), 1, "{dialogues:#?}");
+        assert_eq!(
+            (&dialogues[0]["end_reason"], &dialogues[0]["messages"]),
+            (&json!("max_turns"), &json!(12))
+        );
+        office.answered(1).await;
+        let answer = office.answers().await[0]["content"].as_str().unwrap().to_owned();
+        assert!(answer.contains(dialogues[0]["id"].as_str().unwrap()), "{answer}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn players_that_are_killed_are_started_again_and_the_task_ends() {
     let mut app = quick_server().start().await;

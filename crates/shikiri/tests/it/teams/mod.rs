@@ -5,6 +5,7 @@ mod chaos;
 mod cli;
 mod coordinator;
 mod door;
+mod message_budget;
 mod permissions;
 mod places;
 mod real_cli;

@@ -59,7 +59,7 @@ impl Page<'_> {
         let between = format!("{} and {}", dialogue.initiator, dialogue.participant);
         let line = StatusLine::new(Style::Warning, "  – ").plain("dialogue of ");
         let mut line = line.add(Style::Bold, &between).plain(" was cancelled");
-        if let Some(remark) = dialogue.remark() {
+        if let Some(remark) = dialogue.failure() {
             line = line.plain(&format!(": {remark}"));
         }
         self.push(

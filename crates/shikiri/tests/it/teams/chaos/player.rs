@@ -58,13 +58,14 @@ pub(crate) const WAIT: u64 = 1;
 const TRIES: u32 = 50;
 
 /// Refusals that a player who does nothing wrong meets too, because of the others.
-const USUAL: [&str; 8] = [
+const USUAL: [&str; 9] = [
     "sessionExpired",
     "not_your_turn",
     "conversation_ended",
     "conversation_already_active",
     "delegation_already_processed",
     "delegation_too_deep",
+    "message_budget_spent",
     "too_many_delegations",
     // A task that another session reported done cannot be blocked.
     "invalid_argument",

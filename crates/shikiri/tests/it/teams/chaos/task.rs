@@ -1,6 +1,6 @@
 //! Who works on a task: it asks what to do, delegates, waits for the outcome, and reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -10,12 +10,21 @@ use super::player::{Player, Stop, WAIT, items, text_of};
 
 pub(crate) struct TaskPlayer {
     player: Player,
+    /// The task that it is at.
     task: Option<String>,
+    /// Its tasks in this life: another one may be ready while one waits for a delegation.
+    works: BTreeMap<String, Work>,
+    /// Looks that gave nothing to do.
+    quiet: u32,
+}
+
+/// What it knows of one task.
+#[derive(Default)]
+struct Work {
     /// Delegations of which it knows that they were made.
     made: u32,
     results: BTreeSet<String>,
-    /// Looks that gave nothing to do.
-    quiet: u32,
+    is_reported: bool,
 }
 
 /// After so many looks for nothing, in this life, it goes: the session of an earlier life may
@@ -24,7 +33,7 @@ const PATIENCE: u32 = 6;
 
 impl TaskPlayer {
     pub(crate) fn new(player: Player) -> Self {
-        Self { player, task: None, made: 0, results: BTreeSet::new(), quiet: 0 }
+        Self { player, task: None, works: BTreeMap::new(), quiet: 0 }
     }
 
     pub(crate) async fn play(mut self) {
@@ -33,7 +42,7 @@ impl TaskPlayer {
                 break;
             }
             (self.task, self.quiet) = (None, 0);
-            self.results.clear();
+            self.works.clear();
         }
         let busy = &self.player.stage.busy;
         busy.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
@@ -49,12 +58,15 @@ impl TaskPlayer {
                     self.take(&next);
                     if self.is_over() {
                         self.report().await?;
-                        return Ok(());
+                        if self.has_reported_all() {
+                            return Ok(());
+                        }
+                        continue;
                     }
                     self.delegate().await?;
                 }
                 Some("wait_for_delegation") => {
-                    self.made = self.made.max(1);
+                    self.work().made = self.work().made.max(1);
                     self.quiet += 1;
                 }
                 Some("delegation_result") => self.hear(&next),
@@ -65,17 +77,24 @@ impl TaskPlayer {
     }
 
     fn take(&mut self, next: &Value) {
-        let task = text_of(&next["task"], "id");
-        if self.task.as_ref() != Some(&task) {
-            self.task = Some(task);
-            self.made = 0;
-        }
+        self.task = Some(text_of(&next["task"], "id"));
+        self.work();
         self.quiet += 1;
     }
 
+    fn has_reported_all(&self) -> bool {
+        let open = |(task, work): (&String, &Work)| !task.is_empty() && !work.is_reported;
+        !self.works.iter().any(open)
+    }
+
+    /// What it knows of the task that it is at.
+    fn work(&mut self) -> &mut Work {
+        self.works.entry(self.task.clone().unwrap_or_default()).or_default()
+    }
+
     /// It got what it wanted, or does not get it.
-    fn is_over(&self) -> bool {
-        self.made > self.player.plan.loops || self.quiet >= PATIENCE - 1
+    fn is_over(&mut self) -> bool {
+        self.work().made > self.player.plan.loops || self.quiet >= PATIENCE - 1
     }
 
     async fn delegate(&mut self) -> Result<(), Stop> {
@@ -87,12 +106,12 @@ impl TaskPlayer {
         });
         match self.player.call_once("delegate_to_chat_session", wanted).await? {
             Reply::Done(answer) => {
-                self.made += 1;
+                self.work().made += 1;
                 let delegated = (self.player.who.clone(), text_of(&answer, "delegation_id"), task);
                 self.player.stage.journal.notes().delegated.push(delegated);
             }
             // As deep as it goes, or too many: it does without.
-            Reply::Refused(_) => self.made += 1,
+            Reply::Refused(_) => self.work().made += 1,
             // The next action shows whether it was made.
             Reply::Lost => {}
         }
@@ -101,9 +120,14 @@ impl TaskPlayer {
 
     fn hear(&mut self, next: &Value) {
         let delegation = text_of(next, "delegation_id");
-        self.made = self.made.max(1);
+        let task = next["task_id"].as_str().unwrap_or_default().to_owned();
+        if self.works.contains_key(&task) {
+            // It goes on with the task that the outcome names.
+            self.task = Some(task);
+        }
+        self.work().made = self.work().made.max(1);
         self.quiet = 0;
-        self.results.insert(delegation.clone());
+        self.work().results.insert(delegation.clone());
         let messages = items(next, "messages").iter();
         let outcome = Outcome {
             by: self.player.who.clone(),
@@ -118,7 +142,8 @@ impl TaskPlayer {
 
     async fn report(&mut self) -> Result<(), Stop> {
         let Some(task) = self.task.clone() else { return Ok(()) };
-        let status = if self.results.is_empty() { "blocked" } else { "done" };
+        let status = if self.work().results.is_empty() { "blocked" } else { "done" };
+        self.work().is_reported = true;
         let report = json!({ "task_id": task, "status": status, "result": "しりとり" });
         let times = if self.player.plan.reports_twice { 2 } else { 1 };
         for _ in 0..times {
