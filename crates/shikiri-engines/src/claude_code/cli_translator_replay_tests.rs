@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use shikiri_model::execution::{MessageProcessor, ProcessorConfig, SpenderKind, total};
+use shikiri_model::execution::{
+    MessageProcessor, ProcessorConfig, SpenderKind, built_in_prices, total,
+};
 use shikiri_model::time::Timestamp;
 
 use super::*;
@@ -104,14 +106,63 @@ fn sums(usage: TokenUsage) -> [u64; 4] {
     [usage.input_tokens, usage.output_tokens, written, usage.cache_read_tokens]
 }
 
+/// The tokens and the costs of each model that a result names, as the built-in prices have it and as
+/// the CLI had it, in billionths of a dollar.
+fn costs(result: &Value) -> Vec<(String, Option<i64>, Option<i64>)> {
+    let billionths = |cost: &Value| cost.as_f64().map(|dollars| (dollars * 1e9).round() as i64);
+    let models = result["modelUsage"].as_object().into_iter().flatten();
+    let costs = models.map(|(model, spent)| {
+        let tokens = |field: &str| spent[field].as_u64().unwrap();
+        assert_eq!(spent["cacheCreationEphemeral1hInputTokens"].as_u64().unwrap_or(0), 0);
+        let usage = TokenUsage {
+            input_tokens: tokens("inputTokens"),
+            output_tokens: tokens("outputTokens"),
+            cache_write_5m_tokens: tokens("cacheCreationInputTokens"),
+            cache_read_tokens: tokens("cacheReadInputTokens"),
+            ..TokenUsage::default()
+        };
+        let known = built_in_prices(model).map(|prices| prices.cost(&usage));
+        let known = known.and_then(|cost| billionths(&serde_json::json!(cost)));
+        (model.clone(), known, billionths(&spent["costUSD"]))
+    });
+    costs.collect()
+}
+
+#[test]
+fn every_captured_cost_is_that_of_the_built_in_prices() {
+    let mut models = BTreeSet::new();
+    for file in capture_files() {
+        for result in lines(&file).iter().filter(|line| line["type"] == "result") {
+            for (model, known, told) in costs(result) {
+                assert_eq!(known, told, "{}: {model}", file.display());
+                models.insert(model);
+            }
+        }
+    }
+    let expected = [
+        "claude-haiku-4-5-20251001",
+        "claude-haiku-5-5",
+        "claude-opus-4-8[1m]",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+        "eu.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "eu.anthropic.claude-opus-5-5",
+    ];
+    assert_eq!(models, expected.map(str::to_owned).into());
+}
+
+/// The captures of the CLI's output and of its wire.
+fn capture_files() -> Vec<PathBuf> {
+    let folders = ["stream", "control"].map(|folder| captures().join(folder));
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
 #[test]
 fn every_capture_gives_the_same_events_and_the_sums_that_it_tells() {
-    let mut files = Vec::new();
-    for folder in ["stream", "control"] {
-        let entries = std::fs::read_dir(captures().join(folder)).unwrap();
-        files.extend(entries.map(|entry| entry.unwrap().path()));
-    }
-    files.sort();
+    let files = capture_files();
     assert!(files.len() >= 35, "{files:?}");
     for file in files {
         let name = file.file_stem().unwrap().to_str().unwrap();

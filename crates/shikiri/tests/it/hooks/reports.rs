@@ -123,7 +123,7 @@ fn subagents_are_shown_as_a_tree_with_role_state_and_cost() {
     world.stop("known", "k1", &[("claude-haiku-4-5-20251001", 1_000, 200)]);
     let known = world.cli.run(&["subagents", "--session", "known"]).done();
     assert!(known.stdout.contains(" 0.0020\n"), "1,000 at 1 and 200 at 5: {}", known.stdout);
-    let note = "built-in prices as of 2025-12-01: claude-haiku-4-5-20251001\n";
+    let note = "built-in prices as of 2026-11-19: claude-haiku-4-5-20251001\n";
     assert_eq!(known.stderr, note);
     let old = world.cli.run(&["subagents", "--hook-session", "old"]).done().stdout;
     assert_eq!(old.lines().count(), 2, "{old}");

@@ -3,14 +3,14 @@
 use super::fresh;
 
 const NAME: &str = "claude-sonnet-4-5-20250929";
-const NOTE: &str = "built-in prices as of 2025-12-01: claude-sonnet-4-5-20250929\n";
+const NOTE: &str = "built-in prices as of 2026-11-19: claude-sonnet-4-5-20250929\n";
 
 #[test]
 fn a_known_model_without_prices_is_billed_with_the_built_in_ones() {
     let (_folder, cli) = fresh();
     cli.run(&["models", "create", "s", "--engine", "offline", "--model-name", NAME]).done();
     let model = cli.run(&["models", "show", "s"]).done().stdout;
-    assert!(model.contains("3 (built in, as of 2025-12-01)"), "{model}");
+    assert!(model.contains("3 (built in, as of 2026-11-19)"), "{model}");
     let told = cli.run(&["run", "Hello", "--model", "s"]).done();
     assert!(!told.stderr.contains("PRICE_UNKNOWN"), "{}", told.stderr);
 
