@@ -19,6 +19,7 @@ use shikiri_client::ClientError;
 use shikiri_host::HostError;
 
 use super::{Global, open};
+use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::terminal::host::has_person;
 use crate::wiring::{self, Access};
@@ -52,6 +53,11 @@ enum Command {
     /// What leads back to calls: list, clean
     #[command(subcommand)]
     Tokens(tokens::Command),
+}
+
+/// The names of the servers that the project's file has.
+pub(super) fn names_in_file(config: &Config) -> Vec<String> {
+    Places::default().names_in_file(config)
 }
 
 pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Failure> {

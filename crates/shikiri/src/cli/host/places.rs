@@ -12,6 +12,7 @@ use shikiri_client::{
 use shikiri_host::{Host, SealedTokenStore, open_calls};
 use shikiri_model::host::{
     HostCall, HostTransport, OAuthSpec, ServerSpec, expand_variables, http_transport, read_servers,
+    sanitize_line,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::models::ActiveStatus;
@@ -31,7 +32,7 @@ const FILE: &str = ".mcp.json";
 /// Far more servers than any configuration has.
 const MAX_SERVERS: u32 = 200;
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(super) struct Places {
     /// A server by its address, such as http://127.0.0.1:7420/mcp, instead of the file's
     #[arg(long, global = true, value_name = "URL")]
@@ -120,6 +121,20 @@ impl Places {
             config.trust.require(&request, &request.names())?;
         }
         Ok(Some(text))
+    }
+
+    /// The names of the servers in the project's file, if it is trusted. For a shell, so no control
+    /// characters.
+    pub(super) fn names_in_file(&self, config: &Config) -> Vec<String> {
+        let wanted = Wanted { asks: false, left: false, nothing: false };
+        let text = self.content(config, wanted).ok().flatten().unwrap_or_default();
+        let servers = read_servers(&text, &|_| None).unwrap_or_default();
+        let names = servers.into_iter().map(|server| match server {
+            Ok(server) => server.name,
+            // One whose variables are not set has a name too.
+            Err(error) => error.name,
+        });
+        names.filter(|name| sanitize_line(name) == *name).collect()
     }
 
     fn by_address(&self, url: &str, config: &Config) -> Result<ServerSpec, Failure> {

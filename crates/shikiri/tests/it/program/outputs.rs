@@ -143,16 +143,6 @@ async fn the_printed_openapi_document_is_the_served_one() {
     assert!(printed["openapi"].as_str().unwrap().starts_with("3."), "{}", printed["openapi"]);
 }
 
-#[test]
-fn completions_are_written_for_every_shell() {
-    let (folder, cli) = fresh();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = cli.run(&["completions", shell]).done().stdout;
-        assert!(script.contains("shikiri") && script.contains("tenants"), "{shell}");
-    }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_looks_at_everything_and_changes_nothing() {
     let (folder, cli) = fresh();
