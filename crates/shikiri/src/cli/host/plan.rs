@@ -2,7 +2,7 @@
 //! same checks as a file, and is shown before anything is called.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,6 +14,7 @@ use shikiri_model::host::sanitize_text;
 
 use super::run::{Telling, Which, carry_out, parse};
 use crate::exit::{Exit, Failure};
+use crate::file_schemas::FileSchema;
 use crate::output::{Output, note};
 use crate::owner_file::create_for_owner;
 use crate::terminal::host::changes_line;
@@ -23,6 +24,8 @@ const MAX_CATALOGUE: usize = 60_000;
 const MAX_DESCRIPTION: usize = 400;
 /// How often a refused plan is sent back with the reason.
 const MAX_TRIES: u32 = 3;
+/// Beside a plan that is saved; `shikiri schema plan` prints it.
+const SCHEMA: &str = "plan.schema.json";
 
 const INSTRUCTIONS: &str = r#"You make plans of tool calls. Reply with one plan in TOML and with nothing else. Its form:
 
@@ -44,7 +47,7 @@ Arguments and the template may hold ${task.path} for a part of another task's re
 pub(super) struct Arguments {
     /// What is to be reached, in your words
     goal: String,
-    /// Write the plan to this file, which must not be there yet
+    /// Write the plan to this new file, and its JSON Schema beside it
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Carry it out without asking; questions of servers are declined
@@ -173,12 +176,25 @@ fn described(server: &str, tool: &ServerTool) -> String {
     format!("- server {server}, tool {}: {does}\n  arguments: {schema}\n", tool.name)
 }
 
+/// Writes the plan. Its first line names its JSON Schema, which is put beside it, for editors.
 fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    let made = create_for_owner(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    made.map_err(|error| {
-        let what = format!("{} cannot be written: {error}", path.display());
-        Failure::new(Exit::Usage, what, "name another file with --save")
-    })
+    let text = format!("#:schema {SCHEMA}\n{text}");
+    write_new(path, &text).map_err(|error| not_written(path, &error))?;
+    let schema = path.with_file_name(SCHEMA);
+    match write_new(&schema, &format!("{:#}\n", FileSchema::Plan.document())) {
+        // That of an earlier plan.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        written => written.map_err(|error| not_written(&schema, &error)),
+    }
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    create_for_owner(path)?.write_all(text.as_bytes())
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> Failure {
+    let what = format!("{} cannot be written: {error}", path.display());
+    Failure::new(Exit::Usage, what, "name another file with --save")
 }
 
 /// Whether the person agreed. Without a person at a terminal, there is no consent.

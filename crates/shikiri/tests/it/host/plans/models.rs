@@ -46,6 +46,12 @@ async fn a_models_plan_is_checked_shown_saved_and_carried_out() {
     assert_eq!(asked.len(), 2);
     assert!(asked[0].says(GOAL) && asked[0].says("does search"), "{asked:?}");
     assert!(asked[1].says("offers a tool \\\"teleport\\\"") || asked[1].says("teleport"));
+    // Its first line names its schema for editors, as in conventions.
+    let saved = std::fs::read_to_string(desk.path().join("made.toml")).unwrap();
+    assert_eq!(saved.lines().next(), Some("#:schema plan.schema.json"), "{saved}");
+    let schema = std::fs::read_to_string(desk.path().join("plan.schema.json")).unwrap();
+    let printed = desk.command(&["schema", "plan"]).await.done().json();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&schema).unwrap(), printed);
     // What was saved is a plan like any other.
     let ended = desk.command(&["host", "run", "made.toml"]).await.done();
     assert_eq!(ended.stdout, "It costs 1200.\n");
