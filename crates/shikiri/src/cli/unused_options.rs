@@ -16,20 +16,36 @@ struct UnusedOptions {
     reason: &'static str,
 }
 
-const EVERYWHERE: &[&str] = &["store", "log_format"];
+const EVERYWHERE: &[&str] = &["store", "log_format", "utc"];
+const FILES: &[&str] = &["store", "utc"];
+const UTC: &[&str] = &["utc"];
 const STORE: &[&str] = &["store"];
 
+const NO_TIMES: &str = "it shows no times";
+
 const UNUSED: &[UnusedOptions] = &[
-    always("demo", EVERYWHERE, "the demo plays on a store of its own"),
-    always("hook", EVERYWHERE, "a hook reads SHIKIRI_STORE alone, and logs nothing"),
+    always("demo", EVERYWHERE, "the demo plays on a store of its own, and shows no times"),
+    always("hook", EVERYWHERE, "a hook reads SHIKIRI_STORE alone, and prints no logs or times"),
     always("schema", EVERYWHERE, "it only prints"),
     always("completions", EVERYWHERE, "it only prints"),
     always("openapi", EVERYWHERE, "it only prints"),
     always("env", EVERYWHERE, "it only prints"),
-    always("hooks uninstall", STORE, "it works on Claude Code's settings alone"),
-    always("hooks status", STORE, "hooks take no flags"),
-    always("hooks init", STORE, "it writes a file alone"),
-    always("hooks check", STORE, "it looks at a file alone"),
+    always("hooks uninstall", FILES, "it works on Claude Code's settings alone"),
+    always("hooks status", FILES, "hooks take no flags"),
+    always("hooks init", FILES, "it writes a file alone"),
+    always("hooks check", FILES, "it looks at a file alone"),
+    always("hooks install", UTC, NO_TIMES),
+    always("serve", UTC, "its logs have times in UTC anyway"),
+    always("mcp", UTC, "its logs have times in UTC anyway"),
+    always("status", UTC, NO_TIMES),
+    always("doctor", UTC, NO_TIMES),
+    always("subagents", UTC, NO_TIMES),
+    always("run", UTC, NO_TIMES),
+    always("ask", UTC, NO_TIMES),
+    always("cancel", UTC, NO_TIMES),
+    always("usage", UTC, "its days are those of UTC anyway"),
+    always("browser", FILES, "it works on a browser's profile alone, and shows no times"),
+    always("db", UTC, NO_TIMES),
     depends("hooks install", STORE, makes_key, "only --http without --key uses the store"),
     depends("hooks install", &["tenant"], makes_key, "only --http without --key makes a key"),
     always("trust", &["log_format"], "it logs nothing"),

@@ -89,7 +89,7 @@ fn read_help(help: &str) -> (Vec<String>, Vec<String>) {
 }
 
 /// All commands with their examples.
-fn all_examples(cli: &Cli, path: &[String], found: &mut Vec<(String, Vec<String>)>) {
+pub(super) fn all_examples(cli: &Cli, path: &[String], found: &mut Vec<(String, Vec<String>)>) {
     let mut words: Vec<&str> = path.iter().map(String::as_str).collect();
     words.push("--help");
     let (commands, examples) = read_help(&cli.run(&words).done().stdout);

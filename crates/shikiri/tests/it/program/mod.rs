@@ -4,6 +4,7 @@ mod command_line;
 mod completions;
 mod database;
 mod file_schemas;
+mod global_options;
 mod help_examples;
 mod outputs;
 mod places;
