@@ -41,6 +41,7 @@ pub(super) enum Command {
     },
     /// Show one agent
     Show {
+        /// Its id
         agent: AgentId,
         #[command(flatten)]
         common: CommonArguments,
@@ -92,11 +93,13 @@ pub(super) struct New {
     /// What people call it; its id, if left out
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
+    /// Whether it is a program or a person
     #[arg(long, default_value = "ai", value_parser = word::<AgentKind>())]
     kind: AgentKind,
+    /// Its place in the project, which its prompt names
     #[arg(long, default_value = "worker", value_parser = word::<AgentRank>())]
     rank: AgentRank,
-    /// What the agent is told of its part
+    /// Its part in the project, for its prompt
     #[arg(long, value_name = "TEXT")]
     role: Option<String>,
     /// Take the passkey from the first line of stdin instead of making one up

@@ -166,7 +166,7 @@ fn tell(pages: &[LoginPage], known: &[Option<bool>], is_json: bool) -> Result<()
     match missing.is_empty() {
         true => Ok(()),
         false => {
-            let what = format!("nobody is logged in at {}", missing.join(", "));
+            let what = format!("there is no login at {}", missing.join(", "));
             Err(Failure::new(Exit::Failed, what, "run `shikiri browser login` again"))
         }
     }

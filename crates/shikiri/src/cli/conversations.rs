@@ -32,8 +32,10 @@ pub(super) enum Command {
     },
     /// Show conversations, newest first
     List {
+        /// Only those with this status
         #[arg(long, value_parser = word::<ConversationStatus>())]
         status: Option<ConversationStatus>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -41,15 +43,18 @@ pub(super) enum Command {
     },
     /// Show one conversation
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Change a conversation; what is not named stays
     Set {
+        /// Its id, a unique ending of it, or @last for the newest
         conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         change: Change,
+        /// An archived conversation takes no more turns
         #[arg(long, value_parser = word::<ConversationStatus>())]
         status: Option<ConversationStatus>,
         /// Forget the engine's session: the next execution starts afresh
@@ -60,18 +65,21 @@ pub(super) enum Command {
     },
     /// Keep a conversation, and let nothing be said in it any more
     Archive {
+        /// Its id, a unique ending of it, or @last for the newest
         conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Show what was said, oldest first
     Messages {
+        /// Its id, a unique ending of it, or @last for the newest
         conversation: IdArgument<ConversationId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Remove a conversation with its messages and files, for good; what it cost stays on record
     Remove {
+        /// Its id, a unique ending of it, or @last for the newest
         conversation: IdArgument<ConversationId>,
         /// Yes, for good
         #[arg(long)]

@@ -26,9 +26,15 @@ pub(super) enum Command {
         json: JsonArgument,
     },
     /// Copy the database to a new file, while others go on using it
-    Backup { file: PathBuf },
+    Backup {
+        /// The new file
+        file: PathBuf,
+    },
     /// Put a backup in the database's place; what was there is kept beside it
-    Restore { file: PathBuf },
+    Restore {
+        /// The backup
+        file: PathBuf,
+    },
     /// Bring the database to the schema of this program
     Migrate,
 }

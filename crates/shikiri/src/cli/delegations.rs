@@ -20,8 +20,10 @@ use crate::text::short;
 pub(super) enum Command {
     /// Show delegations, oldest first
     List {
+        /// Only those with this status
         #[arg(long, value_parser = word::<DelegationStatus>())]
         status: Option<DelegationStatus>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -29,6 +31,7 @@ pub(super) enum Command {
     },
     /// Show one delegation
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         delegation: IdArgument<DelegationId>,
         #[command(flatten)]
         project: ProjectArgument,

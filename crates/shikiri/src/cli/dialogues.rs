@@ -26,8 +26,10 @@ use crate::wiring::Access;
 pub(super) enum Command {
     /// Show dialogues, oldest first
     List {
+        /// Only those in this state
         #[arg(long, value_parser = word::<DialogueState>())]
         state: Option<DialogueState>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -35,6 +37,7 @@ pub(super) enum Command {
     },
     /// Show one dialogue and what was said
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         dialogue: IdArgument<DialogueId>,
         /// Tell what is said as it is said, to the end; Ctrl-C detaches
         #[arg(long)]
@@ -42,8 +45,9 @@ pub(super) enum Command {
         #[command(flatten)]
         project: ProjectArgument,
     },
-    /// End a dialogue; both agents are told
+    /// End a dialogue; both agents are notified
     Cancel {
+        /// Its id, a unique ending of it, or @last for the newest
         dialogue: IdArgument<DialogueId>,
         #[command(flatten)]
         project: ProjectArgument,

@@ -27,6 +27,7 @@ pub(super) enum Command {
         /// Only this conversation's
         #[arg(long, value_name = "ID")]
         conversation: Option<IdArgument<ConversationId>>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -34,6 +35,7 @@ pub(super) enum Command {
     },
     /// Show one execution: its answer, its tools, its bill
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         execution: IdArgument<RunId>,
         #[command(flatten)]
         common: CommonArguments,

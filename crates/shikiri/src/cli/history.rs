@@ -22,6 +22,7 @@ pub(super) struct Arguments {
     /// Only what was asked there: chatgpt, gemini
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
+    /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]

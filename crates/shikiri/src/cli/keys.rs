@@ -45,6 +45,7 @@ pub(super) enum Command {
     },
     /// Make a key useless at once
     Revoke {
+        /// The key's id, not its secret
         key: IdArgument<KeyId>,
         #[command(flatten)]
         tenant: TenantArgument,

@@ -39,6 +39,7 @@ pub(super) enum Command {
     },
     /// Take in a sessions.json of version 1 or 2, whole or not at all; the file stays as it is
     Import {
+        /// The sessions.json to read
         file: PathBuf,
         #[command(flatten)]
         common: CommonArguments,

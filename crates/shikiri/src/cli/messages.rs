@@ -21,8 +21,10 @@ pub(super) enum Command {
     /// Send a message on behalf of an agent of the project, such as a person, and print its id
     #[command(visible_alias = "create")]
     Send {
+        /// The agent that sends it
         #[arg(long, value_name = "AGENT")]
         from: AgentId,
+        /// The agent that receives it
         #[arg(long, value_name = "AGENT")]
         to: AgentId,
         /// 1 to 4,000 characters
@@ -32,6 +34,7 @@ pub(super) enum Command {
     },
     /// Show one message
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         id: IdArgument<MessageId>,
         #[command(flatten)]
         project: ProjectArgument,
@@ -41,6 +44,7 @@ pub(super) enum Command {
         /// Only those from or to this agent
         #[arg(long, value_name = "ID")]
         agent: Option<AgentId>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]

@@ -39,12 +39,14 @@ pub(super) enum Command {
     },
     /// Show one model; values of its environment are hidden
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         id: IdArgument<ModelId>,
         #[command(flatten)]
         json: JsonArgument,
     },
     /// Change a model; what is not named stays
     Set {
+        /// Its id, a unique ending of it, or @last for the newest
         id: IdArgument<ModelId>,
         /// What runs it
         #[arg(long, value_parser = word::<EngineKind>())]
@@ -76,6 +78,7 @@ pub(super) struct Change {
     /// Of the provider; empty for none
     #[arg(long)]
     region: Option<String>,
+    /// An inactive model is not used
     #[arg(long, value_parser = word::<ActiveStatus>())]
     status: Option<ActiveStatus>,
     /// A short name that stands for it, such as haiku; can be given several times, empty for none
@@ -99,14 +102,19 @@ pub(super) struct Change {
 #[derive(Args)]
 #[command(next_help_heading = "Prices in dollars per million tokens")]
 struct Prices {
+    /// Input tokens that are not cached
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_input: Option<TokenPrice>,
+    /// Output tokens
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_output: Option<TokenPrice>,
+    /// Input tokens written to the cache for five minutes
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_cache_write_5m: Option<TokenPrice>,
+    /// Input tokens written to the cache for an hour
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_cache_write_1h: Option<TokenPrice>,
+    /// Input tokens read from the cache
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     price_cache_read: Option<TokenPrice>,
 }

@@ -35,6 +35,7 @@ pub(super) enum Command {
     },
     /// Show one project
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         project: IdArgument<ProjectId>,
         #[command(flatten)]
         common: CommonArguments,

@@ -42,8 +42,10 @@ pub(super) enum Command {
     },
     /// Show runs, newest first
     List {
+        /// Only those with this status
         #[arg(long, value_parser = word::<RunStatus>())]
         status: Option<RunStatus>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -51,12 +53,14 @@ pub(super) enum Command {
     },
     /// Show one run
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         run: IdArgument<RunId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Answer a question that a run asks a person
     Answer {
+        /// Its id, a unique ending of it, or @last for the newest
         run: IdArgument<RunId>,
         /// Its id, where the run asks several
         question: Option<QuestionId>,

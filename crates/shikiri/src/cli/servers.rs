@@ -44,15 +44,16 @@ pub(super) enum Command {
     },
     /// Show one MCP server
     Show {
-        /// Its id or its name
+        /// Its name, its id, a unique ending of the id, or @last for the newest
         server: IdArgument<ServerId>,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Change an MCP server; what is not named stays
     Set {
-        /// Its id or its name
+        /// Its name, its id, a unique ending of the id, or @last for the newest
         server: IdArgument<ServerId>,
+        /// Part of its tools' names: 1 to 64 letters, digits, _ or -
         #[arg(long)]
         name: Option<String>,
         /// How it is reached
@@ -65,14 +66,14 @@ pub(super) enum Command {
     },
     /// Remove an MCP server
     Remove {
-        /// Its id or its name
+        /// Its name, its id, a unique ending of the id, or @last for the newest
         server: IdArgument<ServerId>,
         #[command(flatten)]
         tenant: TenantArgument,
     },
     /// Try an MCP server from here, for at most 10 s; exit code 5 if it does not answer
     Check {
-        /// Its id or its name
+        /// Its name, its id, a unique ending of the id, or @last for the newest
         server: IdArgument<ServerId>,
         /// A token for its headers, with its value or with that of the environment variable of
         /// this name; can be given several times
@@ -122,6 +123,7 @@ pub(super) struct Change {
     /// Let it be at an address of this machine or this network [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     allow_private: Option<bool>,
+    /// An inactive server is not used
     #[arg(long, value_parser = word::<ActiveStatus>())]
     status: Option<ActiveStatus>,
     /// The program and its arguments after --, for stdio

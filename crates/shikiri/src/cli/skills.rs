@@ -41,12 +41,14 @@ pub(super) enum Command {
     },
     /// Show one skill
     Show {
+        /// Its name
         name: String,
         #[command(flatten)]
         common: CommonArguments,
     },
     /// Change a skill; what is not named stays
     Set {
+        /// Its name
         name: String,
         /// The SKILL.md, or the folder with it and its other files, in place of what there is
         #[arg(long, value_name = "PATH")]
@@ -58,6 +60,7 @@ pub(super) enum Command {
     },
     /// Remove a skill
     Remove {
+        /// Its name
         name: String,
         #[command(flatten)]
         tenant: TenantArgument,
@@ -78,6 +81,7 @@ pub(super) struct Change {
     /// What it is for, at most 1,024 characters
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
+    /// An inactive skill is not used
     #[arg(long, value_parser = word::<ActiveStatus>())]
     status: Option<ActiveStatus>,
 }

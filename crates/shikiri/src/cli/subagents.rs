@@ -40,13 +40,16 @@ pub(super) struct Arguments {
 enum Command {
     /// Say what a subagent is there for; it gets that role's conventions with its next tool call
     Role {
+        /// The subagent's id
         agent: String,
+        /// The role, as the conventions name it
         role: String,
         #[command(flatten)]
         tenant: TenantArgument,
     },
     /// Forget the subagents of a session
     Forget {
+        /// The session's id in Claude Code
         session: String,
         #[command(flatten)]
         tenant: TenantArgument,

@@ -25,7 +25,8 @@ pub(super) enum Command {
     Add {
         /// What is to be done, on one line
         title: String,
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        /// What else the agent needs to know
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         description: String,
         /// The agent that should do it
         #[arg(long, value_name = "AGENT")]
@@ -41,8 +42,10 @@ pub(super) enum Command {
     },
     /// Show tasks, oldest first
     List {
+        /// Only those with this status
         #[arg(long, value_parser = word::<TaskStatus>())]
         status: Option<TaskStatus>,
+        /// Show at most this many
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
@@ -50,12 +53,14 @@ pub(super) enum Command {
     },
     /// Show one task
     Show {
+        /// Its id, a unique ending of it, or @last for the newest
         task: IdArgument<TaskId>,
         #[command(flatten)]
         project: ProjectArgument,
     },
     /// Change a task; what is not named stays
     Set {
+        /// Its id, a unique ending of it, or @last for the newest
         task: IdArgument<TaskId>,
         #[command(flatten)]
         change: Change,
@@ -66,13 +71,16 @@ pub(super) enum Command {
 
 #[derive(Args)]
 pub(super) struct Change {
+    /// How far the work is
     #[arg(long, value_parser = word::<TaskStatus>())]
     status: Option<TaskStatus>,
-    /// Who should do it from now on, from the start; empty for nobody
+    /// Who should do it from now on, from the start; empty for no agent
     #[arg(long, value_name = "AGENT")]
     assignee: Option<String>,
+    /// What is to be done, on one line
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// What else the agent needs to know
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Higher comes first

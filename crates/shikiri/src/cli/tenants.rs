@@ -36,12 +36,14 @@ pub(super) enum Command {
     },
     /// Show one tenant
     Show {
+        /// Its id
         id: TenantId,
         #[command(flatten)]
         json: JsonArgument,
     },
     /// Change a tenant; what is not named stays
     Set {
+        /// Its id
         id: TenantId,
         #[command(flatten)]
         change: Change,
@@ -50,6 +52,7 @@ pub(super) enum Command {
     },
     /// Remove a tenant with its keys and all that it owns, for good
     Delete {
+        /// Its id
         id: TenantId,
         /// Yes, for good
         #[arg(long)]
@@ -68,13 +71,16 @@ impl Command {
 
 #[derive(Args)]
 pub(super) struct Change {
+    /// What people call it
     #[arg(long)]
     name: Option<String>,
+    /// The system prompt of its conversations; empty for none
     #[arg(long, value_name = "TEXT")]
     system_prompt: Option<String>,
     /// Default model; empty for none
     #[arg(long, value_name = "ID")]
     model: Option<String>,
+    /// An inactive tenant's keys are refused
     #[arg(long, value_parser = word::<TenantStatus>())]
     status: Option<TenantStatus>,
     /// Whether its conversations have a folder
@@ -86,8 +92,10 @@ pub(super) struct Change {
     /// `none` lifts the limit, here and below
     #[arg(long, value_name = "N")]
     max_concurrent_executions: Option<LimitArgument<u32>>,
+    /// Open event streams at a time
     #[arg(long, value_name = "N")]
     max_streams: Option<LimitArgument<u32>>,
+    /// API requests per minute
     #[arg(long, value_name = "N")]
     requests_per_minute: Option<LimitArgument<u32>>,
     /// Bytes of events, records, workspaces and engine homes

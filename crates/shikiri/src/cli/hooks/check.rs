@@ -15,7 +15,7 @@ use crate::text::{one_line, safe_text};
 
 #[derive(Args)]
 pub(super) struct Check {
-    /// What a subagent of this type would be told [general-purpose]
+    /// For a subagent of this type [general-purpose]
     #[arg(long, value_name = "TYPE")]
     agent_type: Option<String>,
     /// … with this role in its prompt
@@ -24,7 +24,7 @@ pub(super) struct Check {
     /// … with this prompt
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// What the main agent would be told
+    /// For the main agent
     #[arg(long, conflicts_with_all = ["agent_type", "role", "prompt"])]
     main: bool,
     /// The tool that it is about to use [Edit with --path, Bash with --command, else Read]

@@ -44,7 +44,7 @@ enum Command {
     Status(InProject<status::Status>),
     /// Write a first .shikiri/conventions.toml
     Init(InProject<init::Init>),
-    /// Check the conventions, and show what an agent would be told
+    /// Check the conventions, and show which text an agent would get
     Check(InProject<check::Check>),
     /// Show what hooks were called for, the newest last
     Log(hook_reports::Log),

@@ -44,7 +44,7 @@ pub(super) struct Following {
     /// Answer every question with its defaults, and yes
     #[arg(long, conflicts_with = "no_input")]
     yes: bool,
-    /// Ask nobody: questions are declined
+    /// Decline all questions
     #[arg(long)]
     no_input: bool,
     /// Call a tool though its server says something else of it than before

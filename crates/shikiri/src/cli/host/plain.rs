@@ -76,7 +76,7 @@ impl UserInteraction for Plain {
 
     async fn visit(&self, call: &HostCall, message: &str, url: &str) -> FormAnswer {
         note(&format!(
-            "{} wants you to visit {} ({}); nobody is asked here, so it is declined",
+            "{} wants you to visit {} ({}); questions are declined here",
             call.server,
             sanitize_line(url),
             sanitize_line(message)

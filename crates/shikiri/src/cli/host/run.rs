@@ -36,7 +36,7 @@ pub(super) struct Telling {
     /// Answer every question of a server with its defaults, and yes
     #[arg(long = "yes", conflicts_with = "no_input")]
     pub(super) agree: bool,
-    /// Ask nobody: questions are declined
+    /// Decline all questions
     #[arg(long)]
     pub(super) no_input: bool,
     /// Call tools though their servers say something else of them than before

@@ -1,8 +1,10 @@
 //! `docs/reference/cli.md`.
 
 use clap::builder::StyledStr;
-use clap::{Arg, ArgAction, Command, CommandFactory as _};
+use clap::{Arg, ArgAction, Command};
 use shikiri_testkit::{check_reference_page, table_cell};
+
+use super::super::{command_line, examples};
 
 const HEAD: &str = "\
 # Command line
@@ -16,29 +18,89 @@ or not allowed), 4 not found, 5 unavailable. Environment variables stand in
 
 #[test]
 fn the_reference_has_every_command_and_flag() {
-    let mut program = super::super::Arguments::command();
+    check_reference_page("cli.md", &page_of(command_line()));
+}
+
+/// The page has what the help has: short flags and examples, which are added to the parser's own
+/// description, and the options that a group of commands shares.
+#[test]
+fn the_reference_has_short_flags_examples_and_shared_options() {
+    let page = page_of(command_line());
+    for part in [
+        "| `-j, --json` | Print JSON |",
+        "| `-t, --tenant ID` | The tenant. Default: `local`. |",
+        "\nExamples:\n\n```text\nshikiri demo\nshikiri demo --once --fast\n```\n",
+        "| `--url URL` | A server by its address",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let change = |demo: Command| demo.mut_arg("fast", |fast| fast.short('q'));
+    let changed = page_of(command_line().mut_subcommand("demo", change));
+    assert!(!page.contains("| `-q, --fast` |") && changed.contains("| `-q, --fast` |"));
+}
+
+#[test]
+fn every_visible_argument_has_a_help_text() {
+    fn visit(command: &Command, path: &str, without: &mut Vec<String>) {
+        let visible = command.get_arguments().filter(|argument| !argument.is_hide_set());
+        let empty = visible.filter(|argument| {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            help.trim().is_empty()
+        });
+        without.extend(empty.map(|argument| format!("{path} {}", argument.get_id())));
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            visit(sub, &format!("{path} {}", sub.get_name()), without);
+        }
+    }
+    let mut without = Vec::new();
+    visit(&command_line(), "shikiri", &mut without);
+    assert_eq!(without, Vec::<String>::new());
+}
+
+fn page_of(mut program: Command) -> String {
     program.build();
     let mut page = HEAD.to_owned();
     page.push_str("\n## Flags of every command\n");
     page.push_str(&arguments(&program, |argument| argument.is_global_set()));
+    let inherited = global_ids(&program);
     for command in program.get_subcommands() {
-        describe(command, "shikiri", 2, &mut page);
+        describe(command, "", &inherited, &mut page);
     }
-    check_reference_page("cli.md", &page);
+    page
 }
 
-fn describe(command: &Command, parent: &str, level: usize, page: &mut String) {
+/// The options that a command's subcommands take over.
+fn global_ids(command: &Command) -> Vec<String> {
+    let global = command.get_arguments().filter(|argument| argument.is_global_set());
+    global.map(|argument| argument.get_id().to_string()).collect()
+}
+
+/// Adds a command, whose parents are named by `parents`, and its subcommands to the page.
+fn describe(command: &Command, parents: &str, inherited: &[String], page: &mut String) {
     if command.is_hide_set() || command.get_name() == "help" {
         return;
     }
-    let name = format!("{parent} {}", command.get_name());
+    let path = format!("{parents} {}", command.get_name()).trim().to_owned();
+    let (name, level) = (format!("shikiri {path}"), path.split(' ').count() + 1);
     let about = command.get_long_about().or(command.get_about()).map(plain).unwrap_or_default();
     let usage = usage(command);
     page.push_str(&format!("\n{} {name}\n\n{about}\n\n", "#".repeat(level)));
     page.push_str(&format!("`{name}{usage}`\n"));
-    page.push_str(&arguments(command, |argument| !argument.is_global_set()));
+    let is_own = |argument: &Arg| !inherited.iter().any(|id| argument.get_id() == id.as_str());
+    page.push_str(&arguments(command, is_own));
+    page.push_str(&examples_of(&path));
+    let inherited = [inherited, &global_ids(command)].concat();
     for part in command.get_subcommands() {
-        describe(part, &name, level + 1, page);
+        describe(part, &path, &inherited, page);
+    }
+}
+
+fn examples_of(path: &str) -> String {
+    let lines = examples::of(path);
+    let title = if lines.len() == 1 { "Example" } else { "Examples" };
+    match lines {
+        [] => String::new(),
+        lines => format!("\n{title}:\n\n```text\n{}\n```\n", lines.join("\n")),
     }
 }
 

@@ -39,7 +39,7 @@ Ctrl-C cancels the call before you, twice leaves it; a line that begins with a s
 
 pub(super) async fn run(host: Host, config: &Config) -> Result<(), Failure> {
     if !has_person() {
-        let what = "nobody is at a terminal";
+        let what = "there is no terminal";
         return Err(Failure::usage(what, "name a command, such as `shikiri host call`"));
     }
     let screen = Screen::new();
