@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Told { line, .. } => f.write_str(line),
-            Self::ReaderGone => f.write_str("nobody reads the output any more"),
+            Self::ReaderGone => f.write_str("the output is no longer read"),
             Self::Stopped(signal) => write!(f, "stopped by signal {signal}"),
         }
     }

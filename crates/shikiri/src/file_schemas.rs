@@ -32,7 +32,7 @@ impl FileSchema {
     pub fn files(self) -> &'static str {
         match self {
             Self::Config => "shikiri.toml, and shikiri/config.toml in ~/.config",
-            Self::Conventions => ".shikiri/conventions.toml: what Claude Code's agents are told",
+            Self::Conventions => ".shikiri/conventions.toml: the rules of Claude Code's agents",
             Self::Providers => ".shikiri/providers.toml: the pages of ChatGPT and Gemini",
             Self::Plan => "a plan of tool calls, for `shikiri host run`",
         }

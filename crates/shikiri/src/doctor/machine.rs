@@ -38,7 +38,7 @@ pub(super) fn disk_space(config: &Config) -> Finding {
     let stat = match rustix::fs::statvfs(&folder) {
         Ok(stat) => stat,
         Err(error) => {
-            return Finding::new(CHECK, Verdict::Warn, format!("cannot be told: {error}"));
+            return Finding::new(CHECK, Verdict::Warn, format!("cannot be determined: {error}"));
         }
     };
     let free = stat.f_bavail.saturating_mul(stat.f_frsize) / MIB;

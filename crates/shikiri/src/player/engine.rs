@@ -70,7 +70,7 @@ fn start(
     env: &BTreeMap<String, String>,
 ) -> Result<Child, EngineError> {
     let McpServerTransport::Http { url } = &team_server.transport else {
-        return Err(EngineError::new("the player's door is no address"));
+        return Err(EngineError::new("the player's server is no address"));
     };
     let authorization =
         team_server.headers.get("Authorization").map(String::as_str).unwrap_or_default();

@@ -112,7 +112,7 @@ async fn a_person_who_gives_up_is_told_where_no_login_was_made() {
         told(&mut login, "locked: waits for a login");
         login.signal(Signal::INT);
         assert_eq!(login.wait(PATIENCE), 1, "{}", login.output());
-        told(&mut login, "nobody is logged in at locked");
+        told(&mut login, "there is no login at locked");
     });
     until("the browser has ended", async || !is_used(folder.path())).await;
 }
