@@ -1,6 +1,7 @@
 //! `shikiri status`: everything that goes on in a project, seen from outside.
 
 mod elsewhere;
+mod screen;
 mod watch;
 mod whole;
 
