@@ -31,7 +31,7 @@ pub(super) async fn attach(
         Err(BrowserError::unavailable(format!("nothing answers at {text} in time; {NEXT}")))
     })?;
     let refused = |error: BrowserError| {
-        BrowserError::unavailable(format!("{text} lets nobody drive it: {error}; {NEXT}"))
+        BrowserError::unavailable(format!("{text} cannot be driven: {error}; {NEXT}"))
     };
     let tabs = BrowserTabs::of(&endpoint).await.map_err(refused)?;
     let is_headless = tabs.is_headless().await.map_err(refused)?;

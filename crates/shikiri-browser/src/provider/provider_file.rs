@@ -133,7 +133,7 @@ impl ProviderCatalog {
         }
         match self.check.as_ref().is_none_or(|accepts| accepts(&text)) {
             true => Ok(text),
-            false => Err(io::Error::other("nobody agreed to it as it is now: run `shikiri trust`")),
+            false => Err(io::Error::other("it is not trusted as it is now: run `shikiri trust`")),
         }
     }
 }

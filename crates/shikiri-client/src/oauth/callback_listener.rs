@@ -49,7 +49,7 @@ impl CallbackListener {
         let waiting = self.take(state);
         let minutes = LOGIN_TIMEOUT.as_secs() / 60;
         let waited = tokio::time::timeout(LOGIN_TIMEOUT, waiting).await;
-        waited.map_err(|_| format!("nobody logged in within {minutes} minutes"))?
+        waited.map_err(|_| format!("there was no login within {minutes} minutes"))?
     }
 
     async fn take(self, state: &str) -> Result<CallbackParams, String> {

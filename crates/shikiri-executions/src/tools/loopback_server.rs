@@ -139,7 +139,7 @@ impl LoopbackMcpServer {
     ) -> Result<(Self, u16, String), String> {
         let secret: [u8; 32] = random().map_err(|error| error.to_string())?;
         let token = hex::encode(secret);
-        let failed = |error: std::io::Error| format!("no door on loopback can be opened: {error}");
+        let failed = |error: std::io::Error| format!("no port on loopback can be opened: {error}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         let token_hash = digest(&SHA256, format!("Bearer {token}").as_bytes()).as_ref().to_vec();

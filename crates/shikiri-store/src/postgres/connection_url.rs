@@ -169,7 +169,7 @@ pub(super) fn connect_error(error: &sqlx::Error, options: &PgConnectOptions) -> 
 fn no_trusted_tls(server: &str, cause: &dyn std::fmt::Display) -> String {
     format!(
         "no trusted TLS connection to PostgreSQL at {server} ({cause}): name its CA with \
-         sslrootcert=FILE in the store URL, or write sslmode=disable if nobody else is on the way"
+         sslrootcert=FILE in the store URL, or write sslmode=disable if the network is private"
     )
 }
 
