@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use shikiri_model::hook::{
-    Conventions, EvidenceRequest, HookEvidence, HookInput, TranscriptOffset,
+    Conventions, EvidenceRequest, HookEvidence, HookInput, PathFacts, TranscriptOffset,
 };
 use shikiri_subagents::HookFiles;
 use shikiri_tenancy::gate::{AccessGate, GateOptions};
@@ -41,6 +41,10 @@ impl HookFiles for Disk {
             other => panic!("{other:?} is not wanted at a start"),
         }
         Vec::new()
+    }
+
+    fn resolve(&self, _: &HookInput, _: &[String]) -> PathFacts {
+        PathFacts::default()
     }
 
     fn is_claimant_alive(&self, _: &str) -> bool {
