@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use shikiri_app::App;
 use shikiri_model::execution::TokenPrice;
 use shikiri_model::hook::{
-    Conventions, EvidenceRequest, HookEvidence, HookInput, LogQuery, PromptRole, SubagentQuery,
-    TranscriptOffset,
+    Conventions, EvidenceRequest, HookEvidence, HookInput, LogQuery, PathFacts, PromptRole,
+    SubagentQuery, TranscriptOffset,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::key::KeyScope;
@@ -73,6 +73,10 @@ impl HookFiles for Disk {
             EvidenceRequest::Claimant { .. } => panic!("a claimant is not on the disk"),
         }
         Vec::new()
+    }
+
+    fn resolve(&self, _: &HookInput, _: &[String]) -> PathFacts {
+        PathFacts::default()
     }
 
     fn is_claimant_alive(&self, _: &str) -> bool {
