@@ -133,7 +133,7 @@ pub(crate) async fn change_conversation(
     Ok(axum::Json(changed.into()))
 }
 
-/// Removes a conversation with its messages and files; what its executions cost stays on record
+/// Removes a conversation with its messages, executions and files; what its executions cost stays on record
 #[utoipa::path(delete, path = "/v1/tenants/{t}/conversations/{c}", tag = "conversations",
     params(("t" = String, Path), ("c" = String, Path)),
     responses((status = 204, description = "Removed"), GuardedResponses, FailureResponses), security(("key" = [])))]

@@ -20,7 +20,7 @@ use crate::access_extractors::TenantAccess;
 use crate::json_extractor::{Json, JsonObject};
 use crate::openapi::{FailureResponses, GuardedResponses};
 use crate::path_items::{ConversationAccess, ExecutionAccess};
-use crate::problem_response::ProblemResponse;
+use crate::problem_response::{ProblemResponse, ProblemSchema};
 use crate::query_extractor::{PageQuery, Query, list_query};
 use crate::sse::{self, SseEventFeed, SseEventSource};
 use crate::views::{
@@ -140,6 +140,7 @@ pub(crate) struct ExecutorBody {
             (String = "text/event-stream"), (ExecutionJson = "application/json"),
         )),
         (status = 202, description = "The execution", body = ExecutionJson),
+        (status = 422, description = "The idempotency key belongs to another request", body = ProblemSchema, content_type = "application/problem+json"),
         GuardedResponses, FailureResponses,
     ),
     security(("key" = [])))]
