@@ -19,9 +19,10 @@ use tokio_util::task::TaskTracker;
 use super::dead_node_sweep::{forget_node, requeue_or_abort_runs_of, sweep};
 use super::liveness_file::{LivenessFile, is_process_dead, reap_dead_nodes};
 use super::node_directory::describe_node;
+use super::node_tasks::NodeTasks;
 use super::run_handler::NodeServices;
 use super::run_slot::RunSlot;
-use super::worker::{NodeTasks, Worker};
+use super::worker::Worker;
 use crate::error::AppError;
 use crate::lease_keeper::keep_leases;
 use crate::runtime::{Runtime, entropy};
@@ -191,7 +192,7 @@ impl Runtime {
     /// This process as a node, while it accepts work.
     pub fn node_tasks(&self) -> Option<NodeTasks> {
         let local = self.local_worker.0.read().unwrap_or_else(PoisonError::into_inner);
-        local.as_ref().and_then(Weak::upgrade).and_then(|worker| worker.node_tasks())
+        local.as_ref().and_then(Weak::upgrade).and_then(|worker| NodeTasks::of(&worker))
     }
 
     /// The id of this process as a node, while it executes runs.

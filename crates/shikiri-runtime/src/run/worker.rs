@@ -43,13 +43,13 @@ pub(super) struct Worker {
     pub(super) services: NodeServices,
     pub(super) node: NodeId,
     pub(super) guard: LeaseGuard,
-    lost: CancellationToken,
+    pub(super) lost: CancellationToken,
     /// Whether it claims runs from the queue.
     pub(super) is_lasting: bool,
     slots: Arc<Semaphore>,
     pub(super) tasks: TaskTracker,
     /// Jobs and resumed jobs, which a leaving node waits for. Closed when this node accepts nothing new.
-    jobs: TaskTracker,
+    pub(super) jobs: TaskTracker,
     /// By the run's id.
     active_runs: Mutex<HashMap<String, ActiveRun>>,
 }
@@ -69,26 +69,6 @@ pub enum RunWorkload {
     Agent,
     /// By a job of this process. If the process is lost, the `RunHandler` resumes the run or ends it.
     Job(Box<dyn RunJob>),
-}
-
-/// Work of this node besides runs.
-pub struct NodeTasks {
-    pub node: NodeId,
-    /// Guards what is written for this node.
-    pub guard: LeaseGuard,
-    tasks: TaskTracker,
-    lost: CancellationToken,
-}
-
-impl NodeTasks {
-    /// Spawns a task that must end when its token is cancelled: this node stops then, or has lost
-    /// its lease.
-    pub fn spawn<F>(&self, task: impl FnOnce(CancellationToken) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        self.tasks.spawn(task(self.lost.clone()));
-    }
 }
 
 impl Worker {
@@ -231,16 +211,6 @@ impl Worker {
         }
         let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         Some(RunSlot::new(Arc::clone(self), permit))
-    }
-
-    pub(super) fn node_tasks(self: &Arc<Self>) -> Option<NodeTasks> {
-        let accepts = !self.lost.is_cancelled() && !self.jobs.is_closed();
-        accepts.then(|| NodeTasks {
-            node: self.node.clone(),
-            guard: self.guard.clone(),
-            tasks: self.tasks.clone(),
-            lost: self.lost.clone(),
-        })
     }
 
     /// `leases` are those that its commit took.
