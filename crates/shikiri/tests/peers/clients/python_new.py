@@ -160,7 +160,7 @@ class World:
 
     async def resumed(self, client):
         """In the older era the client comes back by itself; in the newer the call is lost to it,
-        and the run goes on."""
+        and its run is stopped."""
         told, arguments = [], {"steps": 16, "step_ms": 100}
         if self.era == "legacy":
             return await checks.resumed(client, arguments)

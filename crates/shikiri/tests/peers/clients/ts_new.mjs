@@ -156,8 +156,8 @@ class World {
     return second;
   }
 
-  // In the older era the client comes back by itself; in the newer the call is lost to it, and the
-  // run goes on.
+  // In the older era the client comes back by itself; in the newer the call is lost to it, and
+  // its run is stopped.
   async resumed(client, args) {
     if (this.era === 'legacy') return resumed(client, args);
     const told = [];

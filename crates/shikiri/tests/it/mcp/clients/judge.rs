@@ -267,12 +267,11 @@ impl Judge<'_> {
         self.report.is_so(check, &format!("one run of {steps} steps, not {count}"), count == 1);
     }
 
-    /// The modern era has no way back to a call: it is lost to the client, and the run goes on.
+    /// The modern era has no way back to a call: it is lost to the client, and its run is stopped.
     async fn not_resumed(&mut self, tenant: &Tenant) {
         let check = "resume";
         self.report.contains(check, "/lost", self.quirks.cut_call);
-        self.report.is(check, "/status/status", json!("completed"));
-        self.report.is(check, "/status/result", json!({ "steps": 16 }));
+        self.report.is(check, "/status/status", json!("cancelled"));
         self.ran_once(check, 16, tenant).await;
         let run = self.report.saw(check, "/status/run_id");
         let Some(run) = run.as_str() else { return };
