@@ -149,7 +149,7 @@ impl RunFollower {
     }
 
     /// The caller has left, or cancelled its request.
-    pub(crate) async fn caller_left(mut self) {
+    pub(crate) async fn caller_left(&mut self) {
         if let Some(waiting) = self.waiting.take() {
             waiting.left().await;
         }

@@ -36,7 +36,7 @@ async fn begin(world: &World, params: Value) -> Response<Body> {
 
 /// Reads the first frame of a stream.
 async fn first_frame(response: &mut Response<Body>) {
-    response.body_mut().frame().await.expect("a frame").unwrap();
+    response.body_mut().frame().await.unwrap().unwrap();
 }
 
 fn long(steps: u32) -> Value {
@@ -59,7 +59,9 @@ async fn until_status(world: &World, wanted: RunStatus) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), looking).await.expect("the status in time");
+    tokio::time::timeout(Duration::from_secs(60), looking)
+        .await
+        .unwrap_or_else(|_| panic!("it did not become {wanted:?}"));
 }
 
 #[tokio::test]
