@@ -52,3 +52,4 @@ pub use base_url::{ApiLocation, BaseUrl, is_same_origin};
 pub use error::{ApiDocumentError, ArgumentError};
 pub use operation::ApiOperation;
 pub use tool_names::argument_name;
+pub use yaml_loader::read as read_yaml;

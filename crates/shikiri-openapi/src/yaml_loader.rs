@@ -9,7 +9,8 @@ use serde_json::{Map, Number, Value};
 use crate::document_reader::{MAX_DEPTH, MAX_NODES, TOO_DEEP, TOO_MANY};
 use crate::error::ApiDocumentError;
 
-pub(crate) fn read(text: &str) -> Result<Value, ApiDocumentError> {
+/// Reads a YAML document. Depth and size are bounded.
+pub fn read(text: &str) -> Result<Value, ApiDocumentError> {
     let mut loader = YamlLoader::default();
     let mut parser = Parser::new_from_str(text);
     while let Some(next) = parser.next_event() {

@@ -22,7 +22,7 @@ pub(crate) struct HookDisk {
 }
 
 /// Changes when the file does; None if there is no file.
-type Stamp = Option<(u64, u64, i64, i64)>;
+type Stamp = Option<[i64; 6]>;
 
 impl HookDisk {
     pub(crate) fn new(root: PathBuf) -> Self {
@@ -76,6 +76,8 @@ impl HookFiles for HookDisk {
     }
 }
 
-fn stamp(file: &Metadata) -> (u64, u64, i64, i64) {
-    (file.ino(), file.len(), file.mtime(), file.mtime_nsec())
+fn stamp(file: &Metadata) -> [i64; 6] {
+    let [inode, length] = [file.ino(), file.len()].map(|number| number.cast_signed());
+    let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+    [inode, length, times[0], times[1], times[2], times[3]]
 }

@@ -26,6 +26,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "shikiri hooks check --role tester --tool Write --path src/main.rs",
         ],
     ),
+    ("hooks import", &["shikiri hooks import .claude-nagger/*.yaml"]),
     ("hooks log", &["shikiri hooks log -n 20"]),
     ("hooks stats", &["shikiri hooks stats"]),
     ("hook", &["shikiri hook < event.json"]),

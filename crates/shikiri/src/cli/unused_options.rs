@@ -34,6 +34,7 @@ const UNUSED: &[UnusedOptions] = &[
     always("hooks status", FILES, "hooks take no flags"),
     always("hooks init", FILES, "it writes a file alone"),
     always("hooks check", FILES, "it looks at a file alone"),
+    always("hooks import", EVERYWHERE, "it only prints"),
     always("hooks install", UTC, NO_TIMES),
     always("serve", UTC, "its logs have times in UTC anyway"),
     always("mcp", UTC, "its logs have times in UTC anyway"),

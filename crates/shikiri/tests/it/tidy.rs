@@ -135,6 +135,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "shikiri-sandbox",
             "shikiri-browser",
             "shikiri-hook",
+            "shikiri-openapi",
         ],
     ),
 ];

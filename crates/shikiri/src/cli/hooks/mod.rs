@@ -4,6 +4,7 @@ mod check;
 mod edit;
 pub(super) mod events;
 mod http_key;
+mod import;
 mod init;
 mod install;
 mod jsonc;
@@ -46,6 +47,8 @@ enum Command {
     Init(InProject<init::Init>),
     /// Check the conventions, and show which text an agent would get
     Check(InProject<check::Check>),
+    /// Print claude-nagger's YAML files as conventions
+    Import(import::Import),
     /// Show what hooks were called for, the newest last
     Log(hook_reports::Log),
     /// Show how often hooks were called, what they did and how long they took
@@ -90,6 +93,7 @@ pub(super) async fn run(global: &Global, arguments: Arguments) -> Result<(), Fai
         Command::Status(of) => of.command.run(&of.project.config(global)?).await,
         Command::Init(of) => of.command.run(&of.project.config(global)?),
         Command::Check(of) => of.command.run(&of.project.config(global)?),
+        Command::Import(import) => import.run(),
         Command::Log(log) => log.run(&log.project.open(global).await?).await,
         Command::Stats(stats) => stats.run(&stats.project.open(global).await?).await,
     }
