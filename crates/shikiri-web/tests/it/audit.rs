@@ -8,7 +8,7 @@ use shikiri_web::operations;
 use crate::world::World;
 
 /// Routes that change who may do what: what is sent, and the entry that it leaves.
-const AUDITED: [(&str, &str, &str, &str); 11] = [
+const AUDITED: [(&str, &str, &str, &str); 13] = [
     ("POST", "/v1/tenants", "tenant", "create"),
     ("PATCH", "/v1/tenants/{t}", "tenant", "change"),
     ("POST", "/v1/tenants/{t}/keys", "key", "create"),
@@ -19,15 +19,18 @@ const AUDITED: [(&str, &str, &str, &str); 11] = [
     ("PATCH", "/v1/tenants/{t}/mcp-servers/{s}", "mcp_server", "change"),
     ("DELETE", "/v1/tenants/{t}/mcp-servers/{s}", "mcp_server", "remove"),
     ("POST", "/v1/tenants/{t}/projects/{p}/agents", "agent", "create"),
+    ("PATCH", "/v1/tenants/{t}/projects/{p}/agents/{agent}", "agent", "change"),
+    ("DELETE", "/v1/tenants/{t}/projects/{p}/agents/{agent}", "agent", "remove"),
     ("DELETE", "/v1/tenants/{t}", "tenant", "remove"),
 ];
 
 const WORK: &str = "a tenant's own work: it opens nothing to anybody";
 const TEXT: &str = "instructions for an agent: what it may reach stays as it is";
+const PARTS: &str = "each agent that it removes is audited; the rest is the tenant's own work";
 const LOOK: &str = "a look; with `accept_changes` it is audited, which needs a server that changed";
 
 /// The other routes that change something, and why they are not audited.
-const NOT_AUDITED: [(&str, &str, &str); 21] = [
+const NOT_AUDITED: [(&str, &str, &str); 22] = [
     ("POST", "/v1/tenants/{t}/mcp-servers/{s}/check", LOOK),
     ("POST", "/v1/tenants/{t}/skills", TEXT),
     ("PUT", "/v1/tenants/{t}/skills/{name}", TEXT),
@@ -45,6 +48,7 @@ const NOT_AUDITED: [(&str, &str, &str); 21] = [
     ("POST", "/v1/tenants/{t}/runs/{r}/answers", WORK),
     ("POST", "/v1/tenants/{t}/runs/{r}/input", WORK),
     ("POST", "/v1/tenants/{t}/projects", WORK),
+    ("DELETE", "/v1/tenants/{t}/projects/{p}", PARTS),
     ("POST", "/v1/tenants/{t}/projects/{p}/tasks", WORK),
     ("PATCH", "/v1/tenants/{t}/projects/{p}/tasks/{task}", WORK),
     ("POST", "/v1/tenants/{t}/projects/{p}/messages", WORK),
@@ -79,6 +83,7 @@ fn body_of(method: &str, path: &str) -> Option<Value> {
             json!({ "name": "hub", "type": "http", "url": "http://a.example" })
         }
         ("PATCH", "{s}") => json!({ "allowed_tools": ["one"] }),
+        ("PATCH", "{agent}") => json!({ "passkey": "another sesame" }),
         ("POST", "agents") => json!({ "id": "worker", "passkey": "open sesame" }),
         other => panic!("no body for {other:?}"),
     };
@@ -95,6 +100,7 @@ async fn every_audited_route_writes_who_did_what() {
         let before = newest(&world).await;
         let filled = path.replace("{t}", "a").replace("{p}", "p").replace("{m}", "m");
         let filled = filled.replace("{key}", &key).replace("{s}", &server);
+        let filled = filled.replace("{agent}", "worker");
         let answer = world.call(&world.admin, method, &filled, body_of(method, path)).await;
         assert!(answer.status.is_success(), "{method} {path}: {}", answer.text);
         if answer.status == StatusCode::CREATED {

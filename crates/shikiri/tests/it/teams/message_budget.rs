@@ -62,7 +62,8 @@ async fn check(app: &TestApp) {
     ben.call("send_message", json!({ "target_agent_id": "p-cho", "content": "Hello" })).await;
     ben.call("send_message", json!({ "target_agent_id": "p-hana", "content": "Done" })).await;
     project.write("hana", "ben", "Once more.").await;
-    assert_eq!(exchange(&project).await, MOST);
+    ben.call("send_message", json!({ "target_agent_id": "p-ann", "content": "Hello" })).await;
+    assert_eq!(exchange(&project).await, MOST - 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
