@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shikiri_model::hook::{
-    Conventions, HookDecision, HookEvidence, HookInput, HookOutcome, HookRows, HookRowsNeeded,
-    decide as decide_on, paths_of_call,
+    Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookOutcome,
+    HookRowChange, HookRows, HookRowsNeeded, decide as decide_on, paths_of_call,
 };
 use shikiri_model::time::Timestamp;
 use shikiri_sqlite::{
@@ -26,6 +26,11 @@ const TENANT: &str = "local";
 /// The part of the deadline that is kept for the work after waiting for the database.
 const FOR_THE_REST: Duration = Duration::from_millis(300);
 
+/// How often to look whether the agent of another call has started, and the pause before it is looked
+/// for again. On a busy machine it takes half a second.
+pub const START_WAITS: u32 = 50;
+const START_PAUSE: Duration = Duration::from_millis(20);
+
 /// A pipe accepts this many bytes without waiting for its reader.
 const TAKEN_AT_ONCE: usize = 4_096;
 
@@ -36,6 +41,8 @@ pub struct HookHost<'a> {
     pub now: &'a dyn Fn() -> Timestamp,
     /// Whether another claimant is alive.
     pub lives: &'a dyn Fn(&str) -> bool,
+    /// How often to look whether the agent of another call has started.
+    pub start_waits: u32,
     pub started: Instant,
 }
 
@@ -118,14 +125,25 @@ fn open_and_decide<'a>(
 ) -> Result<(DatabaseFile<'a>, SqliteDatabase, HookDecision), String> {
     let file = DatabaseFile::find(event.project)?;
     let mut database = file.open(host)?;
-    let decided = match decide(&mut database, event, host) {
-        Err(HookDecisionError::Store(error)) if is_corrupt_error(&error) => {
-            drop(database);
-            file.replace(host)?;
-            database = file.open(host)?;
-            decide(&mut database, event, host)
+    let mut waits = 0;
+    let decided = loop {
+        match decide_after(&mut database, event, host, waits) {
+            Ok(None) => {
+                // With exclusive access, the start would not be recorded while it is waited for.
+                drop(database);
+                std::thread::sleep(START_PAUSE);
+                database = file.open(host)?;
+                waits += 1;
+            }
+            Err(HookDecisionError::Store(error)) if is_corrupt_error(&error) => {
+                drop(database);
+                file.replace(host)?;
+                database = file.open(host)?;
+                break decide(&mut database, event, host);
+            }
+            Ok(Some(decision)) => break Ok(decision),
+            Err(error) => break Err(error),
         }
-        decided => decided,
     };
     let decision = decided.map_err(|failure| failure.to_string())?;
     Ok((file, database, decision))
@@ -229,14 +247,35 @@ pub fn decide(
     event: &HookEventContext<'_>,
     host: &HookHost<'_>,
 ) -> Result<HookDecision, HookDecisionError> {
+    let mut waits = 0;
+    loop {
+        if let Some(decision) = decide_after(database, event, host, waits)? {
+            return Ok(decision);
+        }
+        waits += 1;
+    }
+}
+
+/// Decides an event that has waited so often for the agents of other calls; None if it should wait
+/// again.
+fn decide_after(
+    database: &mut SqliteDatabase,
+    event: &HookEventContext<'_>,
+    host: &HookHost<'_>,
+    waits: u32,
+) -> Result<Option<HookDecision>, HookDecisionError> {
     let mut finder = EvidenceFinder::new(event.project, event.payload, host.lives, host.deadline());
-    let mut evidence = first_evidence(event, host);
+    let mut evidence = HookEvidence {
+        start_waits: waits,
+        start_wait_is_over: waits >= host.start_waits,
+        ..first_evidence(event, host)
+    };
     loop {
         database
             .wait_for_locks(LockWait::UpTo(host.time_left()))
             .map_err(HookDecisionError::Store)?;
         let wanted = match decide_in_transaction(database, event, &evidence, &finder, host) {
-            Ok(HookOutcome::Done(decision)) => return Ok(*decision),
+            Ok(HookOutcome::Done(decision)) => return Ok(Some(*decision)),
             Ok(HookOutcome::Wants(wanted)) => wanted,
             Err(error) => return Err(HookDecisionError::Store(error)),
         };
@@ -248,6 +287,9 @@ pub fn decide(
                 evidence.is_late = true;
                 continue;
             }
+        }
+        if let EvidenceRequest::Start { .. } = wanted {
+            return Ok(None);
         }
         let known = |path: &str| hook_rows::read_to(database, path).ok().flatten();
         finder.find(&wanted, &mut evidence, &known);
@@ -355,6 +397,9 @@ fn decide_in_transaction(
         let now = (host.now)();
         let known = hook_rows::load(connection, TENANT, &needs)?;
         let outcome = decide_on(event.payload, &known, evidence, event.conventions, now);
+        if let HookOutcome::Wants(EvidenceRequest::Start { waiting: Some(call) }) = &outcome {
+            hook_rows::write(connection, TENANT, &[HookRowChange::Spawn((**call).clone())])?;
+        }
         if let HookOutcome::Done(decision) = &outcome {
             hook_rows::write(connection, TENANT, &decision.changes)?;
             for (path, read) in finder.read() {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use shikiri_model::hook::{
     EvidenceRequest, HookEvidence, HookInput, PromptRole, SpawnCall, SubagentMeta,
-    TranscriptOffset, parse_role_tag,
+    TranscriptOffset, TranscriptUsage, UsageRequest, parse_role_tag, subagent_file_name,
 };
 
 use crate::allowed_files;
 use crate::hook_project::HookProject;
-use crate::transcript::{self, LinePosition};
+use crate::transcript::{self, LinePosition, UsageFilter};
 
 /// From this version on, Claude Code names the subagent in every event.
 const NAMES_AGENTS: [u64; 3] = [2, 1, 69];
@@ -22,6 +22,10 @@ const NAMES_AGENTS: [u64; 3] = [2, 1, 69];
 /// How long to wait for the end of a transcript, and how often to check for it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(3);
+/// How long to wait for the prompt of a workflow's agent.
+const PROMPT_WITHIN: Duration = Duration::from_millis(300);
+/// How long to wait for an answer that says the same as one before.
+const SAME_WORDS_WITHIN: Duration = Duration::from_millis(200);
 /// This many characters identify a message.
 const WORDS: usize = 100;
 /// Bytes for the rest of the lines around those characters.
@@ -29,6 +33,16 @@ const LAST_LINES: u64 = 64 * 1024;
 
 /// A meta file has a few hundred bytes.
 const MOST_META: u64 = 64 * 1024;
+
+/// What a transcript lacks.
+#[derive(Clone, Copy, Default)]
+enum Awaited {
+    #[default]
+    Nothing,
+    /// An answer like the last one, from after the agent's latest start.
+    LaterAnswer,
+    LastAnswer,
+}
 
 /// Finds the evidence for the events of one payload.
 pub struct EvidenceFinder<'a> {
@@ -62,9 +76,7 @@ impl<'a> EvidenceFinder<'a> {
         match want {
             EvidenceRequest::Meta { agent_id } => evidence.meta = Some(self.meta(agent_id)),
             EvidenceRequest::PromptRole { agent_id } => {
-                let prompt = self
-                    .transcript(agent_id.as_deref())
-                    .and_then(|path| transcript::first_prompt(&mut self.open(&path)?).ok()?);
+                let prompt = self.first_prompt(agent_id.as_deref());
                 let role = prompt.as_deref().map(parse_role_tag);
                 evidence.prompt_role = Some(match role {
                     None => PromptRole::Unread,
@@ -85,9 +97,18 @@ impl<'a> EvidenceFinder<'a> {
                 let spawns = calls.iter().map(|call| self.spawn(call)).collect();
                 evidence.spawns = Some(spawns);
             }
-            EvidenceRequest::Usage { agent_id } => {
-                evidence.usage.push((agent_id.clone(), self.usage(agent_id)));
+            EvidenceRequest::Heard { text } => {
+                let file = self.transcript(None).and_then(|path| self.open(&path));
+                evidence.is_heard = Some(
+                    file.is_some_and(|mut f| transcript::has_text(&mut f, text).unwrap_or(false)),
+                );
             }
+            EvidenceRequest::Usage(requests) => {
+                let read = requests.iter().map(|it| (it.agent_id.clone(), self.usage(it)));
+                evidence.usage.extend(read);
+            }
+            // The caller has waited.
+            EvidenceRequest::Start { .. } => evidence.note_start_wait(1),
             EvidenceRequest::Claimant { by } => {
                 evidence.claimants.push((by.clone(), (self.lives)(by)))
             }
@@ -108,9 +129,48 @@ impl<'a> EvidenceFinder<'a> {
                 .payload
                 .agent_transcript_path
                 .clone()
-                .or_else(|| self.payload.subagent_file(agent_id, ".jsonl")),
+                .filter(|_| self.payload.agent_id.as_deref() == Some(agent_id))
+                .or_else(|| self.subagent_file(agent_id, ".jsonl")),
             None => self.payload.transcript_path.clone(),
         }
+    }
+
+    /// A subagent's file, which for an agent of a workflow lies in the folder of the workflow.
+    fn subagent_file(&self, agent_id: &str, ending: &str) -> Option<String> {
+        let usual = self.payload.subagent_file(agent_id, ending)?;
+        if Path::new(&usual).exists() {
+            return Some(usual);
+        }
+        let name = subagent_file_name(agent_id, ending)?;
+        let workflows = std::fs::read_dir(self.payload.workflows_folder()?);
+        let mut folders = workflows.into_iter().flatten().flatten();
+        let found = folders.find_map(|folder| {
+            let path = folder.path().join(&name);
+            path.exists().then(|| path.to_str().map(str::to_owned)).flatten()
+        });
+        Some(found.unwrap_or(usual))
+    }
+
+    /// Of a subagent in a session with workflows, only its prompt tells the role, and its file may be
+    /// written a moment after its first tool call.
+    fn first_prompt(&self, agent_id: Option<&str>) -> Option<String> {
+        let has_workflows =
+            || self.payload.workflows_folder().is_some_and(|folder| Path::new(&folder).is_dir());
+        let until = Instant::now() + PROMPT_WITHIN.min(self.time_left());
+        loop {
+            let path = self.transcript(agent_id)?;
+            let prompt =
+                self.open(&path).and_then(|mut f| transcript::first_prompt(&mut f).ok()?);
+            if prompt.is_some() || agent_id.is_none() || Instant::now() >= until || !has_workflows()
+            {
+                return prompt;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn time_left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
     }
 
     fn open(&self, path: &str) -> Option<File> {
@@ -151,7 +211,7 @@ impl<'a> EvidenceFinder<'a> {
     }
 
     fn meta(&self, agent_id: &str) -> Option<SubagentMeta> {
-        let path = self.payload.subagent_file(agent_id, ".meta.json")?;
+        let path = self.subagent_file(agent_id, ".meta.json")?;
         let mut text = Vec::new();
         self.open(&path)?.take(MOST_META).read_to_end(&mut text).ok()?;
         let meta: Value = serde_json::from_slice(&text).ok()?;
@@ -171,33 +231,70 @@ impl<'a> EvidenceFinder<'a> {
         Some(found >= NAMES_AGENTS)
     }
 
-    fn usage(&self, agent_id: &str) -> Option<String> {
-        let path = self.transcript(Some(agent_id))?;
-        // For other subagents that ended, the event does not have the last message.
-        if self.payload.agent_id.as_deref() == Some(agent_id) {
-            self.wait_for_last_message(&path);
-        }
-        let sums = transcript::usage(&mut self.open(&path)?).ok()?;
-        (!sums.is_empty()).then(|| serde_json::to_string(&sums).ok()).flatten()
-    }
-
-    /// Claude Code writes an agent's last message to the transcript a few milliseconds after the
-    /// event that the agent has stopped. Without it the usage would be too small.
-    fn wait_for_last_message(&self, path: &str) {
-        let Some(said) = &self.payload.last_message else { return };
-        let words: String = said.chars().take(WORDS).collect();
-        let Ok(words) = serde_json::to_string(&words) else { return };
-        let words = words.trim_matches('"').as_bytes();
-        let until = self.until.min(Instant::now() + WRITTEN_WITHIN);
-        while !self.ends_with(path, words, said.len()).unwrap_or(true) && Instant::now() < until {
+    /// Claude Code writes an agent's last message a few milliseconds after the event that the agent
+    /// has stopped, which is waited for. Without it the usage would be too small.
+    fn usage(&self, request: &UsageRequest) -> TranscriptUsage {
+        let path = request.path.clone().filter(|path| Path::new(path).exists());
+        let path = path.or_else(|| self.transcript(request.agent_id.as_deref()));
+        let Some(path) = path else { return TranscriptUsage::default() };
+        // Other events than that of the agent's own end do not have its last message.
+        let is_own = self.payload.agent_id == request.agent_id;
+        let said = self.payload.last_message.as_deref().filter(|_| is_own);
+        let started = Instant::now();
+        loop {
+            let (usage, awaited) = self.read_usage(&path, request, said);
+            let wait = match awaited {
+                Awaited::Nothing => Duration::ZERO,
+                Awaited::LaterAnswer => SAME_WORDS_WITHIN,
+                // The main agent's turn is not held up for long: it is read again anyway.
+                Awaited::LastAnswer if request.agent_id.is_none() => SAME_WORDS_WITHIN,
+                Awaited::LastAnswer => WRITTEN_WITHIN,
+            };
+            if Instant::now() >= self.until.min(started + wait) {
+                return TranscriptUsage { path: Some(path), ..usage };
+            }
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Whether this text is in the last, complete lines of a file.
-    fn ends_with(&self, path: &str, words: &[u8], length: usize) -> Option<bool> {
+    /// The usage so far, and what may be written in a moment.
+    fn read_usage(
+        &self,
+        path: &str,
+        request: &UsageRequest,
+        said: Option<&str>,
+    ) -> (TranscriptUsage, Awaited) {
+        let filter = UsageFilter {
+            counted_from: request.counted_from,
+            is_session: request.agent_id.is_none(),
+        };
+        // A file that is not there yet is read with a later event.
+        let sum = self.open(path).and_then(|mut file| transcript::usage(&mut file, &filter).ok());
+        let Some(sum) = sum else { return Default::default() };
+        let is_said = said.is_none_or(|said| self.ends_with(path, said).unwrap_or(false));
+        let is_last = sum.is_final && is_said;
+        let (at, after) = (sum.answered_at, request.answered_after);
+        let is_complete = is_last && at.zip(after).is_none_or(|(at, after)| at >= after);
+        let awaited = match said {
+            None => Awaited::Nothing,
+            Some(_) if is_complete || (is_said && sum.by_model.is_empty()) => Awaited::Nothing,
+            Some(_) if is_last => Awaited::LaterAnswer,
+            Some(_) => Awaited::LastAnswer,
+        };
+        let usage = (!sum.by_model.is_empty()).then(|| serde_json::to_string(&sum.by_model).ok());
+        (TranscriptUsage { usage: usage.flatten(), is_complete, path: None }, awaited)
+    }
+
+    /// Whether the beginning of this text is in the last, complete lines of a file.
+    fn ends_with(&self, path: &str, said: &str) -> Option<bool> {
+        let words: String = said.chars().take(WORDS).collect();
+        let words = serde_json::to_string(&words).ok()?;
+        let words = words.trim_matches('"').as_bytes();
+        if words.is_empty() {
+            return Some(true);
+        }
         let mut file = self.open(path)?;
-        let tail = LAST_LINES + 2 * length as u64;
+        let tail = LAST_LINES + 2 * said.len() as u64;
         let start = file.metadata().ok()?.len().saturating_sub(tail);
         file.seek(SeekFrom::Start(start)).ok()?;
         let mut text = Vec::new();

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use shikiri_model::hook::HookInput;
 use shikiri_model::time::Timestamp;
 
-use crate::event_handler::{HookEventContext, HookFailure, HookHost};
+use crate::event_handler::{HookEventContext, HookFailure, HookHost, START_WAITS};
 use crate::hook_project::HookProject;
 pub use crate::wal_cleanup::{TIDY, truncate_wal_and_exit};
 
@@ -66,7 +66,13 @@ fn answer(started: Instant) -> Result<(), HookFailure> {
         conventions_file::broken(&path, &problem)
     });
     let me = format!("{}.{}", std::process::id(), now().as_millis());
-    let host = HookHost { me, now: &now, lives: &evidence_finder::is_process_alive, started };
+    let host = HookHost {
+        me,
+        now: &now,
+        lives: &evidence_finder::is_process_alive,
+        start_waits: START_WAITS,
+        started,
+    };
     event_handler::handle_event(
         &HookEventContext { payload: &payload, project: &project, conventions: &conventions },
         &host,

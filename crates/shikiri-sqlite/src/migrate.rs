@@ -48,6 +48,11 @@ pub const MIGRATIONS: &[SqliteMigration] = &[
         sql: include_str!("../migrations/0008_file_touches.sql"),
     },
     SqliteMigration {
+        number: 9,
+        name: "hook_usage",
+        sql: include_str!("../migrations/0009_hook_usage.sql"),
+    },
+    SqliteMigration {
         number: 10,
         name: "hook_log_by_session",
         sql: include_str!("../migrations/0010_hook_log_by_session.sql"),

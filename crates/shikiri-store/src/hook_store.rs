@@ -7,8 +7,9 @@ use std::time::Instant;
 use async_trait::async_trait;
 use shikiri_model::hook::{
     Conventions, FileTouchQuery, FileTouchRecord, HookEvidence, HookInput, HookLogRecord,
-    HookOutcome, HookRowChange, HookRowsNeeded, HookStats, LogQuery, RoleSource, SubagentQuery,
-    SubagentRecord, ToolCaller, TranscriptOffset,
+    HookOutcome, HookRowChange, HookRowsNeeded, HookSession, HookSessionQuery, HookStats,
+    HookUsageUpdate, LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller,
+    TranscriptOffset,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -71,6 +72,20 @@ pub trait HookStore: Send + Sync {
         tenant: &TenantId,
         query: SubagentQuery,
     ) -> Result<Vec<SubagentRecord>, StoreError>;
+
+    /// Sessions of Claude Code, newest first.
+    async fn sessions(
+        &self,
+        tenant: &TenantId,
+        query: HookSessionQuery,
+    ) -> Result<Vec<HookSession>, StoreError>;
+
+    /// Stores what a later look at transcripts found.
+    async fn update_usage(
+        &self,
+        tenant: &TenantId,
+        updates: Vec<HookUsageUpdate>,
+    ) -> Result<(), StoreError>;
 
     /// Sets the role of a subagent; None if there is no such subagent.
     async fn set_role(

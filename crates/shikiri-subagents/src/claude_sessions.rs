@@ -17,6 +17,8 @@ const SUBAGENTS: u32 = 200;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaudeSessionView {
     pub activity: HookSessionActivity,
+    /// What the main agent spent, as far as it is known.
+    pub main: Option<SubagentSpending>,
     /// Active ones first, then those that ended; both newest first.
     pub subagents: Vec<SubagentView>,
 }
@@ -40,22 +42,24 @@ impl Subagents {
         for activity in sessions.into_iter().take(limit) {
             let session_id = Some(activity.session_id.clone());
             let query = SubagentQuery { session_id, limit: SUBAGENTS, ..SubagentQuery::default() };
-            let found = hooks.subagents(tenant, query).await?;
-            let view = |subagent| SubagentView::new(subagent, &prices, now);
-            let mut subagents: Vec<_> = found.into_iter().map(view).collect();
+            let mut found = hooks.subagents(tenant, query).await?;
+            self.read_subagent_usage(tenant, &mut found).await?;
+            let mut subagents = SubagentView::of_all(found, &prices, now);
             // A stable sort keeps the newest first.
             subagents.sort_by_key(|view| !view.subagent.is_active());
-            views.push(ClaudeSessionView { activity, subagents });
+            let session = self.hook_session(tenant, &activity.session_id).await?;
+            let main = session.and_then(|session| session.spent);
+            views.push(ClaudeSessionView { activity, main, subagents });
         }
         Ok(views)
     }
 }
 
 impl ClaudeSessionView {
-    /// What the subagents spent as far as it is known, and None if nothing is. What the main agent
-    /// spends is not reported to hooks.
+    /// What the main agent and the subagents spent as far as it is known, and None if nothing is.
     pub fn spent(&self) -> Option<SubagentSpending> {
-        let known: Vec<_> = self.subagents.iter().filter_map(|view| view.spent.as_ref()).collect();
+        let of_subagents = self.subagents.iter().filter_map(|view| view.spent.as_ref());
+        let known: Vec<_> = self.main.iter().chain(of_subagents).collect();
         let usage: TokenUsage = known.iter().map(|spent| spent.usage).sum();
         let cost = known.iter().try_fold(Cost::default(), |sum, spent| Some(sum + spent.cost?));
         let mut built_in_of: Vec<_> =

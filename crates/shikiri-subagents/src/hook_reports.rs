@@ -1,7 +1,5 @@
 //! Queries on subagents and hooks.
 
-use std::collections::BTreeMap;
-
 use shikiri_model::execution::{Cost, PriceList, TokenUsage};
 use shikiri_model::hook::{
     FileTouchQuery, FileTouchRecord, HookLogRecord, HookStats, LogQuery, RoleSource, SubagentQuery,
@@ -13,6 +11,7 @@ use shikiri_model::time::Timestamp;
 use shikiri_runtime::AppError;
 
 use crate::Subagents;
+use crate::hook_usage::spending;
 
 /// A subagent, and what it spent if that is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,10 +47,10 @@ impl Subagents {
         let last = found.last().filter(|_| more);
         let next = last
             .map(|last| RecordPosition { created_at: last.created_at, id: last.agent_id.clone() });
+        self.read_subagent_usage(tenant, &mut found).await?;
         let prices = self.tenancy.prices().await?;
         let now = self.runtime.store().now().await?;
-        let views = found.into_iter().map(|subagent| SubagentView::new(subagent, &prices, now));
-        Ok((views.collect(), next))
+        Ok((SubagentView::of_all(found, &prices, now), next))
     }
 
     /// Sets the role of a subagent by hand.
@@ -137,29 +136,10 @@ impl Subagents {
 
 impl SubagentView {
     pub(crate) fn new(subagent: SubagentRecord, prices: &PriceList, now: Timestamp) -> Self {
-        let spent = subagent.usage.as_deref().and_then(|text| spent(text, prices));
+        let spent = subagent.usage.as_deref().and_then(|text| spending([text], prices));
         let end = subagent.ended_at.unwrap_or(now);
         let duration = end.since(subagent.created_at).as_millis();
         let duration_ms = i64::try_from(duration).unwrap_or(i64::MAX);
         Self { subagent, spent, duration_ms }
     }
-}
-
-/// The sum over all models. Without the prices of one of them, the cost is not known.
-fn spent(text: &str, prices: &PriceList) -> Option<SubagentSpending> {
-    let by_model: BTreeMap<String, TokenUsage> = serde_json::from_str(text).ok()?;
-    let mut sum = SubagentSpending {
-        usage: TokenUsage::default(),
-        cost: Some(Cost::default()),
-        built_in_of: Vec::new(),
-    };
-    for (model, usage) in by_model {
-        let cost = prices.of(&model).map(|prices| prices.cost(&usage));
-        if prices.is_built_in(&model) {
-            sum.built_in_of.push(model);
-        }
-        sum.cost = sum.cost.zip(cost).map(|(sum, cost)| sum + cost);
-        sum.usage += usage;
-    }
-    Some(sum)
 }

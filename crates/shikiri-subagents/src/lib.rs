@@ -8,12 +8,14 @@
 //!
 //! The differences to `shikiri-hook`: the rows belong to a tenant and may be on PostgreSQL, and only
 //! evidence on this machine can be read. `hook_reports.rs` has what people ask of it afterwards: the
-//! tree of subagents, their tokens, the log; `claude_sessions.rs` what they do now. `hook_claims.rs`
-//! keeps two events of one subagent, which arrive at once, from delivering a text twice.
+//! tree of subagents, their tokens, the log; `hook_usage.rs` what they spent, `claude_sessions.rs` what
+//! they do now. `hook_claims.rs` keeps two events of one subagent, which arrive at once, from delivering
+//! a text twice.
 
 mod claude_sessions;
 mod hook_claims;
 mod hook_reports;
+mod hook_usage;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +23,12 @@ use std::time::{Duration, Instant};
 pub use claude_sessions::ClaudeSessionView;
 use hook_claims::{HookClaim, HookClaims};
 pub use hook_reports::{SubagentSpending, SubagentView};
+pub use hook_usage::{HookSessionView, HookSpending};
 use serde_json::Value;
 use shikiri_model::hook::{
     Conventions, EvidenceRequest, HookDecision, HookEvidence, HookInput, HookInputError,
     HookOutcome, HookOutput, HookRowChange, HookRows, PathFacts, PromptRole, TranscriptOffset,
-    decide, paths_of_call,
+    TranscriptUsage, decide, paths_of_call,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -40,6 +43,10 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 /// After this time only indispensable evidence is looked up.
 const HURRY: Duration = Duration::from_millis(1_500);
+
+/// How long the agent of another call may take to start, before it is looked for again.
+const START_PAUSE: Duration = Duration::from_millis(20);
+const START_WAITS: u32 = 50;
 
 /// Assumed where no transcript shows it: a Claude Code that posts its events is new enough to name
 /// the subagent in each. An event without a name is the main agent's.
@@ -218,6 +225,11 @@ impl Subagents {
             input.evidence.claimants.push((by.clone(), self.is_claimant_alive(by)));
             return Ok(());
         }
+        if let EvidenceRequest::Start { .. } = want {
+            tokio::time::sleep(START_PAUSE).await;
+            input.evidence.note_start_wait(START_WAITS);
+            return Ok(());
+        }
         // The files of this machine belong to the operator of the server: another tenant that names
         // one must not learn from it.
         let files = self.hook_files.clone().filter(|_| *tenant == TenantId::local());
@@ -283,6 +295,8 @@ fn read(text: &[u8]) -> Result<HookInput, AppError> {
         payload.agent_type.as_deref(),
         payload.tool_use_id.as_deref(),
         payload.response("agentId"),
+        payload.transcript_path.as_deref(),
+        payload.agent_transcript_path.as_deref(),
     ];
     // PostgreSQL cannot store a NUL, and names of Claude Code have none.
     if names.into_iter().chain(inputs).flatten().any(|name| name.contains('\0')) {
@@ -299,7 +313,12 @@ fn find_nothing(want: &EvidenceRequest, evidence: &mut HookEvidence) {
         EvidenceRequest::PromptRole { .. } => evidence.prompt_role = Some(PromptRole::Unread),
         EvidenceRequest::NamesAgents => evidence.names_agents = Some(NAMES_AGENTS),
         EvidenceRequest::Tokens { .. } => evidence.tokens = Some(None),
-        EvidenceRequest::Usage { agent_id } => evidence.usage.push((agent_id.clone(), None)),
+        EvidenceRequest::Heard { .. } => evidence.is_heard = Some(false),
+        EvidenceRequest::Usage(requests) => {
+            let found = requests.iter().map(|it| (it.agent_id.clone(), TranscriptUsage::default()));
+            evidence.usage.extend(found);
+        }
+        EvidenceRequest::Start { .. } => evidence.note_start_wait(1),
         EvidenceRequest::Claimant { by } => evidence.claimants.push((by.clone(), true)),
     }
 }

@@ -1,5 +1,6 @@
 //! Events of hooks, taken by a server: what is delivered, and how often.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use shikiri_app::App;
 use shikiri_model::execution::TokenPrice;
 use shikiri_model::hook::{
     Conventions, EvidenceRequest, HookEvidence, HookInput, LogQuery, PathFacts, PromptRole,
-    SubagentQuery, TranscriptOffset,
+    SubagentQuery, TranscriptOffset, TranscriptUsage,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::key::KeyScope;
 use shikiri_model::models::EngineKind;
-use shikiri_subagents::{HookAnswer, HookFiles};
+use shikiri_subagents::{HookAnswer, HookFiles, SubagentSpending};
 use shikiri_tenancy::keys::NewApiKey;
 use shikiri_tenancy::models::{ModelPatch, PricesPatch};
 use shikiri_testkit::until;
@@ -25,6 +26,8 @@ use crate::world::World;
 struct Disk {
     asked: Mutex<Vec<EvidenceRequest>>,
     read: Mutex<Vec<Option<TranscriptOffset>>>,
+    /// The transcripts lack the last answers.
+    is_late: AtomicBool,
 }
 
 impl HookFiles for Disk {
@@ -55,13 +58,24 @@ impl HookFiles for Disk {
             EvidenceRequest::PromptRole { .. } => evidence.prompt_role = Some(PromptRole::Unread),
             EvidenceRequest::NamesAgents => evidence.names_agents = Some(None),
             EvidenceRequest::Tokens { .. } => evidence.tokens = Some(None),
-            EvidenceRequest::Usage { agent_id } => {
+            EvidenceRequest::Heard { .. } => evidence.is_heard = Some(false),
+            EvidenceRequest::Start { .. } => panic!("a start is not on the disk"),
+            EvidenceRequest::Usage(requests) => {
                 let usage = json!({
                     "claude-x": { "input_tokens": 1_000, "output_tokens": 200,
                                   "cache_write_5m_tokens": 0, "cache_write_1h_tokens": 0,
                                   "cache_read_tokens": 0 },
                 });
-                evidence.usage.push((agent_id.clone(), Some(usage.to_string())));
+                for request in requests {
+                    let usage = Some(usage.to_string());
+                    let is_late = self.is_late.load(Ordering::Relaxed);
+                    let found = TranscriptUsage {
+                        usage: usage.filter(|_| !is_late),
+                        is_complete: !is_late,
+                        path: Some("/t".to_owned()),
+                    };
+                    evidence.usage.push((request.agent_id.clone(), found));
+                }
             }
             EvidenceRequest::Spawns => {
                 self.read.lock().unwrap().push(read);
@@ -188,6 +202,38 @@ async fn reports_tell_what_became_of_events() {
     );
     assert!(app.subagents.set_role(&local, "absent", "coder").await.is_err());
     assert!(app.subagents.subagents(&"absent".parse().unwrap(), query).await.is_err());
+}
+
+/// What a hook could not read in time is read when somebody asks, and kept.
+#[tokio::test]
+async fn usage_that_was_not_written_in_time_is_read_by_whoever_asks_for_it() {
+    let (_world, app, disk) = office().await;
+    let local = TenantId::local();
+    let event = |name: &str| json!({ "hook_event_name": name, "session_id": "s" });
+    disk.is_late.store(true, Ordering::Relaxed);
+    take(&app, &event("UserPromptSubmit")).await;
+    take(&app, &started("a")).await;
+    let mut stopped = started("a");
+    stopped["hook_event_name"] = json!("SubagentStop");
+    take(&app, &stopped).await;
+    take(&app, &event("Stop")).await;
+    let input = async || {
+        let query = SubagentQuery { limit: 10, ..SubagentQuery::default() };
+        let (found, _) = app.subagents.subagents(&local, query).await.unwrap();
+        let session = app.subagents.hook_session(&local, "s").await.unwrap().unwrap();
+        let tokens = |spent: Option<SubagentSpending>| spent.map(|it| it.usage.input_tokens);
+        let agent = tokens(found[0].spent.clone());
+        (agent, tokens(session.spent), tokens(session.total), session.incomplete)
+    };
+    assert_eq!(input().await, (None, None, None, 2));
+    disk.is_late.store(false, Ordering::Relaxed);
+    assert_eq!(input().await, (Some(1_000), Some(1_000), Some(2_000), 0));
+    let spent = app.subagents.hook_spending(&local, None, None).await.unwrap();
+    assert_eq!((spent.sessions, spent.subagents, spent.incomplete), (1, 1, 0));
+    assert_eq!(spent.by_model["claude-x"].0.input_tokens, 2_000);
+    // It is kept: nothing is read again.
+    disk.is_late.store(true, Ordering::Relaxed);
+    assert_eq!(input().await, (Some(1_000), Some(1_000), Some(2_000), 0));
 }
 
 async fn price(app: &App) {

@@ -14,6 +14,7 @@ mod subagent_calls;
 mod tests;
 mod transcript_answer;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use memchr::memmem;
 use serde_json::Value;
 use shikiri_model::execution::TokenUsage;
+use shikiri_model::time::Timestamp;
 
 pub use self::line_reader::LinePosition;
 use self::line_reader::{LineReadSizes, TranscriptLineReader};
@@ -32,6 +34,9 @@ use self::transcript_answer::{TranscriptAnswer, TranscriptAnswerFinder};
 
 /// The longest time for reading one file. It leaves time for the rest of the hook's work.
 const READING: Duration = Duration::from_millis(250);
+
+/// This many characters identify a text.
+const TOLD_BY: usize = 200;
 
 /// The newest answer is searched in this many bytes at the end, then in more.
 const TAILS: [u64; 3] = [64 << 10, 2 << 20, 64 << 20];
@@ -71,23 +76,62 @@ fn newest_context_tokens(
     Ok(None)
 }
 
-/// The usage of all answers in a file, by model. An answer has one line per content block, and each
-/// line has the usage of the whole answer. A partial sum would be wrong, so a file that takes too
-/// long is an error.
-pub fn usage(file: &mut File) -> io::Result<BTreeMap<String, TokenUsage>> {
-    sum_usage(TranscriptLineReader::new(
-        file,
-        LinePosition::default(),
-        Instant::now() + READING,
-        LineReadSizes::USUAL,
-    )?)
+/// What a file says that its agent spent.
+#[derive(Debug, Default, PartialEq)]
+pub struct UsageSum {
+    pub by_model: BTreeMap<String, TokenUsage>,
+    /// After the last answer, the agent does not go on by itself.
+    pub is_final: bool,
+    /// The time of the last answer.
+    pub answered_at: Option<Timestamp>,
 }
 
-fn sum_usage(mut lines: TranscriptLineReader<'_>) -> io::Result<BTreeMap<String, TokenUsage>> {
+/// The answers in a file that do not count.
+#[derive(Debug, Default)]
+pub struct UsageFilter {
+    /// Older answers are another session's.
+    pub counted_from: Option<Timestamp>,
+    /// The file is a session's, and answers of subagents in it are not the main agent's.
+    pub is_session: bool,
+}
+
+/// The usage of the answers in a file. An answer has one line per content block, and each line has
+/// the usage of the whole answer. A partial sum would be wrong, so a file that takes too long is an
+/// error.
+pub fn usage(file: &mut File, filter: &UsageFilter) -> io::Result<UsageSum> {
+    let until = Instant::now() + READING;
+    let before_prompt = answers_before_prompt(file, until)?;
+    let sizes = LineReadSizes::USUAL;
+    let lines = TranscriptLineReader::new(file, LinePosition::default(), until, sizes)?;
+    sum_usage(lines, |answer| {
+        (filter.is_session && answer.is_of_subagent)
+            || answer.at.is_some_and(|at| filter.counted_from.is_some_and(|from| at < from))
+            || before_prompt.iter().any(|id| *id == answer.id)
+    })
+}
+
+/// The file of a forked subagent begins with the answer that forked it, which its parent has paid.
+fn answers_before_prompt(file: &File, until: Instant) -> io::Result<Vec<String>> {
+    let ids = RefCell::new(Vec::new());
+    let prompt = first(file, until, br#""message""#, |line| {
+        let value: Value = serde_json::from_slice(line).ok()?;
+        if value["type"] == "assistant" {
+            ids.borrow_mut().extend(value["message"]["id"].as_str().map(str::to_owned));
+        }
+        (value["type"] == "user").then_some(())
+    })?;
+    Ok(if prompt.is_some() { ids.into_inner() } else { Vec::new() })
+}
+
+fn sum_usage(
+    mut lines: TranscriptLineReader<'_>,
+    is_foreign: impl Fn(&TranscriptAnswer<'_>) -> bool,
+) -> io::Result<UsageSum> {
     let answers = TranscriptAnswerFinder::new();
     // The usage in the last line of each answer, and the block of that line.
     let mut last: HashMap<String, (u64, usize, TokenUsage)> = HashMap::new();
     let (mut models, mut number) = (Vec::<String>::new(), 0);
+    let (mut is_final, mut answered_at) = (false, None);
     while let Some(block) = lines.next()? {
         number += 1;
         let mut newest = None;
@@ -99,6 +143,12 @@ fn sum_usage(mut lines: TranscriptLineReader<'_>) -> io::Result<BTreeMap<String,
                     || last.get(id).is_some_and(|(block, ..)| *block == number)
             };
             let Some(answer) = TranscriptAnswer::read(line, known) else { continue };
+            if is_foreign(&answer) {
+                continue;
+            }
+            if newest.is_none() {
+                (is_final, answered_at) = (answer.is_final, answer.at);
+            }
             let model = models.iter().position(|model| *model == answer.model);
             let model = model.unwrap_or_else(|| {
                 models.push(answer.model.into_owned());
@@ -113,7 +163,8 @@ fn sum_usage(mut lines: TranscriptLineReader<'_>) -> io::Result<BTreeMap<String,
         *sums[model].get_or_insert_default() += usage;
     }
     let sums = models.into_iter().zip(sums);
-    Ok(sums.filter_map(|(model, sum): (_, Option<TokenUsage>)| Some((model, sum?))).collect())
+    let by_model = sums.filter_map(|(model, sum): (_, Option<TokenUsage>)| Some((model, sum?)));
+    Ok(UsageSum { by_model: by_model.collect(), is_final, answered_at })
 }
 
 /// The text of the first user message: a subagent's prompt.
@@ -136,6 +187,15 @@ fn text_of(content: &Value) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether a line at the beginning has this text, which was told to the session.
+pub fn has_text(file: &mut File, text: &str) -> io::Result<bool> {
+    let words: String = text.chars().take(TOLD_BY).collect();
+    let words = serde_json::to_string(&words).unwrap_or_default();
+    let words = words.trim_matches('"').as_bytes();
+    let found = first(file, Instant::now() + READING, words, |_| Some(()))?;
+    Ok(!words.is_empty() && found.is_some())
 }
 
 /// The version of the Claude Code that writes the file, if its first lines have it.

@@ -288,7 +288,7 @@ proptest! {
         let sizes = LineReadSizes { block, longest: 1 << 20, long };
         let lines = || TranscriptLineReader::new(&file, LinePosition::default(), soon(), sizes).unwrap();
         prop_assert_eq!(collect_calls(lines()).unwrap().0, plain_calls(text.as_bytes()));
-        prop_assert_eq!(sum_usage(lines()).unwrap(), plain_usage(text.as_bytes()));
+        prop_assert_eq!(sum_usage(lines(), |_| false).unwrap().by_model, plain_usage(text.as_bytes()));
         let tails = [block as u64, 20 * block as u64, u64::MAX];
         prop_assert_eq!(newest_context_tokens(&file, &tails, sizes).unwrap(), plain_tokens(text.as_bytes()));
     }

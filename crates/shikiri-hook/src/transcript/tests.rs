@@ -65,7 +65,10 @@ fn captured_transcripts_are_read_as_plainly_parsed() {
                 let (_folder, path) = transcript(text);
                 let found = read_new(&mut open(&path), LinePosition::default()).unwrap().0;
                 assert_eq!(found, plain_calls(text));
-                assert_eq!(usage(&mut open(&path)).unwrap(), plain_usage(text));
+                assert_eq!(
+                    usage(&mut open(&path), &UsageFilter::default()).unwrap().by_model,
+                    plain_usage(text)
+                );
                 assert_eq!(tokens(&mut open(&path)).unwrap(), Some(plain_tokens(text).unwrap()));
                 read += found.len();
             }
@@ -80,7 +83,8 @@ fn sums_of_captured_transcripts_are_what_claude_code_says() {
     for name in ["parallel", "parallel-2.1.197", "background"] {
         let mut spent: BTreeMap<String, TokenUsage> = BTreeMap::new();
         for path in captured(name) {
-            for (model, usage) in usage(&mut open(&path)).unwrap() {
+            for (model, usage) in usage(&mut open(&path), &UsageFilter::default()).unwrap().by_model
+            {
                 *spent.entry(model).or_default() += usage;
             }
         }
@@ -185,8 +189,14 @@ fn lines_that_are_too_long_are_left_out_and_never_held() {
         let sizes = LineReadSizes { block: 16, longest, long: u64::MAX };
         TranscriptLineReader::new(&file, LinePosition::default(), soon(), sizes).unwrap()
     };
-    assert_eq!(sum_usage(lines(2_048)).unwrap()["claude-opus-5-5"].input_tokens, 5);
-    assert_eq!(sum_usage(lines(8_192)).unwrap()["claude-opus-5-5"].input_tokens, 7);
+    assert_eq!(
+        sum_usage(lines(2_048), |_| false).unwrap().by_model["claude-opus-5-5"].input_tokens,
+        5
+    );
+    assert_eq!(
+        sum_usage(lines(8_192), |_| false).unwrap().by_model["claude-opus-5-5"].input_tokens,
+        7
+    );
     let mut lines = lines(2_048);
     while let Some(block) = lines.next().unwrap() {
         block.lines().for_each(drop);
@@ -206,7 +216,7 @@ fn long_lines_are_whole_also_where_they_are_read_ahead() {
     let sizes = LineReadSizes { block: 10_000, longest: 1 << 20, long: 0 };
     let lines =
         || TranscriptLineReader::new(&file, LinePosition::default(), soon(), sizes).unwrap();
-    assert_eq!(sum_usage(lines()).unwrap()["claude-opus-5-5"].input_tokens, 7);
+    assert_eq!(sum_usage(lines(), |_| false).unwrap().by_model["claude-opus-5-5"].input_tokens, 7);
     let (found, position) = collect_calls(lines()).unwrap();
     assert_eq!((ids(&found), position.offset), (vec![("t1", 2)], text.len() as u64));
     assert_eq!(position.lines, 12);
@@ -225,7 +235,7 @@ fn when_the_time_is_over_a_reader_stops_where_it_is() {
     };
     let (found, position) = collect_calls(late(length / 2)).unwrap();
     assert_eq!((found, position.offset), (Vec::new(), length / 2));
-    assert_eq!(sum_usage(late(0)).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    assert_eq!(sum_usage(late(0), |_| false).unwrap_err().kind(), io::ErrorKind::TimedOut);
     let (found, _) = read_new(&mut open(&path), position).unwrap();
     assert_eq!(ids(&found), [("t1", 1)]);
 }

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use memchr::memmem::Finder;
+use memchr::memmem::{self, Finder};
 use shikiri_model::execution::TokenUsage;
+use shikiri_model::time::Timestamp;
 
 use super::json_cursor::JsonCursor;
 use super::line_reader::LineBlock;
@@ -16,6 +17,11 @@ pub(super) struct TranscriptAnswer<'a> {
     pub(super) id: Cow<'a, str>,
     pub(super) model: Cow<'a, str>,
     pub(super) usage: TokenUsage,
+    /// The agent does not go on after it by itself.
+    pub(super) is_final: bool,
+    pub(super) at: Option<Timestamp>,
+    /// An older version wrote the answers of subagents into the session's file.
+    pub(super) is_of_subagent: bool,
 }
 
 /// Finds lines that may contain an answer.
@@ -40,17 +46,34 @@ impl<'a> TranscriptAnswer<'a> {
     pub(super) fn read(line: &'a [u8], known: impl Fn(&str) -> bool) -> Option<Self> {
         let mut cursor = JsonCursor::new(line);
         let (mut kind, mut message) = (None, TranscriptMessage::default());
+        let (mut at, mut is_of_subagent) = (None, false);
         cursor.object(|name, value| match name {
             b"type" => text(value).map(|told| kind = told),
             b"message" => {
                 message = TranscriptMessage::default();
                 message.read(value, &known)
             }
+            b"timestamp" => text(value).map(|told| at = told.and_then(|at| at.parse().ok())),
+            b"isSidechain" if !matches!(value.peek()?, b'"' | b'{' | b'[') => {
+                value.scalar().map(|told| is_of_subagent = told == b"true")
+            }
             _ => value.skip(),
         })?;
         let (model, id) = (message.model?, message.id?);
         let is_answer = kind.as_deref() == Some("assistant") && model != MADE_UP;
-        (is_answer && cursor.is_at_end()).then_some(Self { id, model, usage: message.usage? })
+        // Older versions write no reason.
+        let is_final = match message.stop {
+            Some(stop) => stop != "tool_use" && stop != "pause_turn",
+            None => memmem::find(line, br#""tool_use""#).is_none(),
+        };
+        (is_answer && cursor.is_at_end()).then_some(Self {
+            id,
+            model,
+            usage: message.usage?,
+            is_final,
+            at,
+            is_of_subagent,
+        })
     }
 }
 
@@ -59,6 +82,7 @@ struct TranscriptMessage<'a> {
     id: Option<Cow<'a, str>>,
     model: Option<Cow<'a, str>>,
     usage: Option<TokenUsage>,
+    stop: Option<Cow<'a, str>>,
 }
 
 impl<'a> TranscriptMessage<'a> {
@@ -72,6 +96,7 @@ impl<'a> TranscriptMessage<'a> {
                 self.id.as_deref().is_none_or(|id| !known(id)).then_some(())
             }
             b"model" => text(value).map(|told| self.model = told),
+            b"stop_reason" => text(value).map(|told| self.stop = told),
             b"usage" => usage(value).map(|told| self.usage = told),
             _ => value.skip(),
         })

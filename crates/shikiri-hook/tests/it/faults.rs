@@ -30,9 +30,8 @@ fn two_spawns_in_one_line_of_the_transcript_are_two() {
     let mut world = world::world();
     let (first, second) = (block("t1", "coder"), block("t2", "tester"));
     write(&world.transcript("s"), &line(&[first, second]));
-    let default = text_of("default");
-    assert_eq!(world.start("a1", "general-purpose").context(), Some(default.as_str()), "either");
-    assert_eq!(world.start("a2", "general-purpose").context(), Some(default.as_str()));
+    assert_eq!(world.start("a1", "general-purpose").context(), None, "it may be either");
+    assert_eq!(world.start("a2", "general-purpose").context(), None);
     let spawns =
         world.rows("SELECT tool_use_id, role, transcript_index FROM task_spawns ORDER BY 1");
     let row = |values: [&str; 3]| values.map(|value| Some(value.to_owned())).to_vec();
@@ -233,9 +232,8 @@ fn two_and_three_at_once_get_their_own_text_each() {
         for (number, role) in roles.iter().enumerate() {
             let in_prompt = told_in_prompts[number][0].clone().unwrap();
             let expected = match (mixed, number) {
-                (false, _) => vec![text_of(role)],
-                (true, 0) => vec![text_of("default"), text_of(role)],
-                (true, _) => vec![text_of("default")],
+                (false, _) | (true, 0) => vec![text_of(role)],
+                (true, _) => Vec::new(),
             };
             assert_eq!(told[number], expected, "{roles:?}");
             let prompt = if mixed && number > 0 { format!("roles.{role}") } else { String::new() };

@@ -139,8 +139,13 @@ impl World {
     /// Whether a hook that wakes again can still confirm what it printed.
     pub(crate) fn confirms(&mut self, told: &Told) -> bool {
         let now = || Timestamp::from_millis(0);
-        let host =
-            HookHost { me: told.by.clone(), now: &now, lives: &|_| true, started: Instant::now() };
+        let host = HookHost {
+            me: told.by.clone(),
+            now: &now,
+            lives: &|_| true,
+            start_waits: 1,
+            started: Instant::now(),
+        };
         event_handler::confirm(&mut self.database, &told.decision, &host).unwrap()
     }
 
@@ -153,7 +158,7 @@ impl World {
         let lives = |who: &str| living.iter().any(|one| one == who);
         let me = format!("hook-{}", self.turns);
         let started = Instant::now() - self.waited;
-        let host = HookHost { me, now: &now, lives: &lives, started };
+        let host = HookHost { me, now: &now, lives: &lives, start_waits: 1, started };
         let event = HookEventContext {
             payload: &payload,
             project: &self.place,

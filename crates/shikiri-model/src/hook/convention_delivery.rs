@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::conventions::{ConventionDelivery, SelectedConvention};
 use super::decide::{EvaluationResult, HookEvaluation};
-use super::hook_evidence::{EvidenceRequest, PromptRole};
+use super::hook_evidence::EvidenceRequest;
 use super::hook_rows::{
     DeliveryClaim, HookRowChange, SessionMark, SessionMarkKey, SpawnCall, SubagentRecord,
-    SubagentState,
 };
 use super::role_source::{RoleConfidence, RoleSource};
 use super::tool_rules::RuleSubject;
@@ -18,7 +17,11 @@ use super::tool_rules::RuleSubject;
 const CLAIM: Duration = Duration::from_secs(2);
 
 /// The name of the first text in the log and in marks.
-const STARTUP: &str = "session_startup";
+pub(super) const STARTUP: &str = "session_startup";
+/// The mark of a session with a workflow whose agents may have roles.
+pub(super) const WORKFLOW_ROLES: &str = "workflow_roles";
+/// How long a call whose agent has not started is taken to be about to start it.
+const START: Duration = Duration::from_secs(2);
 /// The mark of a session whose Claude Code names the calling agent.
 const NAMES_AGENTS: &str = "names_agents";
 
@@ -46,8 +49,9 @@ impl HookEvaluation<'_> {
 
     fn before_subagents_tool(&mut self) -> EvaluationResult {
         let mut agent = self.caller();
-        agent.state = SubagentState::Active;
-        (agent.ended_at, agent.end_reason) = (None, None);
+        if !agent.is_active() {
+            agent.resume(self.now);
+        }
         self.resolve_role(&mut agent)?;
         let who = RuleSubject::subagent(&agent);
         if !self.is_refused(&who)? {
@@ -58,7 +62,7 @@ impl HookEvaluation<'_> {
                 self.deliver_convention(&chosen);
             }
             self.say_rules(&who)?;
-            self.record_spawn();
+            self.record_spawn()?;
         }
         if self.known.agent.as_ref() != Some(&agent) {
             if !self.known.agent.as_ref().is_some_and(|known| known.checked) {
@@ -69,47 +73,11 @@ impl HookEvaluation<'_> {
         Ok(())
     }
 
-    /// For a teammate in its own pane, or a session that was started as an agent.
-    fn before_own_sessions_tool(&mut self, kind: &str) -> EvaluationResult {
-        let role = match self.conventions.role_named(kind) {
-            Some(role) => Some(role.to_owned()),
-            None => match &self.evidence.prompt_role {
-                None => return Err(EvidenceRequest::PromptRole { agent_id: None }),
-                Some(PromptRole::Named(role)) => Some(role.clone()),
-                Some(PromptRole::Unread | PromptRole::NoTag) => None,
-            },
-        };
-        let chosen = self.conventions.for_subagent(role.as_deref(), kind);
-        self.before_sessions_tool(&RuleSubject::session(role, kind), chosen)
-    }
-
-    fn before_main_agents_tool(&mut self) -> EvaluationResult {
-        self.before_sessions_tool(&RuleSubject::main(), self.conventions.for_main())
-    }
-
-    fn before_sessions_tool(
-        &mut self,
-        who: &RuleSubject,
-        chosen: Option<SelectedConvention<'_>>,
-    ) -> EvaluationResult {
-        if self.is_refused(who)? {
-            return Ok(());
-        }
-        if let Some(chosen) = chosen.filter(SelectedConvention::has_text)
-            && let Some(tokens) = self.due(STARTUP, chosen.convention.token_threshold)?
-        {
-            self.claim_mark(STARTUP, tokens);
-            self.deliver_convention(&chosen);
-        }
-        self.say_rules(who)?;
-        self.record_spawn();
-        Ok(())
-    }
-
     /// Whether a call without an agent name is the main agent's. A Claude Code whose subagents can
     /// spawn others names them.
     fn is_main_agents(&mut self) -> Result<bool, EvidenceRequest> {
-        Ok(self.known.active.is_empty() || self.payload.is_spawn_call() || self.names_agents()?)
+        let spawns = self.payload.is_spawn_call() || self.payload.is_workflow_call();
+        Ok(self.known.active.is_empty() || spawns || self.names_agents()?)
     }
 
     /// An older Claude Code does not name the calling agent. An agent that still lacks its
@@ -217,7 +185,7 @@ impl HookEvaluation<'_> {
         }
     }
 
-    fn deliver_convention(&mut self, chosen: &SelectedConvention<'_>) {
+    pub(super) fn deliver_convention(&mut self, chosen: &SelectedConvention<'_>) {
         self.done.log.hook_name = STARTUP.to_owned();
         self.detail("convention", chosen.key.as_str());
         let text = chosen.convention.text.trim();
@@ -291,7 +259,7 @@ impl HookEvaluation<'_> {
         }
     }
 
-    fn mark(&mut self, name: &str, status: &str, last_tokens: u64) {
+    pub(super) fn mark(&mut self, name: &str, status: &str, last_tokens: u64) {
         let key = SessionMarkKey {
             session_id: self.payload.session_id.clone(),
             hook_name: name.to_owned(),
@@ -307,17 +275,24 @@ impl HookEvaluation<'_> {
     }
 
     /// Records a call that is about to spawn a subagent, and may add a text to its prompt.
-    fn record_spawn(&mut self) {
-        if !self.payload.is_spawn_call() || self.done.answer.deny.is_some() {
-            return;
+    pub(super) fn record_spawn(&mut self) -> EvaluationResult {
+        if self.done.answer.deny.is_some() {
+            return Ok(());
         }
-        let Some(tool_use_id) = &self.payload.tool_use_id else { return };
-        let spawn = self.spawn(tool_use_id);
-        let kind = spawn.subagent_type.as_str();
-        let role = self.conventions.role_named(kind).or(spawn.role.as_deref());
-        let chosen = self.conventions.for_subagent(role, kind);
-        if let Some(chosen) = chosen.filter(SelectedConvention::has_text)
-            && self.goes_into_prompt(&spawn, &chosen)
+        if self.payload.is_workflow_call() && self.payload.may_name_roles() {
+            self.mark(WORKFLOW_ROLES, "active", 0);
+        }
+        if !self.payload.is_spawn_call() {
+            return Ok(());
+        }
+        let Some(tool_use_id) = &self.payload.tool_use_id else { return Ok(()) };
+        let mut spawn = self.spawn(tool_use_id);
+        if self.evidence.start_waits > 0 {
+            spawn.ended_at = None;
+        }
+        let chosen = self.text_of_call(&spawn).filter(SelectedConvention::has_text);
+        if let Some(chosen) = chosen
+            && self.goes_into_prompt(&spawn, &chosen)?
             && let Some(prompt) = self.payload.input("prompt")
         {
             let mut input = self.payload.tool_input.clone();
@@ -331,25 +306,50 @@ impl HookEvaluation<'_> {
             self.done.confirm.push(HookRowChange::Spawn(told));
         }
         self.change(HookRowChange::Spawn(spawn));
+        Ok(())
     }
 
-    /// While calls of one type with different texts are pending, the start event of an agent does
-    /// not show which call it comes from. A text in the prompt reaches the right agent.
-    fn goes_into_prompt(&self, spawn: &SpawnCall, chosen: &SelectedConvention<'_>) -> bool {
-        let kind = spawn.subagent_type.as_str();
-        let is_for = |role: Option<&str>| {
-            self.conventions.for_subagent(role, kind).is_some_and(|it| it.key == chosen.key)
-        };
+    /// Whether the text is written into the prompt, where it reaches the right agent also if that
+    /// agent uses no tool. The start of an agent does not show its call, so this is done while other
+    /// calls of its type with another text are pending. The first of them was answered before the
+    /// others were known: they wait until its agent has started, which then is the only one that it
+    /// can be.
+    fn goes_into_prompt(
+        &self,
+        spawn: &SpawnCall,
+        chosen: &SelectedConvention<'_>,
+    ) -> Result<bool, EvidenceRequest> {
         match chosen.convention.delivery {
-            ConventionDelivery::Prompt => true,
-            // An unmatched agent gets this text in any case.
-            ConventionDelivery::Context if is_for(None) => false,
-            ConventionDelivery::Context => self.known.pending.iter().any(|other| {
-                let is_other = other.tool_use_id != spawn.tool_use_id;
-                is_other && other.subagent_type == kind && !is_for(other.role.as_deref())
-            }),
-            ConventionDelivery::Block => false,
+            ConventionDelivery::Prompt => return Ok(true),
+            ConventionDelivery::Block => return Ok(false),
+            ConventionDelivery::Context => {}
         }
+        let differs = |other: &&SpawnCall| {
+            other.tool_use_id != spawn.tool_use_id
+                && other.subagent_type == spawn.subagent_type
+                && self.text_of_call(other).is_none_or(|text| text.key != chosen.key)
+        };
+        let mut others = self.known.pending.iter().filter(differs);
+        let about_to_start =
+            |other: &SpawnCall| other.delivered.is_none() && other.created_at + START > self.now;
+        if !self.evidence.start_wait_is_over
+            && !self.evidence.is_late
+            && others.clone().any(about_to_start)
+        {
+            // As long as it is ended, no agent is taken to come from it.
+            let call = SpawnCall { ended_at: Some(self.now), ..spawn.clone() };
+            return Err(EvidenceRequest::Start { waiting: Some(Box::new(call)) });
+        }
+        Ok(self.evidence.start_waits > 0 || others.next().is_some())
+    }
+}
+
+impl<'a> HookEvaluation<'a> {
+    /// The text for the agent of a call.
+    pub(super) fn text_of_call(&self, spawn: &SpawnCall) -> Option<SelectedConvention<'a>> {
+        let kind = spawn.subagent_type.as_str();
+        let role = self.conventions.role_named(kind).or(spawn.role.as_deref());
+        self.conventions.for_subagent(role, kind)
     }
 }
 

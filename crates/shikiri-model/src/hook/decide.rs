@@ -125,7 +125,8 @@ pub fn decide(
         "Stop" => turn.on_stop(),
         "SessionEnd" => turn.end_session(),
         "SessionStart" => turn.begin_session(),
-        "PostCompact" if payload.agent_id.is_none() => turn.expire_main_marks(),
+        "UserPromptSubmit" => turn.on_prompt(),
+        "PostCompact" if payload.agent_id.is_none() => turn.after_compaction(),
         event => {
             if !OTHER_EVENTS.contains(&event) {
                 turn.done.log.result = "ignored";
@@ -141,12 +142,11 @@ pub fn decide(
 }
 
 /// Events that Claude Code 2.1.325 also sends and that need no decision here.
-const OTHER_EVENTS: [&str; 25] = [
+const OTHER_EVENTS: [&str; 24] = [
     "PostToolUse",
     "PostToolUseFailure",
     "PostToolBatch",
     "Notification",
-    "UserPromptSubmit",
     "UserPromptExpansion",
     "PreCompact",
     "PostCompact",

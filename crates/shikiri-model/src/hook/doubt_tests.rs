@@ -134,7 +134,7 @@ fn a_call_whose_answer_names_another_agent_is_not_taken() {
 #[test]
 fn calls_that_were_read_are_kept_whatever_the_event_leads_to() {
     let mut world = world();
-    let payload = json!({ "session_id": "s", "hook_event_name": "Stop" });
+    let payload = json!({ "session_id": "s", "hook_event_name": "Notification" });
     let payload = HookInput::parse(payload.to_string().as_bytes()).unwrap();
     let evidence =
         HookEvidence { spawns: Some(vec![read("t1", "coder")]), ..HookEvidence::default() };
@@ -200,27 +200,124 @@ fn a_teammate_may_start_after_its_lead_has_stopped() {
     assert_eq!(world.start("aalice-1", "alice").as_deref(), Some("coder text"));
 }
 
-/// An agent that never uses a tool has only its start to hear anything.
+/// An agent that never uses a tool has only its prompt and its start to hear anything.
 #[test]
-fn no_agent_in_a_mixed_crowd_is_left_with_nothing() {
+fn each_agent_of_a_mixed_crowd_hears_its_own_text_and_no_other_before_any_tool_call() {
     let mut world = world();
+    call(&mut world, "t0", "tester");
+    // The other calls wait until the first agent has started, or for a moment.
+    assert_eq!(world.start("a0", KIND).as_deref(), Some("tester text"));
     let mut heard = Vec::new();
-    for (number, role) in ["tester", "coder", "tester", "coder"].iter().enumerate() {
-        let answer = world.spawn(&format!("t{number}"), KIND, &format!("[ROLE:{role}] go"));
-        heard.extend(
-            answer.input.map(|input| (number, input["prompt"].as_str().unwrap().to_owned())),
-        );
+    world.now += 1;
+    call_again_while_pending(&mut world, "p", "coder");
+    for (id, prompt) in [("t1", "[ROLE:coder] go"), ("t2", "go"), ("t3", "[ROLE:tester] go")] {
+        let input = world.spawn(id, KIND, prompt).input.unwrap();
+        heard.push(input["prompt"].as_str().unwrap().to_owned());
     }
-    let prompt = |role: &str| format!("{role} text\n\n[ROLE:{role}] go");
-    assert_eq!(heard, [(1, prompt("coder")), (2, prompt("tester")), (3, prompt("coder"))]);
-    for agent in ["a0", "a1", "a2", "a3"] {
-        assert_eq!(world.start(agent, KIND).as_deref(), Some("default text"));
+    let told = |text: &str, prompt: &str| format!("{text} text\n\n{prompt}");
+    assert_eq!(
+        heard,
+        [
+            told("coder", "[ROLE:coder] go"),
+            told("default", "go"),
+            told("tester", "[ROLE:tester] go")
+        ]
+    );
+    for (agent, id) in [("a3", "t1"), ("a1", "t2"), ("a2", "t3")] {
+        assert_eq!(world.start(agent, KIND), None);
+        world.meta(id);
+        assert_eq!(world.tool(agent, KIND), None, "it was in its prompt");
+        assert_eq!(world.agent(agent).confidence, RoleConfidence::Exact);
     }
+}
+
+/// A call whose agent never starts, so that others of its type are in a crowd.
+fn call_again_while_pending(world: &mut HookTestWorld, id: &str, role: &str) {
+    world.spawn(id, KIND, &format!("[ROLE:{role}] never"));
+    let only = world.spawn(&format!("{id}2"), KIND, "[ROLE:other] never");
+    assert!(only.input.is_some());
+}
+
+#[test]
+fn a_call_waits_until_the_agent_of_another_has_started() {
+    let mut world = world();
+    call(&mut world, "t0", "tester");
+    let waits = |world: &HookTestWorld| {
+        let is_wait = |want: &&EvidenceRequest| matches!(want, EvidenceRequest::Start { .. });
+        world.asked.iter().filter(is_wait).count()
+    };
+    assert_eq!(waits(&world), 0, "there is no other");
+    assert!(world.spawn("t1", KIND, "[ROLE:coder] go").input.is_some());
+    let waited = waits(&world);
+    assert!((1..100).contains(&waited), "{waited}: not for ever");
+    // A call that was refused long ago starts nothing.
+    world.now += 10_000;
+    assert!(world.spawn("t2", KIND, "[ROLE:scribe] go").input.is_some());
+    assert_eq!(waits(&world), waited);
+    // In doubt the agent hears nothing before its file tells whose it is.
+    assert_eq!(world.start("a0", KIND), None);
     world.meta("t0");
-    assert_eq!(world.tool("a3", KIND).as_deref(), Some("tester text"));
+    assert_eq!(world.tool("a0", KIND).as_deref(), Some("tester text"));
+}
+
+/// A call that waits is in the transcript, and its agent cannot have started.
+#[test]
+fn a_call_that_waits_is_not_taken_for_one_that_no_hook_saw() {
+    let mut world = world();
+    call(&mut world, "t1", "tester");
+    let waiting = SpawnCall { ended_at: Some(Timestamp::from_millis(2)), ..read("t2", "coder") };
+    world.apply(HookRowChange::Spawn(waiting));
+    world.disk.spawns = Some(vec![read("t1", "tester"), read("t2", "coder")]);
+    assert_eq!(world.start("a1", KIND).as_deref(), Some("tester text"));
+    let answer = world.spawn("t2", KIND, "[ROLE:coder] go");
+    assert_eq!(answer.input, None, "no other is pending any more");
+}
+
+/// The event of its own call was lost, and another call is pending.
+#[test]
+fn an_agent_whose_call_no_hook_saw_never_hears_the_text_of_another_role() {
+    let mut world = world();
+    call(&mut world, "t2", "coder");
+    world.disk.spawns = Some(vec![read("t1", "tester"), read("t2", "coder")]);
+    assert_eq!(world.start("a1", KIND), None, "the transcript shows two calls");
+    assert_eq!(world.agent("a1").confidence, RoleConfidence::None);
+    world.meta("t1");
+    assert_eq!(world.tool("a1", KIND).as_deref(), Some("tester text"));
+    assert_eq!(world.start("a2", KIND).as_deref(), Some("coder text"), "the other is known");
+
+    // The transcript is late, too: of three agents, two are in doubt, and what is left is no proof.
+    let mut world = super::world::world();
+    call(&mut world, "t2", "coder");
+    call(&mut world, "t3", "tester");
+    for agent in ["a1", "a2"] {
+        assert_eq!(world.start(agent, KIND), None);
+    }
     world.meta("t3");
-    assert_eq!(world.tool("a0", KIND), None, "it was in its prompt");
-    assert_eq!(world.start("a4", KIND), None, "the last one has it in the prompt");
+    assert_eq!(world.tool("a2", KIND), None, "it was in its prompt");
+    assert_eq!(world.start("a3", KIND), None, "t2 may be the call of the first");
+    assert_eq!(world.agent("a3").confidence, RoleConfidence::None);
+    world.meta("t2");
+    assert_eq!(world.tool("a3", KIND).as_deref(), Some("coder text"));
+}
+
+#[test]
+fn an_agent_of_a_workflow_has_its_role_from_its_prompt_and_hears_nothing_else() {
+    let mut world = world();
+    let flow = |script: &str| main_tool("Workflow", json!({ "script": script }));
+    world.hook(flow("agent('count')"));
+    let kind = "workflow-subagent";
+    assert_eq!(world.start("a0", kind).as_deref(), Some("default text"), "no role is named");
+    world.hook(flow("agent('[ROLE:tester] test')"));
+    assert_eq!(world.start("a1", kind), None);
+    world.disk.meta = Some(Some(SubagentMeta::default()));
+    world.disk.prompt_role = Some(PromptRole::Named("tester".to_owned()));
+    assert_eq!(world.tool("a1", kind).as_deref(), Some("tester text"));
+    assert_eq!(world.tool("a1", kind), None);
+    let agent = world.agent("a1");
+    assert_eq!(agent.role_source, Some(RoleSource::TranscriptParse));
+    assert_eq!(world.start("a2", kind), None);
+    world.disk.prompt_role = Some(PromptRole::NoTag);
+    assert_eq!(world.tool("a2", kind).as_deref(), Some("default text"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::hook_rows::SpawnCall;
 use super::tool_targets::PathFacts;
+use crate::time::Timestamp;
 
 /// The facts that were looked up. `None`: not looked up yet. `Some(None)`: looked up and not
 /// available.
@@ -26,10 +27,16 @@ pub struct HookEvidence {
     pub names_agents: Option<Option<bool>>,
     /// The number of tokens in the caller's context.
     pub tokens: Option<Option<u64>>,
-    /// Subagents whose usage was looked up, with the usage as JSON.
-    pub usage: Vec<(String, Option<String>)>,
+    /// Whether the session's transcript has the text that is to be told.
+    pub is_heard: Option<bool>,
+    /// What was spent, by the subagents whose transcripts were read; None is the session itself.
+    pub usage: Vec<(Option<String>, TranscriptUsage)>,
     /// Claimants that were checked, and whether each is alive.
     pub claimants: Vec<(String, bool)>,
+    /// How often the agents of other calls were waited for.
+    pub start_waits: u32,
+    /// They are not waited for any longer.
+    pub start_wait_is_over: bool,
     /// The deadline is near. Evidence that the decision can do without is not looked up any more.
     pub is_late: bool,
 }
@@ -53,6 +60,30 @@ pub struct SubagentMeta {
     pub parent_agent_id: Option<String>,
 }
 
+/// What a transcript says that its agent spent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TranscriptUsage {
+    /// As JSON, one entry per model. None if the file has no answer, or cannot be read.
+    pub usage: Option<String>,
+    /// The file ends with the agent's last answer, so that nothing is missing.
+    pub is_complete: bool,
+    /// Where the file lies, as far as it was found.
+    pub path: Option<String>,
+}
+
+/// A transcript whose usage is to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageRequest {
+    /// None: the session's own.
+    pub agent_id: Option<String>,
+    /// The file, if it was found before.
+    pub path: Option<String>,
+    /// The file is complete only with an answer from this time or later.
+    pub answered_after: Option<Timestamp>,
+    /// Older answers are those of the session that this one was forked from.
+    pub counted_from: Option<Timestamp>,
+}
+
 /// A fact to look up before the decision is asked for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceRequest {
@@ -69,19 +100,33 @@ pub enum EvidenceRequest {
     Tokens {
         agent_id: Option<String>,
     },
-    Usage {
-        agent_id: String,
+    /// Whether the session's transcript has this text.
+    Heard {
+        text: String,
     },
+    Usage(Vec<UsageRequest>),
     Claimant {
         by: String,
+    },
+    /// A moment later, the agent of another call may have started, or the hook of another call may
+    /// have recorded it.
+    Start {
+        /// The call that waits. It is stored, so that it is not taken for one that no hook saw.
+        waiting: Option<Box<SpawnCall>>,
     },
 }
 
 impl HookEvidence {
-    /// The usage of a subagent; None if it was not looked up.
-    pub(super) fn usage_of(&self, agent_id: &str) -> Option<Option<&str>> {
-        let found = self.usage.iter().find(|(who, _)| who == agent_id);
-        found.map(|(_, usage)| usage.as_deref())
+    /// Notes a wait for the agents of other calls, of which there are so many at most.
+    pub fn note_start_wait(&mut self, most: u32) {
+        self.start_waits += 1;
+        self.start_wait_is_over = self.start_waits >= most;
+    }
+
+    /// The usage of a subagent, or of the session; None if it was not looked up.
+    pub(super) fn usage_of(&self, agent_id: Option<&str>) -> Option<&TranscriptUsage> {
+        let found = self.usage.iter().find(|(who, _)| who.as_deref() == agent_id);
+        found.map(|(_, usage)| usage)
     }
 
     /// Whether a claimant is alive. One that cannot be checked counts as alive.

@@ -19,6 +19,10 @@ pub struct HookInput {
     pub tool_response: Map<String, Value>,
     /// For `SessionStart`: startup, resume, clear, compact or fork.
     pub source: Option<String>,
+    /// For `SessionStart` of a session with a history: the tokens in its context.
+    pub context_tokens: Option<u64>,
+    /// For `UserPromptSubmit`.
+    pub prompt: Option<String>,
     /// For `SubagentStop`.
     pub agent_transcript_path: Option<String>,
     /// The agent's last message, if the event has it.
@@ -53,6 +57,7 @@ impl HookInput {
         let Value::Object(mut fields) = value else {
             return Err(HookInputError::NoJson("it is not an object".to_owned()));
         };
+        let context_tokens = fields.get("context_tokens").and_then(Value::as_u64);
         let mut name = |field: &str| text_of(&mut fields, field, LONGEST_NAME);
         let session_id = name("session_id").ok_or(HookInputError::Missing("session_id"))?;
         let event = name("hook_event_name").ok_or(HookInputError::Missing("hook_event_name"))?;
@@ -64,9 +69,11 @@ impl HookInput {
             tool_name: name("tool_name"),
             tool_use_id: name("tool_use_id"),
             source: name("source"),
+            context_tokens,
             transcript_path: text_of(&mut fields, "transcript_path", LONGEST_PATH),
             agent_transcript_path: text_of(&mut fields, "agent_transcript_path", LONGEST_PATH),
             cwd: text_of(&mut fields, "cwd", LONGEST_PATH),
+            prompt: text_of(&mut fields, "prompt", usize::MAX),
             tool_input: object_of(&mut fields, "tool_input"),
             tool_response: object_of(&mut fields, "tool_response"),
             last_message: text_of(&mut fields, "last_assistant_message", usize::MAX),
@@ -79,6 +86,11 @@ impl HookInput {
         matches!(self.tool_name.as_deref(), Some("Agent" | "Task"))
     }
 
+    /// Whether the subagent was started by a workflow, whose script no event shows call by call.
+    pub(super) fn is_of_workflow(&self) -> bool {
+        self.agent_type.as_deref() == Some("workflow-subagent")
+    }
+
     pub fn input(&self, field: &str) -> Option<&str> {
         self.tool_input.get(field).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
@@ -87,16 +99,40 @@ impl HookInput {
         self.tool_response.get(field).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
 
-    /// Claude Code's file about a subagent, beside the session's transcript.
-    pub fn subagent_file(&self, agent_id: &str, ending: &str) -> Option<String> {
-        // The id becomes part of a path, so it must not contain separators.
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
-        let folder = self.transcript_path.as_deref()?.strip_suffix(".jsonl")?;
-        agent_id
-            .chars()
-            .all(is_plain)
-            .then(|| format!("{folder}/subagents/agent-{agent_id}{ending}"))
+    /// Whether the tool runs a script that starts subagents.
+    pub fn is_workflow_call(&self) -> bool {
+        self.tool_name.as_deref() == Some("Workflow")
     }
+
+    /// Whether the prompts of a workflow's agents may name roles. A workflow that is called by its
+    /// name does not show its script.
+    pub(super) fn may_name_roles(&self) -> bool {
+        let shown = ["script", "args"].map(|field| self.tool_input.get(field));
+        shown[0].is_none()
+            || shown.into_iter().flatten().any(|value| value.to_string().contains("[ROLE:"))
+    }
+
+    /// Claude Code's file about a subagent, in its folder beside the session's transcript. Those of
+    /// a workflow's agents lie in a folder of each workflow under [`Self::workflows_folder`].
+    pub fn subagent_file(&self, agent_id: &str, ending: &str) -> Option<String> {
+        let name = subagent_file_name(agent_id, ending)?;
+        Some(format!("{}/subagents/{name}", self.session_folder()?))
+    }
+
+    /// The folder with one folder for each workflow of the session.
+    pub fn workflows_folder(&self) -> Option<String> {
+        Some(format!("{}/subagents/workflows", self.session_folder()?))
+    }
+
+    fn session_folder(&self) -> Option<&str> {
+        self.transcript_path.as_deref()?.strip_suffix(".jsonl")
+    }
+}
+
+/// None if the id, which becomes part of a path, has other characters than ids have.
+pub fn subagent_file_name(agent_id: &str, ending: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+    agent_id.chars().all(is_plain).then(|| format!("agent-{agent_id}{ending}"))
 }
 
 fn text_of(fields: &mut Map<String, Value>, name: &str, longest: usize) -> Option<String> {

@@ -16,9 +16,34 @@ pub const USUAL_LOG: u32 = 50;
 pub struct SubagentQuery {
     pub session_id: Option<String>,
     pub state: Option<SubagentState>,
+    /// Only subagents that were created in this period.
+    pub from: Option<Timestamp>,
+    pub before: Option<Timestamp>,
     /// Only subagents after this position.
     pub after: Option<RecordPosition>,
     pub limit: u32,
+}
+
+/// Selects sessions of a tenant, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HookSessionQuery {
+    pub session_id: Option<String>,
+    /// Only sessions that were created in this period.
+    pub from: Option<Timestamp>,
+    pub before: Option<Timestamp>,
+    pub limit: u32,
+}
+
+/// What a later look at a transcript found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookUsageUpdate {
+    pub session_id: String,
+    /// None: the session's main agent.
+    pub agent_id: Option<String>,
+    /// The start or prompt that the row had. After another one, the update does not count.
+    pub since: Option<Timestamp>,
+    pub usage: Option<String>,
+    pub usage_complete: bool,
 }
 
 /// Selects lines of a tenant's log, newest first.

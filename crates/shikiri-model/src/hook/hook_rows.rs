@@ -7,6 +7,7 @@ use super::conventions::{Conventions, RuleSeverity};
 use super::file_touches::FileTouch;
 use super::hook_evidence::HookEvidence;
 use super::hook_input::HookInput;
+use super::hook_session::HookSession;
 use super::role_source::{RoleConfidence, RoleSource};
 use crate::macros::text_enum;
 
@@ -39,6 +40,12 @@ pub struct SubagentRecord {
     pub end_reason: Option<String>,
     /// Its usage as JSON, one row per model.
     pub usage: Option<String>,
+    /// Nothing is missing in the usage. Otherwise it is read again.
+    pub usage_complete: bool,
+    /// Its transcript, as far as it was found.
+    pub transcript_path: Option<String>,
+    /// Its latest start, or an end after which it went on: its last answer is later.
+    pub resumed_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +115,9 @@ pub struct HookRows {
     pub pending: Vec<SpawnCall>,
     /// Active subagents of the session, oldest first.
     pub active: Vec<SubagentRecord>,
+    /// Subagents of the session that ended and whose usage is not complete, oldest first.
+    pub unread: Vec<SubagentRecord>,
+    pub session: Option<HookSession>,
     pub marks: Vec<SessionMark>,
 }
 
@@ -123,6 +133,9 @@ pub struct HookRowsNeeded {
     pub matched: bool,
     /// Active subagents of the session.
     pub active: bool,
+    /// Subagents whose usage is not complete.
+    pub unread: bool,
+    pub session: bool,
     pub marks: bool,
 }
 
@@ -132,6 +145,7 @@ pub enum HookRowChange {
     Subagent(SubagentRecord),
     Spawn(SpawnCall),
     Mark(SessionMark),
+    Session(HookSession),
     /// Expires the marks of a session's main agent. Those of its subagents stay.
     ExpireMainMarks {
         session_id: String,
@@ -172,9 +186,11 @@ impl HookRowsNeeded {
         needs.spawns.extend(meta.and_then(|meta| meta.tool_use_id.clone()));
         let read = evidence.spawns.iter().flatten();
         needs.spawns.extend(read.map(|spawn| spawn.tool_use_id.clone()));
+        let is_main = payload.agent_id.is_none();
         match payload.event.as_str() {
             "SubagentStart" => {
-                (needs.pending, needs.active) = (true, payload.agent_id.is_none());
+                (needs.pending, needs.active) = (true, true);
+                needs.marks = payload.is_of_workflow();
             }
             // The event comes from the caller, not from the subagent that ended.
             "PostToolUseFailure" if payload.is_spawn_call() => {
@@ -182,15 +198,28 @@ impl HookRowsNeeded {
             }
             "PreToolUse" => {
                 needs.pending = evidence.meta.is_some() || payload.is_spawn_call();
-                needs.active = payload.agent_id.is_none() && payload.agent_type.is_none();
-                needs.marks = payload.agent_id.is_none()
+                needs.active = is_main && payload.agent_type.is_none();
+                needs.marks = is_main
                     || conventions.problem.is_some()
                     || conventions.has_marks_of_subagents();
             }
-            "SubagentStop" => (needs.pending, needs.active) = (true, payload.agent_id.is_none()),
-            "Stop" | "SessionEnd" => (needs.pending, needs.active) = (true, true),
-            "SessionStart" | "StopFailure" | "PostToolUse" => {
-                needs.pending = payload.event != "PostToolUse" || payload.is_spawn_call();
+            "SubagentStop" => {
+                (needs.pending, needs.active, needs.unread) = (true, is_main, true);
+            }
+            "Stop" | "SessionEnd" => {
+                (needs.pending, needs.active) = (true, true);
+                (needs.session, needs.unread) = (true, true);
+            }
+            "SessionStart" => {
+                (needs.pending, needs.session, needs.marks) = (true, is_main, is_main);
+            }
+            "UserPromptSubmit" => {
+                (needs.session, needs.unread, needs.marks) = (is_main, true, is_main);
+            }
+            "PostCompact" => needs.marks = is_main,
+            "StopFailure" => (needs.pending, needs.session) = (true, is_main),
+            "PostToolUse" if payload.is_spawn_call() => {
+                (needs.pending, needs.unread) = (true, true);
             }
             _ => {}
         }
@@ -234,6 +263,9 @@ impl SubagentRecord {
             ended_at: None,
             end_reason: None,
             usage: None,
+            usage_complete: false,
+            transcript_path: None,
+            resumed_at: None,
         }
     }
 
@@ -248,6 +280,13 @@ impl SubagentRecord {
             self.ended_at = Some(now);
             self.end_reason = Some(reason.to_owned());
         }
+    }
+
+    /// A start, or a call after an end.
+    pub(super) fn resume(&mut self, now: Timestamp) {
+        self.state = SubagentState::Active;
+        (self.ended_at, self.end_reason) = (None, None);
+        (self.usage_complete, self.resumed_at) = (false, Some(now));
     }
 
     /// Undoes a match with the wrong call, and everything that followed from it.

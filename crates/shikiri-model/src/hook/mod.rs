@@ -26,8 +26,13 @@ mod hook_evidence;
 mod hook_input;
 mod hook_reports;
 mod hook_rows;
+mod hook_session;
+mod hook_usage;
 mod role_resolution;
 mod role_source;
+#[cfg(test)]
+mod session_tests;
+mod session_texts;
 mod subagent_lifecycle;
 mod tool_rules;
 #[cfg(test)]
@@ -40,15 +45,18 @@ pub use conventions::{ConventionDelivery, Conventions, OnError, RuleSeverity};
 pub use decide::{HookDecision, HookLogEntry, HookOutcome, HookOutput, decide};
 pub use file_touches::{FileTouch, FileTouchQuery, FileTouchRecord, TouchOutcome};
 pub use hook_activity::{HookSessionActivity, HookSessionState, LastToolUse, read_activity};
-pub use hook_evidence::{EvidenceRequest, HookEvidence, PromptRole, SubagentMeta};
-pub use hook_input::{HookInput, HookInputError};
+pub use hook_evidence::{
+    EvidenceRequest, HookEvidence, PromptRole, SubagentMeta, TranscriptUsage, UsageRequest,
+};
+pub use hook_input::{HookInput, HookInputError, subagent_file_name};
 pub use hook_reports::{
-    HookFigures, HookLogRecord, HookStats, LogQuery, SessionFigures, SubagentQuery, ToolCaller,
-    TranscriptOffset, USUAL_LOG,
+    HookFigures, HookLogRecord, HookSessionQuery, HookStats, HookUsageUpdate, LogQuery,
+    SessionFigures, SubagentQuery, ToolCaller, TranscriptOffset, USUAL_LOG,
 };
 pub use hook_rows::{
     DeliveryClaim, HookRowChange, HookRows, HookRowsNeeded, SUBAGENTS_MARK, SessionMark,
     SessionMarkKey, SpawnCall, SubagentRecord, SubagentState,
 };
+pub use hook_session::HookSession;
 pub use role_source::{RoleConfidence, RoleSource, parse_role_tag};
 pub use tool_targets::{PathFacts, name_in_project, paths_of_call};

@@ -3,6 +3,7 @@
 
 use crate::time::Timestamp;
 
+use super::convention_delivery::WORKFLOW_ROLES;
 use super::decide::{EvaluationResult, HookEvaluation};
 use super::hook_evidence::{EvidenceRequest, PromptRole};
 use super::hook_rows::{HookRowChange, SpawnCall, SubagentRecord};
@@ -14,8 +15,13 @@ impl HookEvaluation<'_> {
         let candidates = self.candidates(agent)?;
         match candidates.as_slice() {
             _ if self.may_be_another(agent) => return self.deliver_in_doubt(agent, &candidates),
+            // The prompt will tell.
+            [] if self.payload.is_of_workflow() && self.has_mark(WORKFLOW_ROLES) => return Ok(()),
             [] => {}
             [one] if one.is_of(agent) => self.bind(agent, one, RoleConfidence::Exact),
+            [one] if self.may_be_of_another(one, agent) => {
+                return self.deliver_in_doubt(agent, &candidates);
+            }
             [one] => self.bind(agent, one, RoleConfidence::Unique),
             [first, rest @ ..] if rest.iter().all(|spawn| spawn.is_like(first)) => {
                 agent.take_role(first.role.as_deref(), RoleSource::TaskMatch);
@@ -41,19 +47,41 @@ impl HookEvaluation<'_> {
         }
     }
 
-    /// The first tool call brings a file that names the call, but an agent may never use a tool. A
-    /// text for all agents is right in any case.
+    /// The first tool call brings a file that names the call. Until then the agent is told only what
+    /// it is told in any case: a text that all calls have in common, and none has in its prompt. The
+    /// calls of an agent without a name show nothing, so it is told what is for everybody.
     fn deliver_in_doubt(
         &mut self,
         agent: &mut SubagentRecord,
         candidates: &[SpawnCall],
     ) -> EvaluationResult {
         self.detail("candidates", candidates.len());
+        let own = self.conventions.for_subagent(None, &agent.agent_type).map(|text| text.key);
+        let is_own = |spawn: &SpawnCall| {
+            spawn.delivered.is_none() && self.text_of_call(spawn).map(|text| text.key) == own
+        };
         let all_told = candidates.iter().all(|spawn| spawn.delivered.is_some());
-        if agent.delivered.is_some() || (all_told && !candidates.is_empty()) {
+        let is_due = match agent.is_unnamed() {
+            true => !all_told || candidates.is_empty(),
+            false => candidates.iter().all(is_own),
+        };
+        if agent.delivered.is_some() || !is_due {
             return Ok(());
         }
         self.deliver_at_start(agent)
+    }
+
+    /// Whether the call may be that of another agent, which started in doubt: the call of one of them
+    /// was seen by no hook.
+    fn may_be_of_another(&self, spawn: &SpawnCall, agent: &SubagentRecord) -> bool {
+        let is_in_doubt = |other: &SubagentRecord| {
+            other.agent_id != agent.agent_id
+                && !other.is_matched()
+                && !other.is_certain()
+                && spawn.could_be(other)
+                && spawn.created_at <= other.created_at
+        };
+        self.known.active.iter().any(is_in_doubt)
     }
 
     /// Whether an unnamed agent may be one that its call has named already.
@@ -65,9 +93,17 @@ impl HookEvaluation<'_> {
     /// Calls that the agent may come from. Calls that no hook saw are in the transcript.
     fn candidates(&self, agent: &SubagentRecord) -> Result<Vec<SpawnCall>, EvidenceRequest> {
         let mut found: Vec<SpawnCall> = self.pending_for(agent).cloned().collect();
-        if found.is_empty() {
+        // A single call would be guessed to be the agent's, so another must not be overlooked.
+        if found.len() < 2 {
             let read = self.read_spawns().ok_or(EvidenceRequest::Spawns)?;
-            found.extend(read.into_iter().filter(|spawn| self.may_be_of(spawn, agent)));
+            let unseen: Vec<_> =
+                read.into_iter().filter(|spawn| self.may_be_of(spawn, agent)).collect();
+            // Their hooks may be about to record them.
+            let may_wait = !self.evidence.start_wait_is_over && !self.evidence.is_late;
+            if found.len() == 1 && !found[0].is_of(agent) && !unseen.is_empty() && may_wait {
+                return Err(EvidenceRequest::Start { waiting: None });
+            }
+            found.extend(unseen);
         }
         if let Some(own) = found.iter().position(|spawn| spawn.is_of(agent)) {
             found = vec![found.swap_remove(own)];

@@ -3,8 +3,7 @@
 use crate::time::Timestamp;
 
 use super::decide::{EvaluationResult, HookEvaluation};
-use super::hook_evidence::EvidenceRequest;
-use super::hook_rows::{HookRowChange, SpawnCall, SubagentRecord, SubagentState};
+use super::hook_rows::{HookRowChange, SpawnCall, SubagentRecord};
 use super::role_source::{RoleConfidence, RoleSource};
 
 /// The log's name for events of subagents.
@@ -15,8 +14,7 @@ impl HookEvaluation<'_> {
     pub(super) fn start(&mut self) -> EvaluationResult {
         self.done.log.hook_name = SUBAGENT_EVENT.to_owned();
         let mut agent = self.caller();
-        agent.state = SubagentState::Active;
-        (agent.ended_at, agent.end_reason) = (None, None);
+        agent.resume(self.now);
         self.resolve_role_by_type(&mut agent);
         self.done.log.agent_id = Some(agent.agent_id.clone());
         // A repeated start has no new information: pending calls belong to other agents.
@@ -51,11 +49,19 @@ impl HookEvaluation<'_> {
         if self.payload.agent_id.is_some() {
             self.resolve_role_at_end(&mut agent)?;
         }
-        self.end(agent, "stopped")
+        if let Some(ended_at) = agent.ended_at {
+            // It went on after its end, because another hook had something to say.
+            (agent.usage_complete, agent.resumed_at) = (false, Some(ended_at));
+        }
+        self.end(agent, "stopped")?;
+        self.read_missing_usage()
     }
 
     /// `StopFailure`: the model API failed.
     pub(super) fn fail(&mut self) -> EvaluationResult {
+        if self.payload.agent_id.is_none() {
+            return self.read_session_usage();
+        }
         let Some(mut agent) = self.known.agent.clone() else { return Ok(()) };
         self.resolve_role_at_end(&mut agent)?;
         self.end(agent, "failed")
@@ -98,11 +104,12 @@ impl HookEvaluation<'_> {
         if goes_on {
             self.change(HookRowChange::Spawn(spawn));
             self.change(HookRowChange::Subagent(agent));
-            return Ok(());
+        } else {
+            spawn.ended_at = Some(self.now);
+            self.change(HookRowChange::Spawn(spawn));
+            self.end(agent, "completed")?;
         }
-        spawn.ended_at = Some(self.now);
-        self.change(HookRowChange::Spawn(spawn));
-        self.end(agent, "completed")
+        self.read_missing_usage()
     }
 
     /// `PostToolUseFailure` of the spawning tool: unknown type, interrupted, or the agent failed.
@@ -127,51 +134,30 @@ impl HookEvaluation<'_> {
         self.end_calls(|spawn| {
             spawn.parent_agent_id.is_none() && !(teammates && spawn.name.is_some())
         });
-        let Some(background) = background else { return Ok(()) };
-        let gone: Vec<_> = self
-            .known
-            .active
-            .iter()
-            .filter(|agent| !background.iter().any(|task| task.id == agent.agent_id))
-            .filter(|agent| !teammates || agent.is_spawned_exactly())
-            .cloned()
-            .collect();
-        self.end_all(gone, "gone")
+        if let Some(background) = background {
+            let gone: Vec<_> = self
+                .known
+                .active
+                .iter()
+                .filter(|agent| !background.iter().any(|task| task.id == agent.agent_id))
+                .filter(|agent| !teammates || agent.is_spawned_exactly())
+                .cloned()
+                .collect();
+            self.end_all(gone, "gone")?;
+        }
+        self.read_missing_usage()?;
+        self.read_session_usage()
     }
 
     pub(super) fn end_session(&mut self) -> EvaluationResult {
         self.end_calls(|_| true);
-        self.end_all(self.known.active.clone(), "session_end")
-    }
-
-    /// `SessionStart`.
-    pub(super) fn begin_session(&mut self) -> EvaluationResult {
-        if let Some(source) = &self.payload.source {
-            self.detail("source", source.as_str());
-        }
-        match self.payload.source.as_deref() {
-            _ if self.payload.agent_id.is_some() => Ok(()),
-            Some("compact") => self.expire_main_marks(),
-            // Calls of an earlier process of this session are over.
-            _ => {
-                self.end_calls(|_| true);
-                Ok(())
-            }
-        }
-    }
-
-    /// After a compaction the texts are not in the context any more. `PostCompact` has the same
-    /// effect; of the two, only it is posted to a server.
-    pub(super) fn expire_main_marks(&mut self) -> EvaluationResult {
-        self.done.log.hook_name = "compact_detected".to_owned();
-        let session_id = self.payload.session_id.clone();
-        let status = "compact_expired";
-        self.change(HookRowChange::ExpireMainMarks { session_id, status, at: self.now });
-        Ok(())
+        self.end_all(self.known.active.clone(), "session_end")?;
+        self.read_missing_usage()?;
+        self.read_session_usage()
     }
 
     /// Ends calls without a known subagent that will not start one any more.
-    fn end_calls(&mut self, is_over: impl Fn(&SpawnCall) -> bool) {
+    pub(super) fn end_calls(&mut self, is_over: impl Fn(&SpawnCall) -> bool) {
         for spawn in self.known.pending.iter().filter(|spawn| is_over(spawn)) {
             self.change(HookRowChange::Spawn(SpawnCall {
                 ended_at: Some(self.now),
@@ -189,12 +175,7 @@ impl HookEvaluation<'_> {
 
     /// Ends a subagent, with its usage if that can be found in time.
     fn end(&mut self, mut agent: SubagentRecord, reason: &str) -> EvaluationResult {
-        match self.evidence.usage_of(&agent.agent_id) {
-            None if self.evidence.is_late => {}
-            None => return Err(EvidenceRequest::Usage { agent_id: agent.agent_id }),
-            Some(None) => {}
-            Some(Some(usage)) => agent.usage = Some(usage.to_owned()),
-        }
+        self.read_usage(&mut agent)?;
         agent.end(reason, self.now);
         self.end_calls(|spawn| spawn.parent_agent_id.as_ref() == Some(&agent.agent_id));
         self.change(HookRowChange::Subagent(agent));

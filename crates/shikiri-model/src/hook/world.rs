@@ -12,10 +12,15 @@ pub(super) struct HookTestWorld {
     pub(super) spawns: Vec<SpawnCall>,
     pub(super) marks: Vec<SessionMark>,
     pub(super) touches: Vec<FileTouch>,
+    pub(super) sessions: Vec<HookSession>,
     pub(super) log: Vec<HookLogEntry>,
     pub(super) conventions: Conventions,
     /// The evidence that a lookup returns.
     pub(super) disk: HookEvidence,
+    /// The session's transcript.
+    pub(super) transcript: String,
+    /// What transcripts say that their agents spent; None: all that there is to say.
+    pub(super) usage: Option<TranscriptUsage>,
     pub(super) asked: Vec<EvidenceRequest>,
     pub(super) now: i64,
 }
@@ -44,6 +49,12 @@ impl HookTestWorld {
         let active = |agent: &&SubagentRecord| {
             needs.active && agent.is_active() && in_session(&agent.session_id)
         };
+        let unread = |agent: &&SubagentRecord| {
+            needs.unread
+                && !agent.is_active()
+                && !agent.usage_complete
+                && in_session(&agent.session_id)
+        };
         let pending = |spawn: &&SpawnCall| {
             needs.pending
                 && in_session(&spawn.session_id)
@@ -60,6 +71,12 @@ impl HookTestWorld {
             spawns,
             pending: self.spawns.iter().filter(pending).cloned().collect(),
             active: self.agents.iter().filter(active).cloned().collect(),
+            unread: self.agents.iter().filter(unread).cloned().collect(),
+            session: self
+                .sessions
+                .iter()
+                .find(|session| needs.session && in_session(&session.session_id))
+                .cloned(),
             marks: self.marks.iter().filter(|m| in_session(&m.key.session_id)).cloned().collect(),
         }
     }
@@ -82,6 +99,9 @@ impl HookTestWorld {
                 });
             }
             HookRowChange::Mark(mark) => put(&mut self.marks, mark, |a, b| a.key == b.key),
+            HookRowChange::Session(session) => {
+                put(&mut self.sessions, session, |a, b| a.session_id == b.session_id);
+            }
             HookRowChange::ExpireMainMarks { session_id, status, at } => {
                 let is_meant = |mark: &SessionMark| {
                     mark.key.session_id == session_id
@@ -148,8 +168,11 @@ impl HookTestWorld {
             let now = Timestamp::from_millis(self.now);
             match decide(&payload, &self.load(&needs), &evidence, &self.conventions, now) {
                 HookOutcome::Wants(want) => {
+                    if let EvidenceRequest::Start { waiting: Some(call) } = &want {
+                        self.apply(HookRowChange::Spawn((**call).clone()));
+                    }
                     self.look_up(&mut evidence, &want);
-                    assert!(!self.asked.contains(&want) || self.asked.len() < 99, "asks for ever");
+                    assert!(!self.asked.contains(&want) || self.asked.len() < 999, "asks for ever");
                     self.asked.push(want);
                 }
                 HookOutcome::Done(decision) => {
@@ -177,10 +200,22 @@ impl HookTestWorld {
                 evidence.names_agents = Some(disk.names_agents.flatten())
             }
             EvidenceRequest::Tokens { .. } => evidence.tokens = Some(disk.tokens.flatten()),
-            EvidenceRequest::Usage { agent_id } => {
-                let usage = Some(format!("what {agent_id} spent"));
-                evidence.usage.push((agent_id.clone(), usage));
+            EvidenceRequest::Heard { text } => {
+                evidence.is_heard = Some(self.transcript.contains(text.as_str()));
             }
+            EvidenceRequest::Usage(requests) => {
+                for request in requests {
+                    let who = request.agent_id.clone();
+                    let told = format!("what {} spent", who.as_deref().unwrap_or("the session"));
+                    let found = self.usage.clone().unwrap_or(TranscriptUsage {
+                        usage: Some(told),
+                        is_complete: true,
+                        path: None,
+                    });
+                    evidence.usage.push((who, found));
+                }
+            }
+            EvidenceRequest::Start { .. } => evidence.note_start_wait(3),
             EvidenceRequest::Claimant { by } => {
                 let lives = disk.claimants.iter().any(|(who, lives)| who == by && *lives);
                 evidence.claimants.push((by.clone(), lives));

@@ -25,6 +25,14 @@ pub fn subagents(
         sql.push_str(" AND state = ?");
         values.push(state.as_str().to_owned().into());
     }
+    if let Some(from) = query.from {
+        sql.push_str(" AND created_at >= ?");
+        values.push(from.to_string().into());
+    }
+    if let Some(before) = query.before {
+        sql.push_str(" AND created_at < ?");
+        values.push(before.to_string().into());
+    }
     if let Some(after) = &query.after {
         sql.push_str(" AND (created_at, agent_id) < (?, ?)");
         values.push(after.created_at.to_string().into());
@@ -57,6 +65,7 @@ pub fn forget_session(connection: &Connection, tenant: &str, session_id: &str) -
     for sql in [
         "DELETE FROM task_spawns WHERE session_id = ?1 AND tenant = ?2",
         "DELETE FROM sessions WHERE session_id = ?1 AND tenant = ?2",
+        "DELETE FROM hook_sessions WHERE session_id = ?1 AND tenant = ?2",
     ] {
         connection.execute(sql, [session_id, tenant])?;
     }
@@ -170,6 +179,8 @@ pub fn erase(connection: &Connection, tenant: &str, limit: u32) -> Result<u64> {
              (SELECT agent_id, tenant FROM subagents WHERE tenant = ?1 LIMIT ?2)",
         "DELETE FROM sessions WHERE (session_id, hook_name, tenant) IN
              (SELECT session_id, hook_name, tenant FROM sessions WHERE tenant = ?1 LIMIT ?2)",
+        "DELETE FROM hook_sessions WHERE (session_id, tenant) IN
+             (SELECT session_id, tenant FROM hook_sessions WHERE tenant = ?1 LIMIT ?2)",
         "DELETE FROM task_spawns WHERE id IN
              (SELECT id FROM task_spawns WHERE tenant = ?1 LIMIT ?2)",
         "DELETE FROM hook_log WHERE id IN (SELECT id FROM hook_log WHERE tenant = ?1 LIMIT ?2)",

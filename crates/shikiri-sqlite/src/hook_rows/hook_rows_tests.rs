@@ -1,4 +1,4 @@
-use shikiri_model::hook::LogQuery;
+use shikiri_model::hook::{HookSession, HookSessionQuery, HookUsageUpdate, LogQuery};
 
 use super::*;
 use crate::{DatabaseOptions, SqliteDatabase};
@@ -132,6 +132,9 @@ fn a_record_comes_back_as_it_was_put() {
         claim: Some(DeliveryClaim { by: "1.2".to_owned(), until: now }),
         checked: true,
         usage: Some("{}".to_owned()),
+        usage_complete: true,
+        transcript_path: Some("/t".to_owned()),
+        resumed_at: Some(now),
         ..SubagentRecord::new("a", "s", now)
     };
     let mut ended = SubagentRecord::new("e", "s", now);
@@ -146,6 +149,54 @@ fn a_record_comes_back_as_it_was_put() {
     let needs =
         HookRowsNeeded { session_id: "s".to_owned(), active: true, ..HookRowsNeeded::default() };
     assert_eq!(load(&database, "local", &needs).unwrap().active, [full]);
+    let needs =
+        HookRowsNeeded { session_id: "s".to_owned(), unread: true, ..HookRowsNeeded::default() };
+    assert_eq!(load(&database, "local", &needs).unwrap().unread, [ended]);
+}
+
+/// A later look at a transcript does not undo what an event has written since.
+#[test]
+fn usage_is_updated_unless_the_agent_went_on() {
+    let (_folder, database) = database();
+    let now = Timestamp::from_millis(1_794_772_800_123);
+    let session = HookSession {
+        session_id: "s".to_owned(),
+        created_at: now,
+        prompted_at: Some(now),
+        ..HookSession::default()
+    };
+    let mut agent = SubagentRecord::new("a", "s", now);
+    agent.end("stopped", now);
+    let changes = [HookRowChange::Session(session), HookRowChange::Subagent(agent)];
+    write(&database, "local", &changes).unwrap();
+    let update = |agent_id: Option<&str>, since, complete| HookUsageUpdate {
+        session_id: "s".to_owned(),
+        agent_id: agent_id.map(str::to_owned),
+        since,
+        usage: Some("new".to_owned()),
+        usage_complete: complete,
+    };
+    let usage = || {
+        let needs = HookRowsNeeded {
+            session_id: "s".to_owned(),
+            session: true,
+            ..HookRowsNeeded::default()
+        };
+        let session = load(&database, "local", &needs).unwrap().session.unwrap();
+        let agent = find(&database, "local", "a").unwrap().unwrap();
+        (session.usage, agent.usage)
+    };
+    let late = [update(None, None, true), update(Some("a"), Some(now), true)];
+    update_usage(&database, "local", &late).unwrap();
+    assert_eq!(usage(), (None, None));
+    let right = [update(None, Some(now), true), update(Some("a"), None, true)];
+    update_usage(&database, "local", &right).unwrap();
+    let new = Some("new".to_owned());
+    assert_eq!(usage(), (new.clone(), new));
+    let query = HookSessionQuery { from: Some(now), limit: 9, ..HookSessionQuery::default() };
+    assert_eq!(sessions(&database, "local", &query).unwrap().len(), 1);
+    let before = HookSessionQuery { before: Some(now), ..query };
+    assert_eq!(sessions(&database, "local", &before).unwrap(), []);
 }
 
 /// Row 3.19: details that another program wrote in another form are as good as none.

@@ -3,6 +3,7 @@
 
 mod file_touches;
 mod hook_reports;
+mod hook_sessions;
 mod hook_stats;
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
@@ -17,12 +18,16 @@ pub use file_touches::list_touches;
 pub use hook_reports::{
     erase, find_tool_caller, forget_session, has_old_log, list_log, purge_log, set_role, subagents,
 };
+pub use hook_sessions::{sessions, update_usage};
 pub use hook_stats::stats;
 
 const SUBAGENT: &str = "agent_id, session_id, agent_type, role, role_source, confidence,
     created_at, startup_processed, startup_processed_at, task_match_index, tool_use_id,
     parent_agent_id, delivered, claimed_by, claimed_until, checked, state, ended_at, end_reason,
-    usage";
+    usage, usage_complete, transcript_path, resumed_at";
+
+/// The number of transcripts that one event reads again.
+const MOST_UNREAD: i64 = 16;
 
 const SPAWN: &str = "id, session_id, tool_use_id, transcript_index, subagent_type, role,
     prompt_hash, name, parent_agent_id, matched_agent_id, delivered, created_at, ended_at";
@@ -78,6 +83,19 @@ pub fn load(connection: &Connection, tenant: &str, needs: &HookRowsNeeded) -> Re
         known.active =
             select.query_map([&needs.session_id, tenant], subagent)?.collect::<Result<_>>()?;
     }
+    if needs.unread {
+        let sql = format!(
+            "SELECT {SUBAGENT} FROM subagents
+             WHERE session_id = ?1 AND state = 'ended' AND usage_complete = 0 AND tenant = ?2
+             ORDER BY created_at, agent_id LIMIT ?3"
+        );
+        let mut select = connection.prepare_cached(&sql)?;
+        let found = select.query_map(params![needs.session_id, tenant, MOST_UNREAD], subagent)?;
+        known.unread = found.collect::<Result<_>>()?;
+    }
+    if needs.session {
+        known.session = hook_sessions::find(connection, tenant, &needs.session_id)?;
+    }
     if needs.marks {
         let mut select = connection.prepare_cached(
             "SELECT session_id, hook_name, created_at, last_tokens, status, expired_at
@@ -107,6 +125,7 @@ pub fn write(connection: &Connection, tenant: &str, changes: &[HookRowChange]) -
         HookRowChange::Subagent(agent) => put_subagent(connection, tenant, agent),
         HookRowChange::Spawn(spawn) => put_spawn(connection, tenant, spawn),
         HookRowChange::Mark(mark) => put_mark(connection, tenant, mark),
+        HookRowChange::Session(session) => hook_sessions::put(connection, tenant, session),
         HookRowChange::ExpireMainMarks { session_id, status, at } => connection
             .prepare_cached(
                 "UPDATE sessions SET status = ?2, expired_at = ?3
@@ -213,9 +232,9 @@ fn put_subagent(connection: &Connection, tenant: &str, agent: &SubagentRecord) -
                  (tenant, agent_id, session_id, agent_type, role, role_source, confidence,
                   created_at, startup_processed, startup_processed_at, task_match_index,
                   tool_use_id, parent_agent_id, delivered, claimed_by, claimed_until, checked,
-                  state, ended_at, end_reason, usage)
+                  state, ended_at, end_reason, usage, usage_complete, transcript_path, resumed_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                     ?18, ?19, ?20, ?21)",
+                     ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
         )?
         .execute(params![
             tenant,
@@ -239,6 +258,9 @@ fn put_subagent(connection: &Connection, tenant: &str, agent: &SubagentRecord) -
             agent.ended_at.map(|at| at.to_string()),
             agent.end_reason,
             agent.usage,
+            agent.usage_complete,
+            agent.transcript_path,
+            agent.resumed_at.map(|at| at.to_string()),
         ])
         .map(drop)
 }
@@ -315,6 +337,9 @@ fn subagent(row: &Row<'_>) -> Result<SubagentRecord> {
         ended_at: time(row, 17)?,
         end_reason: row.get(18)?,
         usage: row.get(19)?,
+        usage_complete: row.get(20)?,
+        transcript_path: row.get(21)?,
+        resumed_at: time(row, 22)?,
     })
 }
 

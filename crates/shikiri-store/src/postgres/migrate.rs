@@ -56,6 +56,11 @@ pub const MIGRATIONS: &[PostgresMigration] = &[
         sql: include_str!("../../migrations/postgres/0008_file_touches.sql"),
     },
     PostgresMigration {
+        number: 9,
+        name: "hook_usage",
+        sql: include_str!("../../migrations/postgres/0009_hook_usage.sql"),
+    },
+    PostgresMigration {
         number: 10,
         name: "hook_log_by_session",
         sql: include_str!("../../migrations/postgres/0010_hook_log_by_session.sql"),

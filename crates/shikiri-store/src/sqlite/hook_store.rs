@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use shikiri_model::hook::{
-    FileTouchQuery, FileTouchRecord, HookLogRecord, HookOutcome, HookRowChange, HookStats,
-    LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller, TranscriptOffset, decide,
+    EvidenceRequest, FileTouchQuery, FileTouchRecord, HookLogRecord, HookOutcome, HookRowChange,
+    HookSession, HookSessionQuery, HookStats, HookUsageUpdate, LogQuery, RoleSource, SubagentQuery,
+    SubagentRecord, ToolCaller, TranscriptOffset, decide,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -25,6 +26,10 @@ impl HookStore for SqliteStore {
             let known = hook_rows::load(connection, tenant.as_str(), &turn.needs())?;
             let HookEventInput { payload, conventions, evidence, .. } = &turn;
             let outcome = decide(payload, &known, evidence, conventions, now);
+            if let HookOutcome::Wants(EvidenceRequest::Start { waiting: Some(call) }) = &outcome {
+                let waiting = HookRowChange::Spawn((**call).clone());
+                hook_rows::write(connection, tenant.as_str(), &[waiting])?;
+            }
             if let HookOutcome::Done(decision) = &outcome {
                 let (tenant, session) = (tenant.as_str(), &payload.session_id);
                 hook_rows::write(connection, tenant, &decision.changes)?;
@@ -69,6 +74,24 @@ impl HookStore for SqliteStore {
     ) -> Result<Vec<SubagentRecord>, StoreError> {
         let tenant = tenant.clone();
         self.readers.read(move |c| Ok(hook_rows::subagents(c, tenant.as_str(), &query)?)).await
+    }
+
+    async fn sessions(
+        &self,
+        tenant: &TenantId,
+        query: HookSessionQuery,
+    ) -> Result<Vec<HookSession>, StoreError> {
+        let tenant = tenant.clone();
+        self.readers.read(move |c| Ok(hook_rows::sessions(c, tenant.as_str(), &query)?)).await
+    }
+
+    async fn update_usage(
+        &self,
+        tenant: &TenantId,
+        updates: Vec<HookUsageUpdate>,
+    ) -> Result<(), StoreError> {
+        let tenant = tenant.clone();
+        self.write(move |c| hook_rows::update_usage(c, tenant.as_str(), &updates)).await
     }
 
     async fn set_role(

@@ -59,7 +59,12 @@ async fn decide_for(
             }
             EvidenceRequest::NamesAgents => turn.evidence.names_agents = Some(Some(true)),
             EvidenceRequest::Tokens { .. } => turn.evidence.tokens = Some(Some(tokens)),
-            EvidenceRequest::Usage { agent_id } => turn.evidence.usage.push((agent_id, None)),
+            EvidenceRequest::Usage(requests) => {
+                let found = requests.into_iter().map(|it| (it.agent_id, Default::default()));
+                turn.evidence.usage.extend(found);
+            }
+            EvidenceRequest::Heard { .. } => turn.evidence.is_heard = Some(false),
+            EvidenceRequest::Start { .. } => turn.evidence.note_start_wait(1),
             EvidenceRequest::Claimant { by } => turn.evidence.claimants.push((by, true)),
         }
     }

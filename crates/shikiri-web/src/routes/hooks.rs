@@ -116,6 +116,7 @@ pub(crate) async fn list_subagents(
         state: query.state,
         after: after.transpose()?,
         limit,
+        ..SubagentQuery::default()
     };
     Ok(axum::Json(ListPage::new(web.app.subagents.subagents(&access.tenant, query).await?)))
 }

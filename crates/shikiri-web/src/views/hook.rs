@@ -2,7 +2,7 @@ use serde::Serialize;
 use shikiri_model::execution::{Cost, TokenUsage};
 use shikiri_model::hook::{RoleConfidence, RoleSource, SubagentState};
 use shikiri_model::time::Timestamp;
-use shikiri_subagents::SubagentView;
+use shikiri_subagents::{HookSessionView, HookSpending, SubagentView};
 use utoipa::ToSchema;
 
 use super::schemas::UsageSchema;
@@ -46,6 +46,8 @@ pub struct SubagentJson {
     /// Known at its end, where its transcript can be read.
     #[schema(value_type = Option<UsageSchema>)]
     usage: Option<TokenUsage>,
+    /// Whether nothing is missing in `usage`.
+    usage_complete: bool,
     /// Null if it is not known, or no model has the prices.
     #[schema(value_type = Option<f64>)]
     cost_usd: Option<Cost>,
@@ -74,7 +76,86 @@ impl From<SubagentView> for SubagentJson {
             end_reason: subagent.end_reason,
             duration_ms,
             usage: spent.map(|spent| spent.usage),
+            usage_complete: subagent.usage_complete,
             cost_usd,
+        }
+    }
+}
+
+/// A session of Claude Code, as its hooks told of it.
+#[derive(Serialize)]
+pub struct HookSessionJson {
+    session_id: String,
+    /// The type of a session that is an agent itself, such as a teammate in its own pane.
+    agent_type: Option<String>,
+    created_at: Timestamp,
+    ended_at: Option<Timestamp>,
+    /// What the main agent spent.
+    usage: Option<TokenUsage>,
+    usage_complete: bool,
+    cost_usd: Option<Cost>,
+    total: HookTotalJson,
+}
+
+/// A sum over agents.
+#[derive(Serialize)]
+struct HookTotalJson {
+    usage: Option<TokenUsage>,
+    cost_usd: Option<Cost>,
+    /// The number of agents whose usage is not known, or not complete.
+    incomplete: u64,
+}
+
+impl From<HookSessionView> for HookSessionJson {
+    fn from(view: HookSessionView) -> Self {
+        let HookSessionView { session, spent, total, incomplete } = view;
+        Self {
+            session_id: session.session_id,
+            agent_type: session.agent_type,
+            created_at: session.created_at,
+            ended_at: session.ended_at,
+            usage: spent.as_ref().map(|spent| spent.usage),
+            usage_complete: session.usage_complete,
+            cost_usd: spent.and_then(|spent| spent.cost),
+            total: HookTotalJson {
+                usage: total.as_ref().map(|total| total.usage),
+                cost_usd: total.and_then(|total| total.cost),
+                incomplete,
+            },
+        }
+    }
+}
+
+/// What sessions of Claude Code spent.
+#[derive(Serialize)]
+pub struct HookSpendingJson {
+    sessions: u64,
+    subagents: u64,
+    /// By model.
+    items: Vec<HookModelJson>,
+    total: HookTotalJson,
+}
+
+#[derive(Serialize)]
+struct HookModelJson {
+    key: String,
+    usage: TokenUsage,
+    cost_usd: Option<Cost>,
+}
+
+impl From<HookSpending> for HookSpendingJson {
+    fn from(spending: HookSpending) -> Self {
+        let HookSpending { sessions, subagents, by_model, total, incomplete } = spending;
+        let item = |(key, (usage, cost_usd))| HookModelJson { key, usage, cost_usd };
+        Self {
+            sessions,
+            subagents,
+            items: by_model.into_iter().map(item).collect(),
+            total: HookTotalJson {
+                usage: total.as_ref().map(|total| total.usage),
+                cost_usd: total.and_then(|total| total.cost),
+                incomplete,
+            },
         }
     }
 }

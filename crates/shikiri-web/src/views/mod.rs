@@ -28,7 +28,7 @@ pub use dialogue::{DelegationJson, DialogueJson, DialogueLineJson, TeamMessageJs
 pub use execution::ExecutionJson;
 pub(crate) use execution::{ToolCallJson, UnpagedList, UsageRowJson};
 pub use file::FileJson;
-pub use hook::SubagentJson;
+pub use hook::{HookSessionJson, HookSpendingJson, SubagentJson};
 pub(crate) use key::KeyScopeJson;
 pub use key::{CreatedKeyJson, KeyJson};
 pub use lane::{InquiryJson, LaneJson};

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use shikiri_app::App;
-use shikiri_model::hook::{RoleSource, SubagentQuery, SubagentRecord};
+use shikiri_model::hook::{HookSessionQuery, RoleSource, SubagentQuery, SubagentRecord};
 use shikiri_model::ids::TenantId;
-use shikiri_subagents::SubagentView;
-use shikiri_web::views::{ListPage, SubagentJson};
+use shikiri_subagents::{HookSessionView, SubagentSpending, SubagentView};
+use shikiri_web::views::{HookSessionJson, ListPage, SubagentJson};
 
 use super::executions::note_built_in;
 use super::parts::all_pages;
@@ -34,6 +35,17 @@ pub(super) struct Arguments {
     tenant: TenantArgument,
     #[command(flatten)]
     json: JsonArgument,
+}
+
+/// The sessions whose lines are shown with `--all`.
+const SESSIONS: u32 = 200;
+
+#[derive(Serialize)]
+struct SubagentsJson {
+    #[serde(flatten)]
+    page: ListPage<SubagentJson>,
+    /// Oldest first.
+    sessions: Vec<HookSessionJson>,
 }
 
 #[derive(Subcommand)]
@@ -93,11 +105,16 @@ async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
         app.subagents.subagents(&tenant.id, query).await
     })
     .await?;
+    let sessions = sessions(app, &tenant.id, session_id).await?;
     if json.json {
-        return Output::stdout().json(&ListPage::<SubagentJson>::new((views, None)));
+        let page = ListPage::<SubagentJson>::new((views, None));
+        let sessions = sessions.into_iter().map(HookSessionJson::from).collect();
+        return Output::stdout().json(&SubagentsJson { page, sessions });
     }
     views.reverse();
-    let rows: Vec<_> = tree(&views).iter().map(|(depth, view)| cells(*depth, view)).collect();
+    let mut rows: Vec<_> = sessions.iter().map(session_cells).collect();
+    rows.extend(tree(&views).iter().map(|(depth, view)| cells(*depth, view)));
+    rows.extend(sessions.iter().map(total_cells));
     let columns = [
         TableColumn::text("agent"),
         TableColumn::text("type"),
@@ -117,10 +134,28 @@ async fn show(app: &App, arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The session with the newest subagent, or the newest of all if none had any.
 async fn newest_session(app: &App, tenant: &TenantId) -> Result<Option<String>, Failure> {
     let newest = SubagentQuery { limit: 1, ..SubagentQuery::default() };
     let (found, _) = app.subagents.subagents(tenant, newest).await?;
-    Ok(found.into_iter().next().map(|view| view.subagent.session_id))
+    if let Some(view) = found.into_iter().next() {
+        return Ok(Some(view.subagent.session_id));
+    }
+    let newest = HookSessionQuery { limit: 1, ..HookSessionQuery::default() };
+    let found = app.subagents.hook_sessions(tenant, newest).await?;
+    Ok(found.into_iter().next().map(|view| view.session.session_id))
+}
+
+/// The session, or the newest ones, oldest first.
+async fn sessions(
+    app: &App,
+    tenant: &TenantId,
+    session_id: Option<String>,
+) -> Result<Vec<HookSessionView>, Failure> {
+    let query = HookSessionQuery { session_id, limit: SESSIONS, ..HookSessionQuery::default() };
+    let mut sessions = app.subagents.hook_sessions(tenant, query).await?;
+    sessions.reverse();
+    Ok(sessions)
 }
 
 /// Each subagent below the one that spawned it, in order of start. Subagents with an unknown parent
@@ -147,17 +182,10 @@ fn tree(views: &[SubagentView]) -> Vec<(usize, &SubagentView)> {
 
 fn cells(depth: usize, view: &SubagentView) -> Vec<String> {
     let SubagentRecord { agent_id, agent_type, role, role_source, confidence, .. } = &view.subagent;
-    let unknown = || "?".to_owned();
     let branch = if depth == 0 { String::new() } else { "  ".repeat(depth - 1) + "└ " };
     let ending = view.subagent.end_reason.as_deref().map(|why| format!(" ({})", one_line(why)));
     let state = view.subagent.state.as_str();
     let spent = view.spent.as_ref();
-    let tokens = spent.map(|spent| {
-        let usage = &spent.usage;
-        let written = usage.cache_write_5m_tokens.saturating_add(usage.cache_write_1h_tokens);
-        let parts = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, written];
-        parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part)).to_string()
-    });
     vec![
         format!("{branch}{}", one_line(agent_id)),
         one_line(agent_type),
@@ -166,7 +194,43 @@ fn cells(depth: usize, view: &SubagentView) -> Vec<String> {
         confidence.as_str().to_owned(),
         format!("{state}{}", ending.unwrap_or_default()),
         format!("{:.1}", view.duration_ms as f64 / 1_000.0),
-        tokens.unwrap_or_else(unknown),
-        spent.and_then(|spent| spent.cost).map_or_else(unknown, |cost| dollars(cost, 4)),
+        tokens(spent),
+        cost(spent),
     ]
+}
+
+/// The line of a session's main agent.
+fn session_cells(view: &HookSessionView) -> Vec<String> {
+    let state = if view.session.ended_at.is_some() { "ended" } else { "active" };
+    let kind = view.session.agent_type.as_deref().map_or_else(|| "main".to_owned(), one_line);
+    let agent = one_line(&view.session.session_id);
+    let mut cells = vec![agent, kind, String::new(), String::new(), String::new()];
+    cells.extend([state.to_owned(), String::new()]);
+    cells.extend([tokens(view.spent.as_ref()), cost(view.spent.as_ref())]);
+    cells
+}
+
+/// The line of a session's total.
+fn total_cells(view: &HookSessionView) -> Vec<String> {
+    let mut cells = vec![one_line(&view.session.session_id), "total".to_owned()];
+    cells.extend(vec![String::new(); 5]);
+    cells.extend([tokens(view.total.as_ref()), cost(view.total.as_ref())]);
+    cells
+}
+
+fn tokens(spent: Option<&SubagentSpending>) -> String {
+    spent.map_or_else(unknown, |spent| {
+        let usage = &spent.usage;
+        let written = usage.cache_write_5m_tokens.saturating_add(usage.cache_write_1h_tokens);
+        let parts = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, written];
+        parts.iter().fold(0_u64, |sum, part| sum.saturating_add(*part)).to_string()
+    })
+}
+
+fn cost(spent: Option<&SubagentSpending>) -> String {
+    spent.and_then(|spent| spent.cost).map_or_else(unknown, |cost| dollars(cost, 4))
+}
+
+fn unknown() -> String {
+    "?".to_owned()
 }

@@ -1,13 +1,16 @@
 //! `shikiri usage`: tokens and cost.
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use shikiri_app::App;
 use shikiri_model::execution::{Cost, SpenderKind, TokenUsage};
 use shikiri_model::ids::TenantId;
+use shikiri_subagents::HookSpending;
 use shikiri_tenancy::usage::{GroupBy, ReportPeriod, UsageGroup, UsageTotals};
-use shikiri_web::views::UsageReportJson;
+use shikiri_web::views::{HookSpendingJson, UsageReportJson};
 
 use super::JsonArgument;
+use super::executions::note_built_in;
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::table::TableColumn;
@@ -46,8 +49,12 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     let Arguments { by, from, to, tenant, json } = arguments;
     let span = ReportPeriod::read(from.as_deref(), to.as_deref())?;
     let report = app.tenancy.usage(tenant.as_ref(), by.into(), span).await?;
+    // Hooks of this machine tell for the local tenant.
+    let of_hooks = tenant.unwrap_or_else(TenantId::local);
+    let hooks = app.subagents.hook_spending(&of_hooks, span.from, span.to).await?;
     if json.json {
-        return Output::stdout().json(&UsageReportJson::from(report));
+        let report = UsageReportJson::from(report);
+        return Output::stdout().json(&UsageJson { report, claude_code: hooks.into() });
     }
     let figures = |key: Vec<String>, spending: &UsageTotals| Figures {
         key,
@@ -60,7 +67,43 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     let total = vec!["total".to_owned(), report.total.executions.to_string()];
     let rows: Vec<_> =
         report.groups.iter().map(of).chain([figures(total, &report.total)]).collect();
-    table(&[report.group_by.as_str(), "executions"], 1, &rows)
+    table(&[report.group_by.as_str(), "executions"], 1, &rows)?;
+    show_hooks(&hooks)
+}
+
+/// What sessions of Claude Code spent that hooks told of. It is no part of the report, whose groups
+/// are those of executions.
+fn show_hooks(hooks: &HookSpending) -> Result<(), Failure> {
+    let Some(total) = &hooks.total else { return Ok(()) };
+    let unknown = || "?".to_owned();
+    let cells = |key: &str, sessions: String, usage: &TokenUsage, cost: Option<Cost>| {
+        let mut cells = vec![one_line(key), sessions];
+        cells.extend(token_numbers(usage));
+        cells.push(cost.map_or_else(unknown, |cost| dollars(cost, 4)));
+        cells
+    };
+    let of_model = |(model, (usage, cost)): (&String, &(TokenUsage, Option<Cost>))| {
+        cells(model, String::new(), usage, *cost)
+    };
+    let mut rows: Vec<_> = hooks.by_model.iter().map(of_model).collect();
+    rows.push(cells("total", hooks.sessions.to_string(), &total.usage, total.cost));
+    let mut columns = TableColumn::texts(&["claude code"]);
+    columns.push(TableColumn::number("sessions").minor());
+    columns.extend(TableColumn::numbers(&TOKENS));
+    columns.push(TableColumn::number("cost usd").major());
+    let output = Output::stdout();
+    output.line("")?;
+    output.table(&columns, &rows, "")?;
+    note_built_in(total.built_in_of.iter().map(String::as_str));
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct UsageJson {
+    #[serde(flatten)]
+    report: UsageReportJson,
+    /// Sessions that hooks told of.
+    claude_code: HookSpendingJson,
 }
 
 /// A subagent type may have the same name as the main thread.
@@ -87,21 +130,25 @@ pub(super) struct Figures {
 pub(super) fn table(key: &[&'static str], names: usize, rows: &[Figures]) -> Result<(), Failure> {
     let decimals = rows.iter().map(|row| decimals(row.cost)).max().unwrap_or(0).max(4);
     let cells = |row: &Figures| {
-        let usage = &row.usage;
-        let written = usage.cache_write_5m_tokens.saturating_add(usage.cache_write_1h_tokens);
-        let numbers = [usage.input_tokens, usage.output_tokens, written, usage.cache_read_tokens];
         let mut cells = row.key.clone();
-        cells.extend(numbers.map(|number| number.to_string()));
+        cells.extend(token_numbers(&row.usage));
         cells.push(dollars(row.cost, decimals));
         cells
     };
     let (texts, counts) = key.split_at(names);
-    let tokens = ["input", "output", "cache write", "cache read"];
     let mut columns = TableColumn::texts(texts);
     columns.extend(TableColumn::numbers(counts).into_iter().map(TableColumn::minor));
-    columns.extend(TableColumn::numbers(&tokens));
+    columns.extend(TableColumn::numbers(&TOKENS));
     columns.push(TableColumn::number("cost usd").major());
     Output::stdout().table(&columns, &rows.iter().map(cells).collect::<Vec<_>>(), "")
+}
+
+const TOKENS: [&str; 4] = ["input", "output", "cache write", "cache read"];
+
+fn token_numbers(usage: &TokenUsage) -> [String; 4] {
+    let written = usage.cache_write_5m_tokens.saturating_add(usage.cache_write_1h_tokens);
+    let numbers = [usage.input_tokens, usage.output_tokens, written, usage.cache_read_tokens];
+    numbers.map(|number| number.to_string())
 }
 
 /// All its decimals, but at least `least`.

@@ -29,6 +29,12 @@ pub(super) async fn subagents(
     if let Some(state) = query.state {
         sql.push(" AND state = ").push_bind(state.as_str());
     }
+    if let Some(from) = query.from {
+        sql.push(" AND created_at COLLATE \"C\" >= ").push_bind(from.to_string());
+    }
+    if let Some(before) = query.before {
+        sql.push(" AND created_at COLLATE \"C\" < ").push_bind(before.to_string());
+    }
     if let Some(after) = &query.after {
         sql.push(" AND (created_at COLLATE \"C\", agent_id) < (");
         sql.push_bind(after.created_at.to_string()).push(", ").push_bind(&after.id).push(")");

@@ -10,6 +10,7 @@ use shikiri_model::time::Timestamp;
 use sqlx::postgres::{PgConnection, PgExecutor, PgRow};
 use sqlx::{AssertSqlSafe, Row};
 
+use super::hook_sessions;
 use crate::postgres::row_mapping::unsigned;
 
 type Outcome<T> = Result<T, sqlx::Error>;
@@ -17,7 +18,10 @@ type Outcome<T> = Result<T, sqlx::Error>;
 pub(super) const SUBAGENT: &str = "agent_id, session_id, agent_type, role, role_source, confidence,
     created_at, startup_processed, startup_processed_at, task_match_index, tool_use_id,
     parent_agent_id, delivered, claimed_by, claimed_until, checked, state, ended_at, end_reason,
-    usage";
+    usage, usage_complete, transcript_path, resumed_at";
+
+/// The number of transcripts that one event reads again.
+const MOST_UNREAD: i64 = 16;
 
 const SPAWN: &str = "id, session_id, tool_use_id, transcript_index, subagent_type, role,
     prompt_hash, name, parent_agent_id, matched_agent_id, delivered, created_at, ended_at";
@@ -62,6 +66,18 @@ pub(super) async fn load(
         );
         let found = of_session(tx, sql, tenant, needs).await?;
         known.active = found.iter().map(subagent).collect::<Outcome<_>>()?;
+    }
+    if needs.unread {
+        let sql = format!(
+            "SELECT {SUBAGENT} FROM subagents
+             WHERE session_id = $1 AND state = 'ended' AND usage_complete = 0 AND tenant = $2
+             ORDER BY created_at COLLATE \"C\", agent_id LIMIT {MOST_UNREAD} FOR UPDATE"
+        );
+        let found = of_session(tx, sql, tenant, needs).await?;
+        known.unread = found.iter().map(subagent).collect::<Outcome<_>>()?;
+    }
+    if needs.session {
+        known.session = hook_sessions::lock(tx, tenant, &needs.session_id).await?;
     }
     if needs.marks {
         let sql = "SELECT session_id, hook_name, created_at, last_tokens, status, expired_at
@@ -138,6 +154,9 @@ pub(super) fn subagent(row: &PgRow) -> Outcome<SubagentRecord> {
         ended_at: time(row, "ended_at")?,
         end_reason: row.try_get("end_reason")?,
         usage: row.try_get("usage")?,
+        usage_complete: row.try_get::<i64, _>("usage_complete")? != 0,
+        transcript_path: row.try_get("transcript_path")?,
+        resumed_at: time(row, "resumed_at")?,
     })
 }
 

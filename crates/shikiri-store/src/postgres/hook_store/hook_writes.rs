@@ -8,7 +8,7 @@ use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
 use sqlx::postgres::{PgConnection, PgPool};
 
-use super::{file_touches, hook_rows};
+use super::{file_touches, hook_rows, hook_sessions};
 use crate::postgres::row_mapping::signed;
 
 type Outcome<T> = Result<T, sqlx::Error>;
@@ -70,6 +70,7 @@ async fn write_one(
         HookRowChange::Subagent(agent) => put_subagent(tx, tenant, agent).await,
         HookRowChange::Spawn(spawn) => put_spawn(tx, tenant, spawn).await,
         HookRowChange::Mark(mark) => put_mark(tx, tenant, mark).await,
+        HookRowChange::Session(session) => hook_sessions::put(tx, tenant, session).await,
         HookRowChange::ExpireMainMarks { session_id, status, at } => {
             let sql = "UPDATE sessions SET status = $2, expired_at = $3
                        WHERE session_id = $1 AND tenant = $4 AND NOT starts_with(hook_name, $5)";
@@ -139,9 +140,10 @@ async fn put_subagent(
                    (tenant, agent_id, session_id, agent_type, role, role_source, confidence,
                     created_at, startup_processed, startup_processed_at, task_match_index,
                     tool_use_id, parent_agent_id, delivered, claimed_by, claimed_until, checked,
-                    state, ended_at, end_reason, usage)
+                    state, ended_at, end_reason, usage, usage_complete, transcript_path,
+                    resumed_at)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                       $18, $19, $20, $21)
+                       $18, $19, $20, $21, $22, $23, $24)
                ON CONFLICT (agent_id, tenant) DO UPDATE SET
                    session_id = EXCLUDED.session_id, agent_type = EXCLUDED.agent_type,
                    role = EXCLUDED.role, role_source = EXCLUDED.role_source,
@@ -154,7 +156,9 @@ async fn put_subagent(
                    claimed_by = EXCLUDED.claimed_by, claimed_until = EXCLUDED.claimed_until,
                    checked = EXCLUDED.checked, state = EXCLUDED.state,
                    ended_at = EXCLUDED.ended_at, end_reason = EXCLUDED.end_reason,
-                   usage = EXCLUDED.usage";
+                   usage = EXCLUDED.usage, usage_complete = EXCLUDED.usage_complete,
+                   transcript_path = EXCLUDED.transcript_path,
+                   resumed_at = EXCLUDED.resumed_at";
     sqlx::query(sql)
         .bind(tenant.as_str())
         .bind(&agent.agent_id)
@@ -177,6 +181,9 @@ async fn put_subagent(
         .bind(agent.ended_at.map(|at| at.to_string()))
         .bind(&agent.end_reason)
         .bind(&agent.usage)
+        .bind(i64::from(agent.usage_complete))
+        .bind(&agent.transcript_path)
+        .bind(agent.resumed_at.map(|at| at.to_string()))
         .execute(tx)
         .await
         .map(drop)
@@ -277,6 +284,7 @@ pub(super) async fn forget_session(
     for sql in [
         "DELETE FROM task_spawns WHERE session_id = $1 AND tenant = $2",
         "DELETE FROM sessions WHERE session_id = $1 AND tenant = $2",
+        "DELETE FROM hook_sessions WHERE session_id = $1 AND tenant = $2",
         "DELETE FROM subagents WHERE session_id = $1 AND tenant = $2",
     ] {
         let delete = sqlx::query(sql).bind(session_id).bind(tenant.as_str());
@@ -313,6 +321,8 @@ pub(in crate::postgres) async fn erase(
              (SELECT agent_id FROM subagents WHERE tenant = $1 LIMIT $2)",
         "DELETE FROM sessions WHERE tenant = $1 AND (session_id, hook_name) IN
              (SELECT session_id, hook_name FROM sessions WHERE tenant = $1 LIMIT $2)",
+        "DELETE FROM hook_sessions WHERE tenant = $1 AND session_id IN
+             (SELECT session_id FROM hook_sessions WHERE tenant = $1 LIMIT $2)",
         "DELETE FROM task_spawns WHERE id IN
              (SELECT id FROM task_spawns WHERE tenant = $1 LIMIT $2)",
         "DELETE FROM hook_log WHERE id IN (SELECT id FROM hook_log WHERE tenant = $1 LIMIT $2)",

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use shikiri_model::hook::{
-    FileTouchQuery, FileTouchRecord, HookLogRecord, HookOutcome, HookRowChange, HookStats,
-    LogQuery, RoleSource, SubagentQuery, SubagentRecord, ToolCaller, TranscriptOffset, decide,
+    EvidenceRequest, FileTouchQuery, FileTouchRecord, HookLogRecord, HookOutcome, HookRowChange,
+    HookSession, HookSessionQuery, HookStats, HookUsageUpdate, LogQuery, RoleSource, SubagentQuery,
+    SubagentRecord, ToolCaller, TranscriptOffset, decide,
 };
 use shikiri_model::ids::TenantId;
 use shikiri_model::time::Timestamp;
@@ -25,6 +26,7 @@ use crate::hook_store::{HookEventInput, HookStore};
 mod file_touches;
 mod hook_reports;
 mod hook_rows;
+mod hook_sessions;
 mod hook_writes;
 
 pub(super) use hook_writes::erase;
@@ -141,6 +143,22 @@ impl HookStore for PostgresStore {
         retry(&self.pool, |pool| hook_reports::subagents(pool, tenant, &query)).await
     }
 
+    async fn sessions(
+        &self,
+        tenant: &TenantId,
+        query: HookSessionQuery,
+    ) -> Result<Vec<HookSession>, StoreError> {
+        retry(&self.pool, |pool| hook_sessions::sessions(pool, tenant, &query)).await
+    }
+
+    async fn update_usage(
+        &self,
+        tenant: &TenantId,
+        updates: Vec<HookUsageUpdate>,
+    ) -> Result<(), StoreError> {
+        in_transaction!(self.pool, tx => hook_sessions::update_usage(tx, tenant, &updates))
+    }
+
     async fn set_role(
         &self,
         tenant: &TenantId,
@@ -199,6 +217,10 @@ async fn decide_and_write(
     let now = now.unwrap_or(database_now);
     let known = hook_rows::load(tx, tenant, &turn.needs()).await?;
     let outcome = decide(payload, &known, evidence, conventions, now);
+    if let HookOutcome::Wants(EvidenceRequest::Start { waiting: Some(call) }) = &outcome {
+        let waiting = HookRowChange::Spawn((**call).clone());
+        hook_writes::changes(tx, tenant, &[waiting]).await?;
+    }
     if let HookOutcome::Done(decision) = &outcome {
         hook_writes::changes(tx, tenant, &decision.changes).await?;
         for (path, read) in &turn.read {

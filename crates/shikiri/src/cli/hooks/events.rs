@@ -40,9 +40,12 @@ const fn outcome(name: &'static str, does: &'static str) -> Event {
 pub(in crate::cli) const EVENTS: [Event; 13] = [
     every(
         "SessionStart",
-        "ends calls of an earlier process; after a compaction, tells texts again",
+        "tells the main agent its text, again after a compaction; ends calls of an earlier process",
     ),
-    every("UserPromptSubmit", "is logged; tells the person of broken conventions"),
+    every(
+        "UserPromptSubmit",
+        "tells the main agent its text if the start did not, and the person of broken conventions",
+    ),
     Event {
         name: "PreToolUse",
         matcher: Some("*"),
@@ -59,7 +62,10 @@ pub(in crate::cli) const EVENTS: [Event; 13] = [
     every("TeammateIdle", "is logged"),
     every("PreCompact", "is logged"),
     every("PostCompact", "lets the main agent have its text again"),
-    every("Stop", "ends calls that will start no subagent any more"),
+    every(
+        "Stop",
+        "ends calls that will start no subagent any more; records what the main agent used",
+    ),
     every("StopFailure", "records that a subagent failed"),
     every("SessionEnd", "ends all subagents of the session"),
 ];

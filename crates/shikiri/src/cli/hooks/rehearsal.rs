@@ -175,7 +175,10 @@ impl<'a> Rehearsal<'a> {
             }
             EvidenceRequest::NamesAgents => evidence.names_agents = Some(Some(true)),
             EvidenceRequest::Tokens { .. } => evidence.tokens = Some(Some(0)),
-            EvidenceRequest::Usage { agent_id } => evidence.usage.push((agent_id.clone(), None)),
+            EvidenceRequest::Heard { .. } => evidence.is_heard = Some(false),
+            EvidenceRequest::Usage(_) | EvidenceRequest::Start { .. } => {
+                evidence.note_start_wait(1)
+            }
             EvidenceRequest::Claimant { by } => evidence.claimants.push((by.clone(), false)),
         }
     }
@@ -191,8 +194,8 @@ impl<'a> Rehearsal<'a> {
                 .filter(|agent| needs.agent_id.as_ref() == Some(&agent.agent_id)),
             spawns: spawn(&|spawn| needs.spawns.contains(&spawn.tool_use_id)),
             pending: spawn(&|spawn| needs.pending && spawn.matched_agent_id.is_none()),
-            active: Vec::new(),
             marks: self.marks.iter().filter(|_| needs.marks).cloned().collect(),
+            ..HookRows::default()
         }
     }
 
@@ -213,6 +216,7 @@ impl<'a> Rehearsal<'a> {
             // There is only one agent here, and the simulation has no end event.
             HookRowChange::ExpireMainMarks { .. }
             | HookRowChange::Touch(_)
+            | HookRowChange::Session(_)
             | HookRowChange::Unmatch { .. }
             | HookRowChange::Unbind { .. } => {}
         }

@@ -6,6 +6,7 @@ mod http;
 mod install;
 mod plugin;
 mod real_cli;
+mod real_cli_sessions;
 mod real_names;
 mod reports;
 mod who;

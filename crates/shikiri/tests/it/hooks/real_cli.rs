@@ -13,32 +13,36 @@ use shikiri_testkit::{ClaudeCli, FakeModel, Gate, ModelRequest, Reply, claude_pr
 use crate::PROGRAM;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const ROLES: [&str; 5] = ["tester", "coder", "scribe", "reviewer", "lead"];
+pub(super) const ROLES: [&str; 5] = ["tester", "coder", "scribe", "reviewer", "lead"];
 
 /// How the hooks get into Claude Code.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     Install,
     Plugin,
 }
 
-struct World {
-    model: FakeModel,
-    cli: ClaudeCli,
+pub(super) struct World {
+    pub(super) model: FakeModel,
+    pub(super) cli: ClaudeCli,
 }
 
-fn text_of(role: &str) -> String {
+pub(super) fn text_of(role: &str) -> String {
     format!("規約・{role}・以上")
 }
 
 impl World {
-    async fn start(program: &Path, way: Way) -> Self {
+    pub(super) async fn start(program: &Path, way: Way) -> Self {
         Self::start_with(program, way, "context").await
     }
 
     async fn start_with(program: &Path, way: Way, delivery: &str) -> Self {
         let model = FakeModel::start().await;
-        let cli = ClaudeCli::new(program, &model).allow("Bash").allow("Agent").allow("Task");
+        let cli = ClaudeCli::new(program, &model)
+            .allow("Bash")
+            .allow("Agent")
+            .allow("Task")
+            .allow("Workflow");
         let cli = cli.patience(PATIENCE).env("CLAUDE_CODE_MAX_RETRIES", 0);
         let folder = cli.project().join(".shikiri");
         std::fs::create_dir(&folder).unwrap();
@@ -61,7 +65,7 @@ impl World {
     }
 
     /// The main agent spawns all of these with one reply and then ends.
-    fn spawns(&self, words: &str, calls: &[Value]) {
+    pub(super) fn spawns(&self, words: &str, calls: &[Value]) {
         let (first, rest) = calls.split_first().unwrap();
         let reply = rest.iter().fold(Reply::call("Agent", first.clone()), |reply, call| {
             reply.and_call("Agent", call.clone())
@@ -70,7 +74,7 @@ impl World {
     }
 
     /// A subagent that uses a tool and ends.
-    fn works(&self, words: &str) {
+    pub(super) fn works(&self, words: &str) {
         let shell = json!({ "command": "echo ok", "description": "x" });
         self.model.script(words, [Reply::call("Bash", shell), Reply::text("済み")]);
     }
@@ -91,9 +95,8 @@ impl World {
         agents.into_values().map(|requests| (role(&requests), requests)).collect()
     }
 
-    /// Each of these got its own text, once, and none got another's. Who started in doubt may have
-    /// heard what is for everybody.
-    fn each_has_its_own(&self, roles: &[&str]) {
+    /// Each of these got its own text, once, and none got another's or what is for everybody.
+    pub(super) fn each_has_its_own(&self, roles: &[&str]) {
         let agents = self.requests_by_role();
         assert_eq!(agents.keys().collect::<Vec<_>>().len(), roles.len(), "{:?}", agents.keys());
         for role in roles {
@@ -104,11 +107,14 @@ impl World {
             for other in ROLES.iter().filter(|other| *other != role) {
                 assert!(!last.contains(&text_of(other)), "{role} got the text of {other}");
             }
-            assert!(last.matches(&text_of("default")).count() <= 1, "{role}: {last}");
+            assert!(
+                !last.contains(&text_of("default")),
+                "{role} heard what is for everybody: {last}"
+            );
         }
     }
 
-    fn rows(&self, sql: &str) -> Vec<String> {
+    pub(super) fn rows(&self, sql: &str) -> Vec<String> {
         let path = self.cli.project().join(".shikiri/state.db");
         let database = SqliteDatabase::open_reader(&path, &DatabaseOptions::default()).unwrap();
         let mut select = database.prepare(sql).unwrap();
@@ -116,25 +122,39 @@ impl World {
         rows.map(Result::unwrap).collect()
     }
 
-    /// What each subagent spent, as its row says and by the API's own count.
-    fn bills_are_exact(&self) {
-        let rows = self.rows("SELECT agent_id || ' ' || coalesce(usage, '{}') FROM subagents");
-        for row in rows {
-            let (agent, usage) = row.split_once(' ').unwrap();
-            let models: BTreeMap<String, Value> = serde_json::from_str(usage).unwrap();
-            let billed = |field: &str| models.values().map(|m| m[field].as_u64().unwrap()).sum();
+    /// What each agent spent, as `subagents` shows it and by the API's own count.
+    pub(super) fn bills_are_exact(&self) {
+        let told = self.subagents();
+        let agents = told["items"].as_array().unwrap().iter();
+        let agents = agents.map(|agent| (agent["agent_id"].as_str(), &agent["usage"]));
+        let sessions = told["sessions"].as_array().unwrap().iter();
+        let main = sessions.map(|session| (None, &session["usage"]));
+        for (agent, billed) in agents.chain(main) {
             let spent = self.model.spent();
-            let of_agent = spent.iter().filter(|spent| spent.agent_id.as_deref() == Some(agent));
-            let told = of_agent.fold((0, 0), |(input, output), spent| {
+            let of_agent = spent.iter().filter(|spent| spent.agent_id.as_deref() == agent);
+            let spent = of_agent.fold((0, 0), |(input, output), spent| {
                 (input + spent.usage.input_tokens, output + spent.usage.output_tokens)
             });
-            let billed: (u64, u64) = (billed("input_tokens"), billed("output_tokens"));
-            assert_eq!(billed, told, "{agent}");
-            assert_ne!(billed, (0, 0), "{agent}");
+            let count = |field: &str| billed[field].as_u64().unwrap_or_default();
+            let billed = (count("input_tokens"), count("output_tokens"));
+            assert_eq!(billed, spent, "{agent:?} of {told:#}");
+            assert_ne!(billed, (0, 0), "{agent:?}");
         }
     }
 
-    fn no_agent_is_left(&self) {
+    fn subagents(&self) -> Value {
+        let done = Command::new(PROGRAM)
+            .args(["subagents", "--json"])
+            .current_dir(self.cli.project())
+            .env("HOME", self.cli.home())
+            .env_remove("CLAUDE_PROJECT_DIR")
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap()
+    }
+
+    pub(super) fn no_agent_is_left(&self) {
         let left =
             self.rows("SELECT agent_id || ' ' || state FROM subagents WHERE state = 'active'");
         assert!(left.is_empty(), "{left:?}");
@@ -162,14 +182,14 @@ fn with_plugin(cli: ClaudeCli) -> ClaudeCli {
         .env("PATH", format!("{}:{path}", programs.display()))
 }
 
-fn call(role: &str, background: bool) -> Value {
+pub(super) fn call(role: &str, background: bool) -> Value {
     json!({
         "description": role, "subagent_type": "general-purpose",
         "prompt": format!("[ROLE:{role}] {}", task(role)), "run_in_background": background,
     })
 }
 
-fn task(role: &str) -> String {
+pub(super) fn task(role: &str) -> String {
     format!("{role}の仕事をせよ")
 }
 
