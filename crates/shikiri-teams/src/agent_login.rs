@@ -7,7 +7,7 @@ use shikiri_model::team::{
     AgentSession, CallerSession, ProjectMember, ProjectMembership, RefusalCode, SessionPurpose,
     TeamAgent, TeamRefusal, ToolPermission,
 };
-use shikiri_runtime::{entropy, random};
+use shikiri_runtime::{entropy, random, transact};
 use shikiri_store::StoreExt;
 
 use super::session_handle::{AgentSessionHandle, session_over};
@@ -68,13 +68,18 @@ impl Teams {
         purpose: SessionPurpose,
     ) -> Result<(AgentSession, SecretToken), TeamError> {
         let (session, token) = self.new_session(tenant, member, purpose).await?;
-        let mut transaction = TeamTransaction::begin(self, tenant).await?;
-        // Refuses the login if the tenant was removed or the agent has left the project.
-        transaction.require(&self.membership(tenant, &member.project, &member.agent).await?);
-        transaction.add(&session)?;
-        self.runtime.store().commit(transaction.into_commit()).await?;
+        transact("agent", member.agent.as_str(), || self.try_open_session(&session)).await?;
         self.end_surplus_sessions(&session).await?;
         Ok((session, token))
+    }
+
+    async fn try_open_session(&self, session: &AgentSession) -> Result<Option<()>, TeamError> {
+        let ProjectMember { project, agent } = &session.place;
+        let mut transaction = TeamTransaction::begin(self, &session.tenant).await?;
+        // Refuses the login if the tenant was removed or the agent has left the project.
+        transaction.require(&self.membership(&session.tenant, project, agent).await?);
+        transaction.add(session)?;
+        transaction.try_commit(self, ()).await
     }
 
     /// A session that is not committed yet, with its token.

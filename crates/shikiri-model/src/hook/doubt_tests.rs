@@ -301,26 +301,6 @@ fn an_agent_whose_call_no_hook_saw_never_hears_the_text_of_another_role() {
 }
 
 #[test]
-fn an_agent_of_a_workflow_has_its_role_from_its_prompt_and_hears_nothing_else() {
-    let mut world = world();
-    let flow = |script: &str| main_tool("Workflow", json!({ "script": script }));
-    world.hook(flow("agent('count')"));
-    let kind = "workflow-subagent";
-    assert_eq!(world.start("a0", kind).as_deref(), Some("default text"), "no role is named");
-    world.hook(flow("agent('[ROLE:tester] test')"));
-    assert_eq!(world.start("a1", kind), None);
-    world.disk.meta = Some(Some(SubagentMeta::default()));
-    world.disk.prompt_role = Some(PromptRole::Named("tester".to_owned()));
-    assert_eq!(world.tool("a1", kind).as_deref(), Some("tester text"));
-    assert_eq!(world.tool("a1", kind), None);
-    let agent = world.agent("a1");
-    assert_eq!(agent.role_source, Some(RoleSource::TranscriptParse));
-    assert_eq!(world.start("a2", kind), None);
-    world.disk.prompt_role = Some(PromptRole::NoTag);
-    assert_eq!(world.tool("a2", kind).as_deref(), Some("default text"));
-}
-
-#[test]
 fn texts_of_one_crowd_are_written_into_prompts_only_where_they_differ() {
     let mut world = world();
     for id in ["t1", "t2"] {

@@ -1,4 +1,4 @@
-//! What a session's own agent is told and when, and what its agents spent.
+//! What a session's own agent and the agents of its workflows are told and when, and what they spent.
 
 use serde_json::{Value, json};
 
@@ -274,4 +274,24 @@ fn a_fork_pays_only_for_itself() {
     // An older version names the old session at the start of the fork.
     world.hook(of("other fork", prompt()));
     assert_eq!(world.sessions[2].counted_from, Some(Timestamp::from_millis(3)));
+}
+
+#[test]
+fn an_agent_of_a_workflow_has_its_role_from_its_prompt_and_hears_nothing_else() {
+    let mut world = world();
+    let flow = |script: &str| main_tool("Workflow", json!({ "script": script }));
+    world.hook(flow("agent('count')"));
+    let kind = "workflow-subagent";
+    assert_eq!(world.start("a0", kind).as_deref(), Some("default text"), "no role is named");
+    world.hook(flow("agent('[ROLE:tester] test')"));
+    assert_eq!(world.start("a1", kind), None);
+    world.disk.meta = Some(Some(SubagentMeta::default()));
+    world.disk.prompt_role = Some(PromptRole::Named("tester".to_owned()));
+    assert_eq!(world.tool("a1", kind).as_deref(), Some("tester text"));
+    assert_eq!(world.tool("a1", kind), None);
+    let agent = world.agent("a1");
+    assert_eq!(agent.role_source, Some(RoleSource::TranscriptParse));
+    assert_eq!(world.start("a2", kind), None);
+    world.disk.prompt_role = Some(PromptRole::NoTag);
+    assert_eq!(world.tool("a2", kind).as_deref(), Some("default text"));
 }
