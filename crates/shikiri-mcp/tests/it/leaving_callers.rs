@@ -154,14 +154,6 @@ async fn an_answer_that_is_sent_again_after_a_broken_connection_is_the_same_book
 }
 
 #[tokio::test]
-async fn an_answer_whose_caller_leaves_for_good_stops_its_run() {
-    let world = repeatable(Duration::from_millis(1)).await;
-    let params = answered(&world, 1_500).await;
-    drop(begin(&world, params).await);
-    until_status(&world, RunStatus::Cancelled).await;
-}
-
-#[tokio::test]
 async fn a_modern_client_that_closes_its_pipe_stops_its_run() {
     let world = World::new().await;
     let mut client = StdioClient::start(&world);
