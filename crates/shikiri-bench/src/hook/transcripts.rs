@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use shikiri_hook::transcript::{self, LinePosition};
+use shikiri_hook::transcript::{self, LinePosition, UsageFilter};
 
 use crate::figure::{Figure, Goal, median};
 use crate::world::World;
@@ -44,8 +44,8 @@ pub(super) fn measure(world: &World) -> Result<Vec<Figure>> {
         let (at_end, alone) = ends(&long, &short)?;
         rounds.push(Round {
             usage: rate(&long, |file| {
-                let sums = transcript::usage(file)?;
-                let asked: u64 = sums.values().map(|usage| usage.input_tokens).sum();
+                let sums = transcript::usage(file, &UsageFilter::default())?;
+                let asked: u64 = sums.by_model.values().map(|usage| usage.input_tokens).sum();
                 ensure!(asked == answers, "{asked} answers of {answers} were found");
                 Ok(())
             })?,

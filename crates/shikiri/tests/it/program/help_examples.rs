@@ -18,6 +18,7 @@ const PLAYED: &str = "
     hooks init: rm .shikiri/conventions.toml
     hook: echo '{\"hook_event_name\":\"SessionStart\",\"session_id\":\"s\",\"cwd\":\".\"}' > event.json
     hooks log; hooks stats; hooks uninstall
+    hooks import: mkdir .claude-nagger; printf -- 'rules:\\n- name: a\\n  patterns: [x]\\n  message: m\\n' > .claude-nagger/files.yaml
     tenants; tenants list; tenants show; tenants set; keys; keys create; keys list
     keys revoke: KEY=$(shikiri keys list --tenant acme --json | grep -o 'key_[A-Za-z0-9_-]*' | head -1)
     tenants delete
@@ -43,7 +44,7 @@ const PLAYED: &str = "
     lanes list; lanes show; lanes export; history; lanes clean
     lanes import: echo '{\"projects\":{\"p\":{\"chatgpt\":{\"url\":\"https://chatgpt.com/c/a\"}}}}' > sessions.json
     runs start; runs show; cancel; attach; runs; runs list
-    subagents; host tokens; host tokens list; host tokens clean
+    subagents; who; host tokens; host tokens list; host tokens clean
     db check; db migrate; db backup; db; db restore
 ";
 
