@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use shikiri_mcp::McpOptions;
 use shikiri_model::ids::TenantId;
-use shikiri_model::run::RunStatus;
+use shikiri_model::run::{Run, RunStatus};
 use tower::ServiceExt;
 
 use crate::http_client::request;
@@ -151,6 +151,26 @@ async fn an_answer_that_is_sent_again_after_a_broken_connection_is_the_same_book
     let again = world.post_modern(VERSION, "tools/call", params).await.reply();
     assert_eq!(again["result"]["structuredContent"]["booked"], true, "{again}");
     until_status(&world, RunStatus::Completed).await;
+}
+
+/// The step that is under way ends first.
+#[tokio::test]
+async fn the_run_of_an_answer_whose_caller_leaves_for_good_is_asked_to_stop() {
+    let world = repeatable(Duration::from_millis(1)).await;
+    let params = answered(&world, 1_500).await;
+    drop(begin(&world, params).await);
+    let looking = async {
+        loop {
+            let (runs, _) =
+                world.app.runtime.list_runs(&TenantId::local(), None, None, 10).await.unwrap();
+            let is_stopped = |run: &Run| run.cancel_requested || run.status == RunStatus::Cancelled;
+            if runs.iter().any(|run| is_stopped(&run.value)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), looking).await.unwrap();
 }
 
 #[tokio::test]
