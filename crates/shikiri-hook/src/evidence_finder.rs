@@ -244,10 +244,10 @@ impl<'a> EvidenceFinder<'a> {
         loop {
             let (usage, awaited) = self.read_usage(&path, request, said);
             let wait = match awaited {
+                // The main agent's turn is not held up: its usage is read again anyway.
+                _ if request.agent_id.is_none() => Duration::ZERO,
                 Awaited::Nothing => Duration::ZERO,
                 Awaited::LaterAnswer => SAME_WORDS_WITHIN,
-                // The main agent's turn is not held up for long: it is read again anyway.
-                Awaited::LastAnswer if request.agent_id.is_none() => SAME_WORDS_WITHIN,
                 Awaited::LastAnswer => WRITTEN_WITHIN,
             };
             if Instant::now() >= self.until.min(started + wait) {
