@@ -169,7 +169,10 @@ impl Subagents {
             (conventions, evidence.project, evidence.paths) = blocking(move || {
                 let (conventions, project) = (files.conventions(), files.project());
                 let paths = paths_of_call(&payload, &conventions, project.as_deref());
-                let facts = is_local.then(|| files.resolve(&payload, &paths)).unwrap_or_default();
+                let facts = match is_local {
+                    true => files.resolve(&payload, &paths),
+                    false => PathFacts::default(),
+                };
                 (conventions, project, facts)
             })
             .await?;
