@@ -18,7 +18,7 @@ use crate::tool_groups::ToolGroup;
 /// A tool of the server itself, besides the tools that start an agent. It answers at once, or follows a
 /// run that is there already.
 #[async_trait]
-pub trait ServerTool: Send + Sync + 'static {
+pub trait BuiltinTool: Send + Sync + 'static {
     fn definition(&self) -> Tool;
 
     /// A `CallToolResult` as JSON.
@@ -109,13 +109,13 @@ pub trait PromptSource: Send + Sync + 'static {
 /// Tools, resources and prompts of a server beyond its agents.
 #[derive(Clone, Default)]
 pub struct McpExtras {
-    pub tools: Vec<Arc<dyn ServerTool>>,
+    pub tools: Vec<Arc<dyn BuiltinTool>>,
     pub resources: Vec<Arc<dyn ResourceSource>>,
     pub prompts: Vec<Arc<dyn PromptSource>>,
 }
 
 pub(crate) enum ToolBackend {
-    Server(Arc<dyn ServerTool>),
+    Server(Arc<dyn BuiltinTool>),
     Agent(Arc<dyn DurableAgent>),
 }
 

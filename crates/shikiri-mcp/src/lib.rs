@@ -6,7 +6,7 @@
 //! once or by following a run.
 //!
 //! What the server offers is a catalogue: every agent of the app is a tool, and [`McpExtras`] adds
-//! tools ([`ServerTool`]), resources and prompts to the built-in ones.
+//! tools ([`BuiltinTool`]), resources and prompts to the built-in ones.
 //!
 //! What must outlive a process is in the store: a connection is a record, its stream holds what was
 //! sent on it, a question belongs to its run.
@@ -41,7 +41,7 @@ mod tools_call;
 mod unique_json;
 
 pub use catalogue::{
-    CataloguePage, McpExtras, PromptSource, ResourceSource, RunWaitRequest, ServerTool,
+    BuiltinTool, CataloguePage, McpExtras, PromptSource, ResourceSource, RunWaitRequest,
 };
 pub use http::router;
 pub use mcp_caller::{McpCaller, McpCallerSession, ProtocolEra};

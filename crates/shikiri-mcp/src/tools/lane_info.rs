@@ -11,7 +11,7 @@ use shikiri_model::lane::SHARED_LANE_WARNING;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments};
-use crate::catalogue::{ServerTool, object};
+use crate::catalogue::{BuiltinTool, object};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::structured_answer;
@@ -25,7 +25,7 @@ pub(super) struct LaneInfoTool(pub(super) App);
 struct LaneInfoArguments {}
 
 #[async_trait]
-impl ServerTool for LaneInfoTool {
+impl BuiltinTool for LaneInfoTool {
     fn definition(&self) -> Tool {
         let input = json!({ "type": "object", "properties": {}, "additionalProperties": false });
         let text = json!({ "type": "string" });

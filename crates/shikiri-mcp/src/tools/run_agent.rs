@@ -16,7 +16,7 @@ use shikiri_runtime::AppError;
 use shikiri_runtime::run::NewRun;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ServerTool;
+use crate::catalogue::BuiltinTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::handover_result;
@@ -35,7 +35,7 @@ struct RunAgentArguments {
 }
 
 #[async_trait]
-impl ServerTool for RunAgentTool {
+impl BuiltinTool for RunAgentTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

@@ -12,7 +12,7 @@ use shikiri_model::run::{AnswerAction, QuestionAnswer, QuestionKind, Run};
 use shikiri_runtime::AppError;
 
 use super::{RunToolErrorCode, answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ServerTool;
+use crate::catalogue::BuiltinTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::{status_result, tool_error};
@@ -29,7 +29,7 @@ struct RunAnswerArguments {
 }
 
 #[async_trait]
-impl ServerTool for RunAnswerTool {
+impl BuiltinTool for RunAnswerTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

@@ -7,7 +7,7 @@ use shikiri_app::App;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ServerTool;
+use crate::catalogue::BuiltinTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
@@ -16,7 +16,7 @@ use crate::tool_groups::ToolGroup;
 pub(super) struct RunCancelTool(pub(super) App);
 
 #[async_trait]
-impl ServerTool for RunCancelTool {
+impl BuiltinTool for RunCancelTool {
     fn definition(&self) -> Tool {
         run_tool(
             "run_cancel",

@@ -11,7 +11,7 @@ use shikiri_model::run::RunStatus;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::{ServerTool, object};
+use crate::catalogue::{BuiltinTool, object};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::structured_answer;
@@ -30,7 +30,7 @@ struct RunListArguments {
 }
 
 #[async_trait]
-impl ServerTool for RunListTool {
+impl BuiltinTool for RunListTool {
     fn definition(&self) -> Tool {
         let status = ["queued", "running", "waiting", "completed", "failed", "cancelled"];
         let input = json!({

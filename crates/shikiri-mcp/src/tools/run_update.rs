@@ -8,7 +8,7 @@ use shikiri_app::App;
 use shikiri_runtime::AppError;
 
 use super::{answer_or_refuse, arguments, run_tool};
-use crate::catalogue::ServerTool;
+use crate::catalogue::BuiltinTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::status_result;
@@ -24,7 +24,7 @@ struct RunUpdateArguments {
 }
 
 #[async_trait]
-impl ServerTool for RunUpdateTool {
+impl BuiltinTool for RunUpdateTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

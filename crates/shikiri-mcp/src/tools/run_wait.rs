@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{arguments, run_tool};
-use crate::catalogue::{RunWaitRequest, ServerTool};
+use crate::catalogue::{BuiltinTool, RunWaitRequest};
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_follower::parse_run;
@@ -26,7 +26,7 @@ struct RunWaitArguments {
 }
 
 #[async_trait]
-impl ServerTool for RunWaitTool {
+impl BuiltinTool for RunWaitTool {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",

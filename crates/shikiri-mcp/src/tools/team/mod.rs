@@ -31,7 +31,7 @@ use std::sync::Arc;
 use shikiri_app::App;
 use team_tool::{RegisteredTeamTool, TeamTool};
 
-use crate::catalogue::{ResourceSource, ServerTool};
+use crate::catalogue::{BuiltinTool, ResourceSource};
 
 /// Every team tool, in the order in which `help` lists them.
 static TEAM_TOOLS: [RegisteredTeamTool; 15] = [
@@ -52,9 +52,9 @@ static TEAM_TOOLS: [RegisteredTeamTool; 15] = [
     RegisteredTeamTool::for_sessions::<report_delegation_completed::ReportDelegationCompleted>(),
 ];
 
-pub(super) fn tools(app: &App) -> impl Iterator<Item = Arc<dyn ServerTool>> {
+pub(super) fn tools(app: &App) -> impl Iterator<Item = Arc<dyn BuiltinTool>> {
     TEAM_TOOLS.iter().map(|registered| {
-        Arc::new(TeamTool { app: app.clone(), registered }) as Arc<dyn ServerTool>
+        Arc::new(TeamTool { app: app.clone(), registered }) as Arc<dyn BuiltinTool>
     })
 }
 

@@ -16,7 +16,7 @@ use shikiri_teams::{AgentSessionHandle, TeamError};
 use super::common_fields::SESSION_TOKEN;
 use super::tool_arguments::{ArgumentField, ToolArguments, invalid_argument, read_arguments};
 use super::tool_schema::{ToolField, object_schema};
-use crate::catalogue::ServerTool;
+use crate::catalogue::BuiltinTool;
 use crate::mcp_caller::McpCaller;
 use crate::rpc_error::RpcError;
 use crate::run_view::{structured_answer, tool_error};
@@ -164,7 +164,7 @@ pub(super) struct TeamTool {
 }
 
 #[async_trait]
-impl ServerTool for TeamTool {
+impl BuiltinTool for TeamTool {
     fn definition(&self) -> Tool {
         self.registered.tool()
     }

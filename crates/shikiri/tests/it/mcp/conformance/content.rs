@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use serde_json::{Value, json};
-use shikiri_mcp::{ListChange, McpService, ServerTool, tool_error};
+use shikiri_mcp::{BuiltinTool, ListChange, McpService, tool_error};
 
 use super::fixture::{Plain, no_arguments, object, text};
 
@@ -15,7 +15,7 @@ const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 /// The server, once it is there: some tools make it announce something.
 pub(super) type Announcer = Arc<OnceLock<Weak<McpService>>>;
 
-pub(super) fn tools(announcer: &Announcer) -> Vec<Arc<dyn ServerTool>> {
+pub(super) fn tools(announcer: &Announcer) -> Vec<Arc<dyn BuiltinTool>> {
     let mut tools = contents();
     tools.extend([
         announcing("test_trigger_tool_change", announcer, ListChange::Tools),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use shikiri_mcp::model::{JsonObject, Tool};
-use shikiri_mcp::{McpCaller, RpcError, ServerTool};
+use shikiri_mcp::{BuiltinTool, McpCaller, RpcError};
 use shikiri_model::run::{QuestionKind, fill_form_defaults};
 use shikiri_runtime::run::{AgentError, CallerWaitPolicy, DurableAgent, RunContext};
 
@@ -20,7 +20,7 @@ pub(super) struct Plain {
 }
 
 #[async_trait]
-impl ServerTool for Plain {
+impl BuiltinTool for Plain {
     fn definition(&self) -> Tool {
         let Value::Object(input) = self.input.clone() else {
             panic!("{} is no schema", self.input)
