@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use shikiri_app::{App, AppOptions};
 use shikiri_mcp::model::{JsonObject, Tool};
-use shikiri_mcp::{McpCaller, McpExtras, McpOptions, McpService, RpcError, ServerTool};
+use shikiri_mcp::{BuiltinTool, McpCaller, McpExtras, McpOptions, McpService, RpcError};
 use shikiri_runtime::run::{AgentError, DurableAgent, RunContext};
 use shikiri_store::sqlite::{SqliteOptions, SqliteStore};
 use shikiri_tenancy::gate::{AccessGate, GateOptions};
@@ -54,7 +54,7 @@ async fn ours(arguments: &Arguments) -> Result<()> {
 struct Echo;
 
 #[async_trait]
-impl ServerTool for Echo {
+impl BuiltinTool for Echo {
     fn definition(&self) -> Tool {
         let input = json!({
             "type": "object",
