@@ -24,6 +24,7 @@ const CLASSES: &[(&str, &str, &[&str])] = &[
             "executions::schemathesis::",
             "hooks::plugin::claude_code_finds_the_plugin_valid_and_installs_it",
             "hooks::real_cli::",
+            "hooks::real_cli_sessions::",
             "hooks::real_names::",
             "hooks::who_called::calls_of_the_real_claude_code_are_known_by_their_subagents",
             "host::conformance::",
@@ -37,7 +38,13 @@ const CLASSES: &[(&str, &str, &[&str])] = &[
     (
         "peers",
         "shikiri-engines",
-        &["claude_code::commands::", "claude_code::confined::", "claude_code::outside::"],
+        &[
+            "claude_code::commands::",
+            "claude_code::confined::",
+            "claude_code::limits::a_turn_ends_at_its_limit_of_replies_or_of_cost",
+            "claude_code::outside::",
+            "claude_code::subagents::the_text_of_subagents_and_the_tools_of_nested_ones_are_told",
+        ],
     ),
     ("browser", "shikiri", &["browser::", "lanes::whole_way::"]),
     ("browser", "shikiri-browser", &[""]),

@@ -48,6 +48,7 @@ pub(super) enum Command {
     },
     /// Change an agent, in all its projects; what is not named stays
     Set {
+        /// Its id
         agent: AgentId,
         #[command(flatten)]
         change: Change,
@@ -56,6 +57,7 @@ pub(super) enum Command {
     },
     /// Remove an agent from a project; its sessions and dialogues end, its tasks can still be read
     Remove {
+        /// Its id
         agent: AgentId,
         #[command(flatten)]
         project: ProjectArgument,
@@ -67,6 +69,7 @@ pub(super) struct Change {
     /// What people call it
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
+    /// Whether it leads others
     #[arg(long, value_parser = word::<AgentRank>())]
     rank: Option<AgentRank>,
     /// What the agent is told of its part; empty for nothing

@@ -42,6 +42,7 @@ pub(super) enum Command {
     },
     /// Remove a project with its tasks, messages and dialogues, for good; its agents' sessions end
     Remove {
+        /// Its id, a unique ending of it, or @last for the newest
         project: IdArgument<ProjectId>,
         #[command(flatten)]
         tenant: TenantArgument,
