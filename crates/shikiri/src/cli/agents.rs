@@ -69,7 +69,7 @@ pub(super) struct Change {
     /// What people call it
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Whether it leads others
+    /// Its place in the project, which its prompt names
     #[arg(long, value_parser = word::<AgentRank>())]
     rank: Option<AgentRank>,
     /// What the agent is told of its part; empty for nothing
