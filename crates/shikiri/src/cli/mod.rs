@@ -297,7 +297,7 @@ async fn dispatch(arguments: Arguments) -> Result<(), Failure> {
         Command::Play => player::run().await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Serve(arguments) => serve::run(&global, arguments).await,
-        Command::Mcp(arguments) => mcp::run(&global, arguments).await,
+        Command::Mcp(arguments) => Box::pin(mcp::run(&global, arguments)).await,
         Command::Ask(arguments) => Box::pin(ask::run(&global, arguments)).await,
         Command::Browser(command) => browser::run(&global, command).await,
         // `hook` alone is answered earlier. It takes no further arguments.

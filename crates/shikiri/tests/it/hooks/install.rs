@@ -297,7 +297,7 @@ fn shared_settings_name_a_program_on_the_path_and_private_ones_its_place() {
     // As an earlier version did everywhere, and where the program cannot be found.
     let warned = away.run(&["hooks", "install"]).done();
     assert!(warned.stderr.contains("shikiri-hook is not on the PATH"), "{}", warned.stderr);
-    assert_eq!(commands(&world.settings()), [small.clone()]);
+    assert_eq!(commands(&world.settings()), std::slice::from_ref(&small));
     let moved = cli.run(&["hooks", "install", "--json"]).done();
     assert_eq!((&moved.json()["changed"], moved.stderr.as_str()), (&json!(true), ""));
     assert_eq!(commands(&world.settings()), ["shikiri-hook"]);
@@ -315,7 +315,7 @@ fn shared_settings_name_a_program_on_the_path_and_private_ones_its_place() {
     ] {
         let said = cli.run(&["hooks", "install", scope]).done();
         assert!(said.stderr.contains("handled twice"), "{}", said.stderr);
-        assert_eq!(commands(&file), [small.clone()], "{scope}");
+        assert_eq!(commands(&file), std::slice::from_ref(&small), "{scope}");
         let left = cli.run(&["hooks", "uninstall"]).done();
         let next = format!("`shikiri hooks uninstall {scope}`");
         assert!(left.stderr.contains(&next), "{}", left.stderr);
