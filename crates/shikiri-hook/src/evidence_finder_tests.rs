@@ -173,7 +173,7 @@ fn usage_is_complete_when_the_last_answer_is_written() {
     fs::write(&path, prompt("go") + &calls).unwrap();
     assert_eq!(usage(&world, of_agent()), (Some(2), false), "half of it");
     fs::write(&path, prompt("go") + &calls + &answer("m2", "other words", NOON)).unwrap();
-    assert_eq!(usage(&world, of_agent()).1, false, "not what it said");
+    assert!(!usage(&world, of_agent()).1, "not what it said");
     fs::write(&path, prompt("go") + &calls + &answer("m2", "done", NOON)).unwrap();
     assert_eq!(usage(&world, of_agent()), (Some(12), true));
 }
