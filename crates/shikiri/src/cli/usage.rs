@@ -54,7 +54,8 @@ pub(super) async fn run(app: &App, arguments: Arguments) -> Result<(), Failure> 
     let hooks = app.subagents.hook_spending(&of_hooks, span.from, span.to).await?;
     if json.json {
         let report = UsageReportJson::from(report);
-        return Output::stdout().json(&UsageJson { report, claude_code: hooks.into() });
+        let claude_code = (hooks.sessions > 0).then(|| hooks.into());
+        return Output::stdout().json(&UsageJson { report, claude_code });
     }
     let figures = |key: Vec<String>, spending: &UsageTotals| Figures {
         key,
@@ -102,8 +103,9 @@ fn show_hooks(hooks: &HookSpending) -> Result<(), Failure> {
 struct UsageJson {
     #[serde(flatten)]
     report: UsageReportJson,
-    /// Sessions that hooks told of.
-    claude_code: HookSpendingJson,
+    /// Sessions that hooks told of, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claude_code: Option<HookSpendingJson>,
 }
 
 /// A subagent type may have the same name as the main thread.

@@ -97,7 +97,7 @@ fn every_command_uses_the_log_format_or_refuses_it() {
 }
 
 /// The commands whose output has times; every other one refuses `--utc`.
-const WITH_TIMES: [&str; 22] = [
+const WITH_TIMES: [&str; 23] = [
     "agents",
     "attach",
     "audit",
@@ -120,6 +120,7 @@ const WITH_TIMES: [&str; 22] = [
     "tasks",
     "tenants",
     "trust",
+    "who",
 ];
 
 #[test]

@@ -30,6 +30,7 @@ const PLAYED: &str = "
     tasks add; tasks; tasks list; tasks show; tasks set
     messages send; messages; messages list; messages show
     delegations; delegations list; dialogues; dialogues list
+    agents set; agents remove; projects remove
     servers create; servers; servers list
     servers show: SERVER=$(shikiri servers list --json | grep -o 'mcp_[A-Za-z0-9_-]*' | head -1)
     servers set; servers remove
