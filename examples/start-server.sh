@@ -13,6 +13,7 @@ export CLAUDE_PROJECT_DIR="$folder"
 # Starts `shikiri serve` with these options on a free port; its address is in $URL, a key of the tenant
 # `local` in $KEY.
 start_server() {
+  : > serve.out
   shikiri serve --listen 127.0.0.1:0 "$@" > serve.out 2> serve.log &
   server=$!
   for _ in $(seq 300); do

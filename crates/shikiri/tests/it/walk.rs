@@ -109,7 +109,7 @@ struct Other {
 }
 
 /// Ids of things that do not exist.
-const MISSING: [(&str, &str); 13] = [
+const MISSING: [(&str, &str); 14] = [
     ("t", "absent"),
     ("r", "run_0"),
     ("key", "key_0"),
@@ -120,6 +120,7 @@ const MISSING: [(&str, &str); 13] = [
     ("e", "exe_0"),
     ("path", "none.txt"),
     ("p", "none"),
+    ("agent", "nobody"),
     ("task", "tsk_0"),
     ("delegation", "dlg_0"),
     ("dialogue", "dia_0"),
@@ -169,7 +170,7 @@ impl Other {
     }
 
     /// A project in which a task has been delegated and two agents talk.
-    async fn team(tenant: &Tenant) -> [(&'static str, String); 4] {
+    async fn team(tenant: &Tenant) -> [(&'static str, String); 5] {
         let project = Project::start(tenant, "theirs", &["a", "b"]).await;
         let task = project.task("a", CANARY).await;
         project.write("hana", "b", CANARY).await;
@@ -182,7 +183,8 @@ impl Other {
         let dialogue = talker.call("start_conversation", begun).await;
         let id = |answer: &Value, name| answer[name].as_str().unwrap().to_owned();
         [
-            ("p", project.id),
+            ("p", project.id.clone()),
+            ("agent", project.agent("b").to_owned()),
             ("task", task),
             ("delegation", id(&delegation, "delegation_id")),
             ("dialogue", id(&dialogue, "conversation_id")),

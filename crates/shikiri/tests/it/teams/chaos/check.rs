@@ -162,8 +162,8 @@ impl History {
         }
     }
 
-    /// A session hears what became of a delegation, even if others died. A task session hears of
-    /// its own task's delegations only, of each once, and the truth.
+    /// A session hears what became of a delegation, even if others died: with the task that it was
+    /// made for, once, and the truth.
     fn outcomes_unmixed(&self, faults: &mut Vec<String>) {
         let mut heard: BTreeMap<_, Vec<i64>> = BTreeMap::new();
         for delegation in &self.state.delegations {

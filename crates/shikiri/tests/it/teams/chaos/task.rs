@@ -123,7 +123,7 @@ impl TaskPlayer {
         let task = next["task_id"].as_str().unwrap_or_default().to_owned();
         if self.works.contains_key(&task) {
             // It goes on with the task that the outcome names.
-            self.task = Some(task);
+            self.task = Some(task.clone());
         }
         self.work().made = self.work().made.max(1);
         self.quiet = 0;
@@ -131,7 +131,8 @@ impl TaskPlayer {
         let messages = items(next, "messages").iter();
         let outcome = Outcome {
             by: self.player.who.clone(),
-            task: self.task.clone(),
+            // Of a task of an earlier life, perhaps, which was left with an open delegation.
+            task: if task.is_empty() { self.task.clone() } else { Some(task) },
             delegation,
             status: text_of(next, "status"),
             contents: messages.map(|message| text_of(message, "content")).collect(),
